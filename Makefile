@@ -1,0 +1,74 @@
+# make demo    train a patch forest and a random forest on handwritten digits, print a table
+# make test    the whole test suite, doctests included
+# make docs | notebooks | lint | bench | clean
+#
+# Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
+# Variables: PYTHON, VENV, PYTEST_ARGS="-k forest", BENCH=manifold, BENCH_ARGS="--data FOLDER".
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(firstword $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p; done) python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+export PIP_QUIET ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+KERNELS := $(wildcard skforest/*.pyx skforest/*.pxd skforest/*.h)
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+BENCH ?= manifold
+
+.PHONY: demo test build docs notebooks lint bench clean
+.DEFAULT_GOAL := test
+
+demo: build $(VENV)/.extra-plot
+	$(BIN)/python benchmarks/demo.py
+
+test: build $(VENV)/.extra-test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+docs: build $(VENV)/.extra-docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs docs/_build/doctest
+
+# Executed copies go to build/; CONTRIBUTING.md says how to store a notebook with its outputs.
+notebooks: build $(VENV)/.extra-test
+	$(BIN)/python .ci/check_notebooks.py $(NOTEBOOKS)
+	$(BIN)/python -m nbconvert --log-level WARN --to notebook --execute \
+		--output-dir build/notebooks $(NOTEBOOKS)
+
+lint: $(VENV)/.extra-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint $(filter %.pyx %.pxd,$(KERNELS))
+
+bench: build $(VENV)/.extra-plot $(VENV)/.extra-bench
+	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info docs/_build skforest/*.so skforest/*.pyd
+	rm -rf .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+build: $(VENV)/.built
+
+$(VENV)/.created:
+	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "$(PYTHON) is not Python >= 3.11: make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python .ci/requirements.py build | $(PIP) install -r /dev/stdin
+	@touch $@
+
+# An editable install compiles everything. When it is newer than the metadata only kernels
+# have changed, and the in-place build compiles those alone.
+$(VENV)/.built: $(VENV)/.created pyproject.toml setup.py $(KERNELS)
+	@if [ $(VENV)/.installed -nt pyproject.toml ] && [ $(VENV)/.installed -nt setup.py ]; then \
+		echo "compiling what changed"; $(BIN)/python setup.py --quiet build_ext --inplace; \
+	else \
+		echo "installing skforest into $(VENV)"; \
+		$(PIP) install --no-build-isolation --editable . && touch $(VENV)/.installed; \
+	fi
+	@touch $@
+
+$(VENV)/.extra-%: $(VENV)/.created pyproject.toml
+	$(BIN)/python .ci/requirements.py $* | $(PIP) install -r /dev/stdin
+	@touch $@

@@ -1,0 +1,227 @@
+"""Data sets by name, from a folder of .npz files or, without one, from OpenML.
+
+The folder is given by the caller or by the environment variable ``SKFOREST_DATA``. It holds
+``<name>.npz`` and ``tables/<name>.npz`` with the keys ``X_train, y_train, X_test, y_test`` where
+a split is fixed, else ``X, y``; tables may add ``categorical``, a mask of the columns that are
+integer codes, and mark missing values by NaN.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import fetch_openml, make_classification
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import train_test_split
+
+CLASSIFICATION = [
+    "adult",
+    "arrhythmia",
+    "banana",
+    "churn",
+    "electricity",
+    "german_credit",
+    "ionosphere",
+    "krkopt",
+    "magic",
+    "mfeat_factors",
+    "nursery",
+    "page_blocks",
+    "pima",
+    "segment",
+    "sick",
+    "soybean",
+    "ucr_ecg5000",
+    "ucr_gunpoint",
+    "ucr_swedishleaf",
+    "vowel",
+    "waveform",
+    "wine_quality_white_cls",
+]
+REGRESSION = [
+    "california",
+    "reg_airfoil",
+    "reg_bike_noleak",
+    "reg_concrete",
+    "reg_elevators",
+    "reg_fried",
+    "reg_house_16h",
+    "reg_kin8nm",
+    "reg_pol",
+    "reg_wind",
+]
+
+# Name and version on OpenML. What is missing here exists only in a folder. OpenML's copies may
+# differ from a folder's in row order and in the coding of categories.
+OPENML = {
+    "mnist": ("mnist_784", 1),
+    "adult": ("adult", 2),
+    "arrhythmia": ("arrhythmia", 1),
+    "banana": ("banana", 1),
+    "churn": ("churn", 1),
+    "electricity": ("electricity", 1),
+    "german_credit": ("credit-g", 1),
+    "ionosphere": ("ionosphere", 1),
+    "krkopt": ("kropt", 1),
+    "magic": ("MagicTelescope", 1),
+    "mfeat_factors": ("mfeat-factors", 1),
+    "nursery": ("nursery", 1),
+    "page_blocks": ("page-blocks", 1),
+    "pima": ("diabetes", 1),
+    "segment": ("segment", 1),
+    "sick": ("sick", 1),
+    "soybean": ("soybean", 1),
+    "vowel": ("vowel", 2),
+    "wine_quality_white_cls": ("wine-quality-white", 1),
+    "california": ("houses", 1),
+    "reg_elevators": ("elevators", 1),
+    "reg_fried": ("fried", 1),
+    "reg_house_16h": ("house_16H", 1),
+    "reg_kin8nm": ("kin8nm", 1),
+    "reg_pol": ("pol", 1),
+    "reg_wind": ("wind", 1),
+}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows of one data set."""
+
+    X_train: np.ndarray
+    y_train: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    def head(self, n_train, n_test=None):
+        """Take the first rows of both parts."""
+        return Split(
+            self.X_train[:n_train], self.y_train[:n_train],
+            self.X_test[:n_test], self.y_test[:n_test],
+        )  # fmt: skip
+
+    def save(self, path):
+        """Write the arrays uncompressed, so that reading them back needs no extra memory."""
+        np.savez(path, **vars(self))
+
+
+def load(name, folder=None, seed=0):
+    """Load a data set as it stands, in its own split or else a random one of 80 to 20.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"mnist"``; a table by its bare name.
+    folder : path, optional
+        Folder of .npz files; by default the variable SKFOREST_DATA, else OpenML is asked.
+    seed : int
+        Of the random split, where none is fixed.
+
+    Returns
+    -------
+    Split
+    """
+    return _split(_read(name, folder), seed)
+
+
+def load_table(name, folder=None, seed=0, max_rows=5000, onehot=True):
+    """Load a table ready for any estimator: no missing values, categories as 0/1 columns.
+
+    At most `max_rows` rows are drawn for training and as many for testing. Missing values become
+    the median of the training rows, or 0 where all are missing. Categorical columns with 3 to 64
+    levels among the training rows are one-hot encoded when `onehot` is set; the others stay
+    numbers.
+
+    Returns
+    -------
+    Split
+        With float32 features.
+    """
+    arrays = _read(name, folder)
+    split = _split(arrays, seed, max_rows)
+    imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(split.X_train)
+    X_train, X_test = imputer.transform(split.X_train), imputer.transform(split.X_test)
+
+    levels = {}
+    if onehot:
+        for j in np.flatnonzero(arrays.get("categorical", [])):
+            values = np.unique(X_train[:, j])
+            if 3 <= len(values) <= 64:
+                levels[j] = values
+    X_train, X_test = (_encode(X, levels) for X in (X_train, X_test))
+    return Split(X_train, split.y_train, X_test, split.y_test)
+
+
+def synthetic(n=100_000, p=50, n_classes=5, n_informative=15, n_test=10_000, seed=0):
+    """Draw `make_classification` data in float32.
+
+    Returns
+    -------
+    Split
+    """
+    X, y = make_classification(
+        n + n_test, p, n_classes=n_classes, n_informative=n_informative, random_state=seed
+    )
+    X = X.astype(np.float32)
+    return Split(X[:n], y[:n], X[n:], y[n:])
+
+
+def _read(name, folder):
+    """Read the arrays of one data set as a dictionary."""
+    folder = folder or os.environ.get("SKFOREST_DATA")
+    if not folder:
+        return _fetch(name)
+    for path in (Path(folder) / f"{name}.npz", Path(folder) / "tables" / f"{name}.npz"):
+        if path.exists():
+            with np.load(path, allow_pickle=False) as file:
+                return dict(file)
+    raise FileNotFoundError(f"no {name}.npz in the data folder or in its tables/")
+
+
+def _fetch(name):
+    """Fetch a data set from OpenML in the form of `_read`."""
+    if name not in OPENML:
+        raise ValueError(f"{name!r} is not on OpenML: give a folder by --data or SKFOREST_DATA")
+    title, version = OPENML[name]
+    frame = fetch_openml(title, version=version, as_frame=True, parser="auto")
+    categorical = np.array([dtype == "category" for dtype in frame.data.dtypes])
+    columns = [
+        column.cat.codes.replace(-1, np.nan) if coded else column
+        for coded, (_, column) in zip(categorical, frame.data.items(), strict=True)
+    ]
+    X = np.column_stack([np.asarray(column, dtype=np.float32) for column in columns])
+    y = np.asarray(frame.target)
+    if name in REGRESSION:
+        y = y.astype(np.float32)
+    else:
+        y = np.unique(y.astype(str), return_inverse=True)[1]
+    if name == "mnist":  # OpenML keeps the original order: 60000 training rows come first
+        X, n = X.astype(np.uint8), 60_000
+        return {"X_train": X[:n], "y_train": y[:n], "X_test": X[n:], "y_test": y[n:]}
+    return {"X": X, "y": y, "categorical": categorical}
+
+
+def _split(arrays, seed, max_rows=None):
+    """Take the fixed split, or draw one (stratified where every class has two rows or more)."""
+    if "X_train" in arrays:
+        split = Split(*(arrays[key] for key in ("X_train", "y_train", "X_test", "y_test")))
+        return split.head(max_rows, max_rows)
+    X, y = arrays["X"], arrays["y"]
+    n_test = -(-len(X) // 5)
+    n_train = len(X) - n_test
+    if max_rows:
+        n_train, n_test = min(n_train, max_rows), min(n_test, max_rows)
+    stratify = None
+    if y.dtype.kind in "iub" and np.unique(y, return_counts=True)[1].min() > 1:
+        stratify = y
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, train_size=n_train, test_size=n_test, random_state=seed, stratify=stratify
+    )
+    return Split(X_train, y_train, X_test, y_test)
+
+
+def _encode(X, levels):
+    """Replace the columns in `levels` by one 0/1 column a level."""
+    kept = np.delete(X, list(levels), axis=1)
+    parts = [kept] + [X[:, j, None] == values for j, values in levels.items()]
+    return np.ascontiguousarray(np.hstack(parts), dtype=np.float32)

@@ -1,0 +1,89 @@
+"""Timing of rivals in turn, and the facts about the machine that a figure depends on."""
+
+import os
+import platform
+import statistics
+import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("skforest", "scikit-learn", "numpy", "scipy", "joblib", "treeple", "ydf")
+
+
+def seconds(function, *arguments):
+    """Wall-clock seconds of one call."""
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def interleave(rivals, rounds, warm_up=True):
+    """Call every rival once a round, A B A B ..., so that a slow minute of the machine hits all.
+
+    Parameters
+    ----------
+    rivals : dict of str to callable
+        Each takes the number of the round and returns what it measured.
+    rounds : int
+        How often.
+    warm_up : bool
+        Whether one more round, numbered `rounds`, goes first and is thrown away.
+
+    Returns
+    -------
+    dict of str to list
+        What each rival returned, round by round.
+    """
+    measured = {name: [] for name in rivals}
+    order = [rounds] * warm_up + list(range(rounds))
+    for turn in order:
+        for name, rival in rivals.items():
+            measured[name].append(rival(turn))
+    return {name: values[warm_up:] for name, values in measured.items()}
+
+
+def ratios(above, below):
+    """Ratios of two lists of timings, pair by pair."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def mean_sd(values):
+    """Mean and standard deviation as text."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.fmean(values):.2f} +- {spread:.2f}"
+
+
+def versions():
+    """Versions of the packages that matter here, as far as they are installed."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def environment():
+    """Versions, processor and vector instructions of this process."""
+    return {
+        "python": platform.python_version(),
+        **versions(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _cpuinfo("model name") or platform.processor() or platform.machine(),
+        "vector": next((v for v in ("avx512f", "avx2", "asimd") if v in _flags()), "baseline"),
+        "cores": os.cpu_count(),
+    }
+
+
+def _cpuinfo(key):
+    """First value of a key of /proc/cpuinfo, empty where there is none."""
+    path = Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.exists() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return ""
+
+
+def _flags():
+    return (_cpuinfo("flags") or _cpuinfo("Features")).split()

@@ -1,0 +1,95 @@
+"""The extension modules, and nothing else: all metadata is in pyproject.toml.
+
+Three switches, environment variables that are off when unset, empty or 0:
+
+SKFOREST_DEBUG    bounds, initialisation and None checks, C assertions, -O1 -g
+SKFOREST_NO_SIMD  no function multiversioning: one plain variant of every loop
+SKFOREST_WERROR   warnings, of Cython and of the C compiler, are errors
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from Cython.Compiler import Options
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+def switch(name):
+    return os.environ.get(name, "") not in ("", "0")
+
+
+DEBUG = switch("SKFOREST_DEBUG")
+NO_SIMD = switch("SKFOREST_NO_SIMD")
+WERROR = switch("SKFOREST_WERROR")
+
+# Each mode has its own folder of C and object files. A timestamp cannot tell that a switch
+# was turned, so a shared folder would hand the files of one mode to the other.
+MODE = "debug" if DEBUG else "release"
+BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-werror' * WERROR}"
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "initializedcheck": DEBUG,
+    "nonecheck": DEBUG,
+    # Also off when debugging: with bounds checks on, a negative index is then an error.
+    "wraparound": False,
+    "cdivision": True,
+    "embedsignature": True,
+    "freethreading_compatible": True,
+}
+
+# No contraction to fused multiply-add: the variants of a loop would differ in the last bits.
+# No -ffast-math, which changes the floating point mode of the whole process, and no
+# -march=native: what is built here runs on any processor of its kind.
+UNIX_FLAGS = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
+UNIX_FLAGS += ["-ffp-contract=off", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
+MSVC_FLAGS = ["/Od", "/Zi", "/UNDEBUG"] if DEBUG else ["/O2"]
+MSVC_FLAGS += ["/fp:precise"]
+if WERROR:
+    # The three exceptions are what Cython's own generated code is known to trigger.
+    UNIX_FLAGS += ["-Wall", "-Wextra", "-Werror"]
+    UNIX_FLAGS += [f"-Wno-{w}" for w in ("unused-parameter", "cast-function-type")]
+    UNIX_FLAGS += ["-Wno-missing-field-initializers"]
+    Options.warning_errors = True
+
+
+class BuildExt(build_ext):
+    """Flags by compiler, known only here, and the extensions in parallel."""
+
+    def build_extensions(self):
+        msvc = self.compiler.compiler_type == "msvc"
+        for extension in self.extensions:
+            extension.extra_compile_args = MSVC_FLAGS if msvc else UNIX_FLAGS
+        if not msvc:
+            self.parallel = self.parallel or os.cpu_count()
+        super().build_extensions()
+
+
+def extensions():
+    sources = sorted(Path("skforest").glob("_*.pyx"))
+    if not sources:  # otherwise a wheel without extensions would be built, and look fine
+        raise SystemExit("no skforest/_*.pyx: the source tree is incomplete")
+    depends = [p for pattern in ("*.h", "*.pxd") for p in Path("skforest").glob(pattern)]
+    depends = ["setup.py", *sorted(p.as_posix() for p in depends)]
+    return [
+        Extension(
+            f"skforest.{source.stem}",
+            [source.as_posix()],
+            include_dirs=["skforest"],
+            depends=depends,
+            define_macros=[("SKFOREST_NO_SIMD", "1")] if NO_SIMD else [],
+        )
+        for source in sources
+    ]
+
+
+setup(
+    ext_modules=cythonize(
+        extensions(), build_dir=f"{BUILD}/cython", compiler_directives=DIRECTIVES
+    ),
+    cmdclass={"build_ext": BuildExt},
+    options={"build": {"build_base": BUILD}},
+)

@@ -1,0 +1,16 @@
+"""Oblique, structured and differentiable decision forests as scikit-learn estimators."""
+
+from ._version import __version__
+from .forest import Forest
+from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from .persistence import load, save, show_versions
+
+__all__ = [
+    "Forest",
+    "ManifoldForestClassifier",
+    "ManifoldForestRegressor",
+    "__version__",
+    "load",
+    "save",
+    "show_versions",
+]

@@ -1,0 +1,573 @@
+"""Floor 4: the door. What a user expects of any forest lives here, once.
+
+Fit: validate, encode, form the weighted set of rows, draw one seed a tree, train in parallel, join.
+Predict: validate, walk blocks of rows. A model of floor 6 says how one tree is trained
+(`_fit_tree`), or all at once (`_fit_forest`).
+
+Only this file knows joblib, and only this file imports what scikit-learn does not promise to keep.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from numbers import Integral, Real
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from ._progress import Progress
+from ._rows import RowSet, tree_seed
+from .forest import Forest
+
+__all__ = [
+    "BaseForest",
+    "ForestClassifierMixin",
+    "ForestRegressorMixin",
+    "Integral",
+    "Interval",
+    "Real",
+    "StrOptions",
+    "resolve_count",
+]
+
+BLOCK = 4096  # rows that are walked through all trees together
+MAX_ROWS = 2**31 - 1
+
+
+def resolve_count(value, total, name):
+    """A number of things out of `total`, from an int or a fraction.
+
+    Parameters
+    ----------
+    value : int, float or None
+        A count, a fraction in (0, 1], or None for all.
+    total : int
+    name : str
+        The parameter, for the error.
+
+    Returns
+    -------
+    count : int
+        At least 1.
+    """
+    if value is None:
+        return total
+    if isinstance(value, Integral):
+        if value > total:
+            raise ValueError(f"{name}={value} is more than the {total} there are")
+        return int(value)
+    return max(1, round(value * total))
+
+
+class BaseForest(BaseEstimator, metaclass=ABCMeta):
+    """Base of all forests; not for direct use.
+
+    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own,
+    and trains one tree in `_fit_tree`.
+    """
+
+    _parameter_constraints: dict = {
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "max_depth": [Interval(Integral, 1, None, closed="left"), None],
+        "min_samples_split": [
+            Interval(Integral, 2, None, closed="left"),
+            Interval(Real, 0.0, 1.0, closed="right"),
+        ],
+        "min_samples_leaf": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0.0, 1.0, closed="neither"),
+        ],
+        "bootstrap": ["boolean"],
+        "max_samples": [
+            None,
+            Interval(Real, 0.0, 1.0, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "oob_score": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+        "warm_start": ["boolean"],
+    }
+
+    # ----------------------------------------------------------------------------------- fitting
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+            uint8 and bool stay bytes; everything else becomes float32. No NaN, no infinity.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets; several outputs in regression only.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k is the same as k copies of the row, and 0 the
+            same as its absence. None: 1 everywhere.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data is not valid; the estimator then stays as it was.
+        """
+        before = self.__dict__.copy()
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:
+            # Interrupted or refused: leave the estimator as it was.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X, y, sample_weight):
+        goes_on = self.warm_start and hasattr(self, "forest_")
+        X, y = self._validate_fit(X, y, reset=not goes_on)
+        weight = _validate_weight(sample_weight, len(X))
+        rows = RowSet(X, self._encode(y, goes_on), weight)
+        del X, y
+        target = self._make_target(rows)
+        self._resolve(rows)
+        n_done = len(self.forest_) if goes_on else 0
+        if self.n_estimators < n_done:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to the {n_done} trees "
+                "already trained when warm_start=True"
+            )
+        if self.n_estimators == n_done:
+            warnings.warn(
+                "Warm-start fitting without increasing n_estimators does not fit new trees.",
+                stacklevel=4,
+            )
+            return
+        if not goes_on:
+            self._seed = _draw_seed(self.random_state)
+        forest = self._fit_forest(rows, target, range(n_done, self.n_estimators))
+        self.forest_ = Forest.concatenate([self.forest_, forest]) if goes_on else forest
+        if self.oob_score:
+            self._set_oob(rows, target)
+
+    def _fit_forest(self, rows, target, trees):
+        """Train the trees of the given numbers, in parallel; override to train them at once."""
+        stop = np.zeros(1, dtype=np.uint8)
+        jobs = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        progress = Progress(self.verbose, len(trees), type(self).__name__)
+        try:
+            grown = []
+            for forest in jobs(
+                delayed(_fit_one)(self, rows, target, tree_seed(self._seed, tree), stop)
+                for tree in trees
+            ):
+                grown.append(forest)
+                progress.update(len(grown))
+        finally:
+            stop[0] = 1  # threads that still grow see it and end
+            progress.close()
+        return Forest.concatenate(grown)
+
+    @abstractmethod
+    def _fit_tree(self, rows, target, weight, seed, stop):
+        """Train one tree.
+
+        Parameters
+        ----------
+        rows : RowSet
+        target : ndarray
+            (n_rows,) int32 class numbers, or (n_rows, n_outputs) float64.
+        weight : ndarray of shape (n_rows,), float64
+            0 for the rows that are not the tree's.
+        seed : int
+        stop : ndarray of shape (1,), uint8
+            Not 0 when training shall end.
+
+        Returns
+        -------
+        forest : Forest
+            Of one tree.
+        """
+
+    def _resolve(self, rows):
+        """Turn "auto" values into fitted attributes; check parameters against the data."""
+
+    def _counts(self, rows, seed):
+        """How often a tree draws each row; the weights themselves without bootstrap."""
+        if not self.bootstrap:
+            return rows.weight
+        n_draws = resolve_count(self.max_samples, len(rows), "max_samples")
+        return rows.bootstrap(seed, n_draws)
+
+    def _min_samples(self, n_rows):
+        """(min_samples_split, min_samples_leaf) as counts."""
+        split, leaf = self.min_samples_split, self.min_samples_leaf
+        if not isinstance(split, Integral):
+            split = max(2, int(np.ceil(split * n_rows)))
+        if not isinstance(leaf, Integral):
+            leaf = max(1, int(np.ceil(leaf * n_rows)))
+        return max(split, 2 * leaf), leaf
+
+    # -------------------------------------------------------------------------------- validation
+
+    def _unfold(self, X):
+        """X with its rows flattened, where it comes as (n_samples, *feature_shape)."""
+        shape = getattr(X, "shape", None)
+        if shape is not None and len(shape) > 0 and not _is_row_count(shape[0]):
+            raise ValueError(f"X has {shape[0]} rows, at most {MAX_ROWS} are supported")
+        feature_shape = getattr(self, "feature_shape", None)
+        if feature_shape is not None and shape is not None and len(shape) > 2:
+            if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
+                raise ValueError(
+                    f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
+                )
+            X = np.asarray(X).reshape(shape[0], -1)
+        return X
+
+    def _validate_fit(self, X, y, reset):
+        if self.oob_score and not self.bootstrap:
+            raise ValueError("oob_score=True needs bootstrap=True")
+        if self.max_samples is not None and not self.bootstrap:
+            raise ValueError(
+                f"max_samples={self.max_samples} needs bootstrap=True; without a bootstrap every "
+                "tree sees all rows"
+            )
+        X = self._unfold(X)
+        return validate_data(
+            self, X, y, reset=reset, dtype=_table_dtype(X), order="C", **self._target_options
+        )
+
+    def _validate_predict(self, X):
+        check_is_fitted(self, "forest_")
+        X = self._unfold(X)
+        return validate_data(self, X, reset=False, dtype=_table_dtype(X), order="C")
+
+    def _new_forest(self, arrays, **meta):
+        """A Forest of this estimator's task."""
+        return Forest(
+            arrays,
+            n_features=self.n_features_in_,
+            feature_names=getattr(self, "feature_names_in_", None),
+            **self._forest_options,
+            **meta,
+        )
+
+    # -------------------------------------------------------------------------------- predicting
+
+    def _response(self, X):
+        """Response of every row; parallel over blocks of rows where there are many."""
+        X = self._validate_predict(X)
+        return self._in_blocks(X, self.forest_.response)
+
+    def _in_blocks(self, X, function):
+        if len(X) <= BLOCK:
+            return function(X)
+        n_jobs = effective_n_jobs(self.n_jobs)
+        size = min(BLOCK, -(-len(X) // n_jobs))
+        blocks = [X[start : start + size] for start in range(0, len(X), size)]
+        if n_jobs == 1:
+            parts = [function(block) for block in blocks]
+        else:
+            parts = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(
+                delayed(function)(block) for block in blocks
+            )
+        return np.concatenate(parts)
+
+    def apply(self, X):
+        """Leaf that every row reaches in every tree.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        leaves : ndarray of shape (n_samples, n_estimators), int32
+            Node numbers, counted from the root of each tree.
+        """
+        X = self._validate_predict(X)
+        return self._in_blocks(X, self.forest_.apply)
+
+    def decision_path(self, X):
+        """Nodes that every row passes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        indicator : csr_matrix of shape (n_samples, n_nodes)
+            1 where the row passes the node.
+        n_nodes_ptr : ndarray of shape (n_estimators + 1,)
+            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` are tree i.
+        """
+        X = self._validate_predict(X)
+        return self.forest_.decision_path(X)
+
+    @property
+    def feature_importances_(self):
+        """ndarray of shape (n_features,): not negative, sum 1 (all 0 if no tree splits).
+
+        Of the kind `importance_type`, see `Forest.feature_importances`. Reshape to `feature_shape`
+        to look at them as a picture.
+        """
+        check_is_fitted(self, "forest_")
+        return self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
+
+    # ---------------------------------------------------------------------------------- out of bag
+
+    def _set_oob(self, rows, target):
+        """Predict every row with the trees that did not draw it; set the oob attributes."""
+        total = np.zeros((len(rows), self.forest_.n_outputs))
+        n_trees = np.zeros(len(rows))
+        for tree in range(len(self.forest_)):
+            out = self._counts(rows, tree_seed(self._seed, tree)) == 0
+            total[out] += self.forest_[tree].response(rows.X[out])
+            n_trees += out
+        known = n_trees > 0
+        if not known.all():
+            warnings.warn(
+                "Some inputs do not have OOB scores. This probably means too few trees were used "
+                "to compute any reliable OOB estimates.",
+                stacklevel=5,
+            )
+        with np.errstate(invalid="ignore"):
+            response = total / n_trees[:, None]
+        of_samples = np.full((len(rows.position), response.shape[1]), np.nan)
+        present = rows.position >= 0
+        of_samples[present] = response[rows.position[present]]
+        self._set_oob_attributes(of_samples, response[known], rows, known)
+
+
+class ForestClassifierMixin(ClassifierMixin):
+    """What classifiers add to `BaseForest`."""
+
+    _parameter_constraints: dict = {
+        "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, None],
+    }
+    _target_options = {"multi_output": False}
+
+    def _encode(self, y, goes_on):
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        classes, codes = np.unique(y, return_inverse=True)
+        if goes_on and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"y has classes {classes}, but warm_start=True goes on with {self.classes_}"
+            )
+        self.classes_ = classes
+        self.n_classes_ = len(classes)
+        self.n_outputs_ = 1
+        return codes.astype(np.float64)[:, None]
+
+    def _make_target(self, rows):
+        """Class numbers of the rows; class weights become row weights, as if rows were copied."""
+        target = rows.Y[:, 0].astype(np.int32)
+        if isinstance(self.class_weight, dict):
+            labels = self.classes_[target]
+            factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+        elif self.class_weight == "balanced":
+            factor = self._balance(target, rows.weight)
+        else:
+            return target
+        rows.weight = rows.weight * factor[target]
+        if not rows.weight.any() or not np.isfinite(rows.weight).all() or rows.weight.min() < 0:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "
+                "more, not all 0"
+            )
+        return target
+
+    def _balance(self, target, weight):
+        """Factor that gives every class present the same weight."""
+        per_class = np.bincount(target, weights=weight, minlength=self.n_classes_)
+        present = per_class > 0
+        factor = np.zeros(self.n_classes_)
+        factor[present] = per_class.sum() / (present.sum() * per_class[present])
+        return factor
+
+    def _tree_weight(self, rows, target, seed):
+        """Weights of the rows of one tree: its bootstrap, perhaps balanced."""
+        weight = self._counts(rows, seed)
+        if self.class_weight == "balanced_subsample":
+            weight = weight * self._balance(target, weight)[target]
+        return weight
+
+    @property
+    def _forest_options(self):
+        return {
+            "task": "classification",
+            "n_outputs": self.n_classes_,
+            "n_shared_values": self.n_classes_,
+            "classes": self.classes_,
+        }
+
+    def predict_proba(self, X):
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes), float64
+            In the order of `classes_`.
+        """
+        return self._response(X)
+
+    def predict_log_proba(self, X):
+        """Logarithms of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes), float64
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X):
+        """Class of largest probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        response = self._response(X)
+        return self.classes_[response.argmax(axis=1)]
+
+    def _set_oob_attributes(self, of_samples, response, rows, known):
+        self.oob_decision_function_ = of_samples
+        self.oob_score_ = accuracy_score(
+            rows.Y[known, 0], response.argmax(axis=1), sample_weight=rows.weight[known]
+        )
+
+
+class ForestRegressorMixin(RegressorMixin):
+    """What regressors add to `BaseForest`."""
+
+    _target_options = {"multi_output": True, "y_numeric": True}
+
+    def _encode(self, y, goes_on):
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        self._is_1d = y.ndim == 1
+        y = y.reshape(len(y), -1)
+        if goes_on and y.shape[1] != self.n_outputs_:
+            raise ValueError(
+                f"y has {y.shape[1]} outputs, but warm_start=True goes on with {self.n_outputs_}"
+            )
+        self.n_outputs_ = y.shape[1]
+        return np.ascontiguousarray(y)
+
+    def _make_target(self, rows):
+        if hasattr(self, "forest_") and self.warm_start:
+            baseline = self.forest_.baseline
+        else:
+            baseline = np.average(rows.Y, axis=0, weights=rows.weight)
+        if not np.isfinite(baseline).all():
+            raise ValueError("y holds values too large to average in float64")
+        self._baseline = baseline
+        return rows.Y - baseline
+
+    def _tree_weight(self, rows, target, seed):
+        return self._counts(rows, seed)
+
+    @property
+    def _forest_options(self):
+        return {"task": "regression", "n_outputs": self.n_outputs_}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def predict(self, X):
+        """Predicted target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs), float64
+        """
+        response = self._response(X)
+        return response[:, 0] if self._is_1d else response
+
+    def _set_oob_attributes(self, of_samples, response, rows, known):
+        self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
+        self.oob_score_ = r2_score(rows.Y[known], response, sample_weight=rows.weight[known])
+
+
+def _fit_one(estimator, rows, target, seed, stop):
+    """Train one tree, in a worker."""
+    weight = estimator._tree_weight(rows, target, seed)
+    return estimator._fit_tree(rows, target, weight, seed, stop)
+
+
+def _draw_seed(random_state):
+    """62 random bits."""
+    high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
+    return (int(high) << 31) + int(low)
+
+
+def _is_row_count(n):
+    return not isinstance(n, Integral) or n <= MAX_ROWS
+
+
+def _table_dtype(X):
+    """uint8 for bytes and bools, float32 for everything else."""
+    dtype = getattr(X, "dtype", None)
+    dtypes = getattr(X, "dtypes", None)
+    if dtype is None and dtypes is not None:  # a DataFrame
+        names = {str(one) for one in dtypes}
+    else:
+        names = {str(dtype)}
+    return np.uint8 if names <= {"uint8", "bool"} else np.float32
+
+
+def _validate_weight(sample_weight, n_samples):
+    """Weights as float64: finite, not negative, not all 0."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weight = check_array(
+        sample_weight,
+        dtype=np.float64,
+        ensure_2d=False,
+        ensure_min_samples=0,
+        input_name="sample_weight",
+    )
+    if weight.ndim == 0:
+        weight = np.full(n_samples, float(weight))
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}: one weight a row of X"
+        )
+    if (weight < 0).any():
+        raise ValueError(
+            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is all zero; at least one weight must be positive")
+    return weight

@@ -1,0 +1,170 @@
+"""Floor 3: do the arrays of a forest fit together?
+
+Kernels follow indices without looking back, so a forest that came from a file must be proven sound
+before its first use. Every check is one pass over an array.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._tree import GATES
+
+MAX_INDEX = 2**31 - 1
+
+
+def exactly(array, dtype, name):
+    """The array in `dtype`, C-contiguous; ValueError if that changes a value."""
+    array = np.asarray(array)
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {array.dtype}, numbers are needed")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(dtype)
+    if np.dtype(dtype).kind in "iu" and not np.array_equal(cast, array):
+        raise ValueError(f"{name} holds values that {np.dtype(dtype)} cannot")
+    return np.ascontiguousarray(cast)
+
+
+def _need(condition, message):
+    if not condition:
+        raise ValueError(f"not a valid forest: {message}")
+
+
+def check_forest(forest):
+    """Raise ValueError, with the reason, if the forest is not sound."""
+    _check_meta(forest)
+    _check_trees(forest)
+    _check_values(forest)
+    _check_boxes(forest)
+    _check_sparse(forest)
+    n_codes = forest._code_ends[-1]
+    _need(n_codes <= MAX_INDEX, f"{n_codes} directions, at most {MAX_INDEX} have codes")
+    _need(forest.dense.shape[1:] == (forest.n_features,), "dense has not n_features columns")
+    _need(_within(forest.direction, 0, n_codes), f"direction outside of 0 .. {n_codes - 1}")
+    for name in ("threshold", "gain", "node_weight", "value", "sparse_weight", "dense", "baseline"):
+        _need(np.isfinite(getattr(forest, name)).all(), f"{name} holds values that are not finite")
+
+
+def _within(array, low, high):
+    """All of low <= array < high?"""
+    return array.size == 0 or (array.min() >= low and array.max() < high)
+
+
+def _rises(starts, end, name):
+    """`starts` begins at 0, never falls and ends at `end`."""
+    _need(
+        len(starts) >= 1 and starts[0] == 0 and starts[-1] == end and (np.diff(starts) >= 0).all(),
+        f"{name} must rise from 0 to {end}",
+    )
+
+
+def _check_meta(forest):
+    for name, allowed in (
+        ("task", ("classification", "regression")),
+        ("aggregate", ("mean", "sum")),
+        ("link", ("identity", "softmax", "log")),
+        ("gate", tuple(GATES)),
+    ):
+        value = getattr(forest, name)
+        _need(value in allowed, f"{name} is {value!r}, one of {allowed} is needed")
+    _need(0 < forest.n_features <= MAX_INDEX, f"n_features is {forest.n_features}")
+    _need(0 < forest.n_outputs <= MAX_INDEX, f"n_outputs is {forest.n_outputs}")
+    shape = forest.feature_shape
+    _need(
+        all(length > 0 for length in shape) and np.prod(shape, dtype=object) == forest.n_features,
+        f"feature_shape {shape} does not multiply to n_features={forest.n_features}",
+    )
+    _need(
+        len(forest.wrap) == len(forest.unordered) == len(shape),
+        "wrap and unordered need one entry an axis",
+    )
+    _need(len(forest.baseline) == forest.n_outputs, "baseline needs one entry an output")
+    if forest.task == "classification":
+        _need(
+            forest.classes is not None and len(forest.classes) == forest.n_outputs,
+            "classes needs one entry an output",
+        )
+
+
+def _check_trees(forest):
+    """Children come in pairs behind their parents, and every pair has one parent."""
+    start, child = forest.tree_start, forest.child
+    _rises(start, len(child), "tree_start")
+    sizes = np.diff(start)
+    _need((sizes % 2 == 1).all(), "a tree has an odd number of nodes")
+    n_splits = (len(child) - len(sizes)) // 2
+    for name in ("threshold", "direction", "gain"):
+        _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry a split")
+    _need(len(forest.node_weight) == len(child), "node_weight needs one entry a node")
+    _rises(forest.bag_start, len(sizes), "bag_start")
+    _need((np.diff(forest.bag_start) > 0).all(), "a bag has no trees")
+    tree = np.repeat(np.arange(len(sizes)), sizes)
+    split = child >= 0
+    node = np.arange(len(child)) - start[tree]
+    left, tree = child[split], tree[split]
+    _need((left > node[split]).all(), "a child stands before its parent")
+    _need((left % 2 == 1).all() and (left + 1 < sizes[tree]).all(), "a child is out of range")
+    pair = (start[tree] - tree) // 2 + (left - 1) // 2
+    _need(
+        len(pair) == n_splits and (np.bincount(pair, minlength=n_splits) == 1).all(),
+        "the children do not form trees",
+    )
+
+
+def _check_values(forest):
+    leaf = forest.child[forest.child < 0]
+    if len(forest.value_start):
+        _rises(forest.value_start, len(forest.value), "value_start")
+        _need(len(forest.value_index) == len(forest.value), "value_index is not as long as value")
+        _need(_within(forest.value_index, 0, forest.n_outputs), "value_index is out of range")
+        n_values = len(forest.value_start) - 1
+    else:
+        _need(len(forest.value) % forest.n_outputs == 0, "value has an incomplete row")
+        _need(len(forest.value_index) == 0, "value_index without value_start")
+        n_values = len(forest.value) // forest.n_outputs
+    _need(_within(-1 - leaf.astype(np.int64), 0, n_values), "a leaf has no value")
+    _need(0 <= forest.n_shared_values <= n_values, "n_shared_values is out of range")
+
+
+def _check_boxes(forest):
+    n_boxes = len(forest.box_corner)
+    shape = np.array(forest.feature_shape)
+    n_bytes = sum((n + 7) // 8 for n, u in zip(forest.feature_shape, forest.unordered) if u)
+    _need(len(forest.box_other) == n_boxes, "box_other is not as long as box_corner")
+    _need(forest.box_size.shape == (n_boxes, len(shape)), "box_size is not (n_boxes, n_axes)")
+    _need(forest.box_subset.shape == (n_boxes, n_bytes), "box_subset is not (n_boxes, n_bytes)")
+    if n_boxes == 0:
+        return
+    _need(_within(forest.box_corner, 0, forest.n_features), "box_corner is out of range")
+    _need(_within(forest.box_other, -1, forest.n_features), "box_other is out of range")
+    size = forest.box_size
+    _need((size >= 1).all() and (size <= shape).all(), "box_size is out of range")
+    corner = np.stack(np.unravel_index(forest.box_corner, forest.feature_shape), axis=1)
+    other = np.where(forest.box_other < 0, forest.box_corner, forest.box_other)
+    other = np.stack(np.unravel_index(other, forest.feature_shape), axis=1)
+    first_byte = 0
+    for axis, length in enumerate(forest.feature_shape):
+        if forest.unordered[axis]:
+            n = (length + 7) // 8
+            bits = np.unpackbits(
+                forest.box_subset[:, first_byte : first_byte + n], axis=1, bitorder="little"
+            )
+            first_byte += n
+            _need((bits[:, length:] == 0).all(), "box_subset has bits behind the axis")
+            _need((bits.sum(axis=1) == size[:, axis]).all(), "box_subset does not match box_size")
+            _need((corner[:, axis] == 0).all() and (other[:, axis] == 0).all(), "a corner on an "
+                  "unordered axis is not 0")
+        elif not forest.wrap[axis]:
+            end = np.maximum(corner[:, axis], other[:, axis]) + size[:, axis]
+            _need((end <= length).all(), "a box leaves the array")
+
+
+def _check_sparse(forest):
+    _rises(forest.sparse_start, len(forest.sparse_feature), "sparse_start")
+    _need(
+        len(forest.sparse_weight) == len(forest.sparse_feature),
+        "sparse_weight is not as long as sparse_feature",
+    )
+    _need(_within(forest.sparse_feature, 0, forest.n_features), "sparse_feature is out of range")

@@ -1,0 +1,120 @@
+# Floor 1: splitting one node.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from ._buffer cimport Buffer
+from ._projection cimport Candidate, Sampler
+from ._random cimport Random
+from ._tree cimport Table, Taps
+
+
+cdef struct Split:
+    float threshold
+    int32_t code           # direction, as the splitter counts them
+    int64_t n_left
+    double gain            # weight times impurity, minus the same of both sides
+
+
+cdef struct Sample:
+    # Rows to look at: the node's own, or a subset of them.
+    int64_t n
+    Table table                       # where the rows lie: the training table, or a packed copy
+    int64_t* offset                   # where each row starts in it
+    int32_t* label                    # as numbers among the classes of the node
+    double* weight
+    double* target                    # weight times target, (n, n_outputs)
+
+
+cdef class NodeSplitter:
+    cdef object keep                  # arrays that the pointers look into
+    cdef Table table
+    cdef Random random
+    cdef int criterion
+    cdef int64_t n_rows               # rows of the tree
+    cdef int32_t n_outputs            # classes, or columns of the target
+    cdef bint is_class
+    cdef const double* target_of      # of a row of the table
+    cdef const uint8_t[::1] stop
+    cdef int64_t work                 # since the interpreter was last asked for signals
+
+    # the rows of the tree; a node is a slice, and part() parts the slice
+    cdef int32_t* row
+    cdef int64_t* offset
+    cdef int32_t* label
+    cdef double* weight
+    cdef int64_t* spare
+    cdef char* pack                   # a copy of the rows of one small subtree
+    cdef int64_t pack_rows            # room in it
+
+    # the node at hand, filled by begin()
+    cdef Sample node
+    cdef int32_t* present             # classes of the node
+    cdef int32_t* local               # class -> number among those present, or -1
+    cdef int32_t n_present            # classes present, or columns of the target
+    cdef double* total                # weight of each class present, or weighted sum of each column
+    cdef double* left                 # scratch, like total
+    cdef double node_weight
+    cdef bint is_pure
+    cdef float* column                # the winning direction's values of the node's rows
+
+    # leaf values
+    cdef Buffer value
+    cdef Buffer value_index
+    cdef Buffer value_start
+
+    cdef bint begin(self, int64_t start, int64_t end, bint packed) except -1 nogil
+    cdef bint search(self, Split* split) except -1 nogil
+    cdef int32_t leaf(self) except -1 nogil
+    cdef void finish(self, Split* split) noexcept nogil
+    cdef void part(self, int64_t start, int64_t end, float threshold) noexcept nogil
+    cdef double side(self, const double* sums, double weight) noexcept nogil
+    cdef bint poll(self, int64_t work) except -1 nogil
+
+
+cdef struct Best:
+    double score
+    bint exact
+    float threshold          # exact
+    float low                # histogram
+    float scale
+    int32_t cut
+
+
+cdef class SearchSplitter(NodeSplitter):
+    cdef Sampler sampler
+    cdef Sampler features
+    cdef Taps taps
+    cdef Candidate trial
+    cdef Candidate champion
+    cdef bint exact
+    cdef int32_t n_candidates
+    cdef int32_t n_bins
+    cdef int64_t max_search
+    cdef int64_t min_leaf
+    cdef Sample drawn
+    cdef char* drawn_pack
+    cdef float* trial_column
+    cdef int32_t* base
+    cdef int32_t* cell
+    cdef uint64_t* key
+    cdef uint64_t* key_spare
+    cdef double* histogram
+    cdef double* bin_weight
+    cdef double* bin_count
+    cdef double* bin_left
+    cdef double* bin_score
+    cdef Buffer box_corner
+    cdef Buffer box_other
+    cdef Buffer box_size
+    cdef Buffer box_subset
+    cdef Buffer sparse_start
+    cdef Buffer sparse_feature
+    cdef Buffer sparse_weight
+
+    cdef void draw_rows(self) noexcept nogil
+    cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil
+    cdef bint try_one(self, Sample* sample, Best* best) noexcept nogil
+    cdef bint cut_histogram(self, Sample* sample, float low, float high, Best* best) noexcept nogil
+    cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil
+    cdef bint settle(self, const Best* best, Split* split) except -1 nogil
+    cdef int32_t store(self) except -1 nogil

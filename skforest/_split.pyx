@@ -1,0 +1,767 @@
+"""Floor 1: splitting one node.
+
+`NodeSplitter` knows the target and keeps the books of the node at hand: its weight, its classes,
+its leaf value, the gain of a split. How a split is found is left to `search`.
+
+`SearchSplitter` finds it as forests do: draw candidate directions, project the node's rows on each,
+cut every column where the criterion is best, by sorting or by a histogram of equal-width bins.
+
+The target is a real matrix: with labels written as one-hot rows, weighted Gini is the weighted
+squared error, and both maximise the same score, ``sum_k L_k^2 / W_L + R_k^2 / W_R``. Only the loops
+that add up a column know about labels. A criterion is a score of the sums of one side (`side`, for
+the gain and for sorted columns) and one for all bins (in _simd.h).
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, isfinite
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from ._buffer cimport Buffer, append, free_buffer, start_buffer, used_bytes
+from ._projection cimport BOX, FEATURE, AxisSampler, Candidate, Sampler, free_candidate
+from ._random cimport Random, next_word, uniform
+from ._tree cimport UINT8, Table, Taps, alloc_taps, as_table, free_taps, project
+
+cdef extern from "_simd.h" nogil:
+    void skf_range(const float*, int64_t, float*, float*)
+    void skf_bins(const float*, int64_t, float, float, int, int32_t*)
+    void skf_cells(const float*, int64_t, float, float, int, const int32_t*, int32_t*)
+    void skf_prefix(double*, int, int)
+    void skf_score_squares(const double*, const double*, int, int, double*, double*)
+    void skf_score_entropy(const double*, const double*, int, int, double*, double*)
+    double skf_xlogx(double)
+
+cdef extern from "_sort.h" nogil:
+    uint64_t skf_sort_key(float, uint32_t)
+    float skf_key_value(uint64_t)
+    void skf_sort(uint64_t*, uint64_t*, int64_t)
+
+cdef enum Criterion:
+    SQUARES = 0         # Gini, squared error
+    ENTROPY = 1
+
+CRITERIA = {"gini": SQUARES, "squared_error": SQUARES, "entropy": ENTROPY}
+
+cdef enum:
+    PACK = 1 << 19      # bytes of rows copied side by side: about a second-level cache
+    SMALL = 24          # rows up to which sorting beats bins
+    POLL = 1 << 26      # table reads between two looks for signals: a fraction of a second
+
+
+cdef inline float midpoint(float a, float b) noexcept nogil:
+    """A float32 in [a, b): halfway where there is room."""
+    cdef float middle = <float>0.5 * a + <float>0.5 * b
+    return middle if middle < b else a
+
+
+ctypedef fused item_t:
+    int32_t
+    int64_t
+    double
+
+
+cdef inline void part_items(
+    const float* column, float threshold, int64_t n, item_t* items, item_t* spare
+) noexcept nogil:
+    """Items whose value is at most the threshold first, without a branch on the values."""
+    cdef int64_t i, n_left = 0, n_right = 0
+    cdef item_t item
+    cdef bint left
+    for i in range(n):
+        item = items[i]
+        left = column[i] <= threshold
+        items[n_left] = item
+        spare[n_right] = item
+        n_left += left
+        n_right += not left
+    for i in range(n_right):
+        items[n_left + i] = spare[i]
+
+
+cdef inline int64_t row_bytes(const Table* table) noexcept nogil:
+    return table.n_features * (1 if table.dtype == UINT8 else <int64_t>sizeof(float))
+
+
+cdef void pack_rows(const Table* table, int64_t* offset, int64_t n, char* pack) noexcept nogil:
+    """Copy rows side by side; offset changes from the table to the copy."""
+    cdef int64_t i, size = row_bytes(table)
+    cdef int64_t itemsize = size // table.n_features
+    for i in range(n):
+        memcpy(pack + i * size, <const char*>table.data + offset[i] * itemsize, size)
+        offset[i] = i * table.n_features
+
+
+cdef class NodeSplitter:
+    """What every way to split a node has in common.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+    target : ndarray of shape (n_samples,), int32, or of shape (n_samples, n_outputs), float64
+        Class numbers, or a real target, best near 0.
+    n_outputs : int
+        Number of classes, or of columns.
+    weight : ndarray of shape (n_samples,), float64
+        Positive for the rows of the tree.
+    rows : ndarray of shape (n_rows,), int32
+        Rows of the tree; sorted in place as the tree grows.
+    criterion : {"gini", "entropy", "squared_error"}
+    seed : int
+        Start of the tree's random generator.
+    stop : ndarray of shape (1,), uint8
+        Set from outside to make growth end early.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        start_buffer(&self.value, sizeof(float))
+        start_buffer(&self.value_index, sizeof(int32_t))
+        start_buffer(&self.value_start, sizeof(int64_t))
+
+    def __init__(
+        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed, stop
+    ):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        cdef const double[::1] weights = weight
+        cdef int64_t i, start = 0
+        cdef int64_t n = rows.shape[0]
+        self.keep = (X, target, weight)
+        self.table = as_table(X)
+        self.is_class = target.ndim == 1
+        self.criterion = CRITERIA[criterion]
+        self.n_outputs = n_outputs
+        self.n_rows = n
+        self.stop = stop
+        self.random.state = seed
+        next_word(&self.random)        # a stream apart from that of the bootstrap
+        self.random.state ^= <uint64_t>0x5851F42D4C957F2D
+        self.row = <int32_t*>malloc(n * sizeof(int32_t))
+        self.offset = <int64_t*>malloc(n * sizeof(int64_t))
+        self.label = <int32_t*>malloc(n * sizeof(int32_t))
+        self.weight = <double*>malloc(n * sizeof(double))
+        self.spare = <int64_t*>malloc(n * sizeof(int64_t))
+        self.node.label = <int32_t*>malloc(n * sizeof(int32_t))
+        self.column = <float*>malloc(n * sizeof(float))
+        self.present = <int32_t*>malloc(n_outputs * sizeof(int32_t))
+        self.local = <int32_t*>malloc(n_outputs * sizeof(int32_t))
+        self.total = <double*>malloc(n_outputs * sizeof(double))
+        self.left = <double*>malloc(n_outputs * sizeof(double))
+        self.pack_rows = min(n, <int64_t>PACK // row_bytes(&self.table))
+        self.pack = <char*>malloc(self.pack_rows * row_bytes(&self.table) + 1)
+        if not (
+            self.row and self.offset and self.label and self.weight and self.spare
+            and self.node.label and self.column and self.present and self.local and self.total
+            and self.left and self.pack
+        ):
+            raise MemoryError()
+        memset(self.local, 255, n_outputs * sizeof(int32_t))
+        for i in range(n):
+            self.row[i] = rows[i]
+            self.offset[i] = <int64_t>rows[i] * self.table.n_features
+            self.weight[i] = weights[rows[i]]
+        if self.is_class:
+            labels = target
+            for i in range(n):
+                self.label[i] = labels[rows[i]]
+            append(&self.value_start, &start, 1)
+        else:
+            matrix = target
+            self.target_of = &matrix[0, 0]
+            self.n_present = n_outputs
+            self.node.target = <double*>malloc(n * n_outputs * sizeof(double))
+            if not self.node.target:
+                raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.row)
+        free(self.offset)
+        free(self.label)
+        free(self.weight)
+        free(self.spare)
+        free(self.pack)
+        free(self.node.label)
+        free(self.node.target)
+        free(self.column)
+        free(self.present)
+        free(self.local)
+        free(self.total)
+        free(self.left)
+        free_buffer(&self.value)
+        free_buffer(&self.value_index)
+        free_buffer(&self.value_start)
+
+    cdef bint begin(self, int64_t start, int64_t end, bint packed) except -1 nogil:
+        """Take up the node of rows start .. end - 1 and add it up.
+
+        `packed` says that these rows lie in the packed copy already. True is returned if they do
+        now: they then stay there for all nodes below, until a node is begun that is not packed.
+        """
+        cdef int64_t i, row
+        cdef int32_t k, local
+        cdef double value
+        cdef Sample* node = &self.node
+        node.n = end - start
+        node.offset = self.offset + start
+        node.weight = self.weight + start
+        node.table = self.table
+        if not packed and node.n <= self.pack_rows:
+            pack_rows(&self.table, node.offset, node.n, self.pack)
+            packed = True
+        if packed:
+            node.table.data = self.pack
+        self.node_weight = 0
+        for i in range(node.n):
+            self.node_weight += node.weight[i]
+        if self.is_class:
+            for k in range(self.n_present):
+                self.local[self.present[k]] = -1
+            self.n_present = 0
+            for i in range(node.n):
+                k = self.label[start + i]
+                local = self.local[k]
+                if local < 0:
+                    local = self.n_present
+                    self.local[k] = local
+                    self.present[local] = k
+                    self.total[local] = 0
+                    self.n_present += 1
+                node.label[i] = local
+                self.total[local] += node.weight[i]
+            self.is_pure = self.n_present == 1
+            return packed
+        self.is_pure = True
+        for k in range(self.n_outputs):
+            self.total[k] = 0
+        for i in range(node.n):
+            row = self.row[start + i]
+            for k in range(self.n_outputs):
+                value = self.target_of[row * self.n_outputs + k]
+                self.is_pure &= value == self.target_of[
+                    <int64_t>self.row[start] * self.n_outputs + k
+                ]
+                value *= node.weight[i]
+                node.target[i * self.n_outputs + k] = value
+                self.total[k] += value
+        return packed
+
+    cdef bint search(self, Split* split) except -1 nogil:
+        """Find a split of the node at hand and leave its column behind; False makes a leaf."""
+        return False
+
+    cdef int32_t leaf(self) except -1 nogil:
+        """Row of the leaf value of the node at hand, its weighted mean target.
+
+        In classification rows 0 .. n_classes - 1 are the pure ones and stored by nobody.
+        """
+        cdef int32_t k
+        cdef int64_t end
+        cdef float value
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                value = <float>(self.total[k] / self.node_weight)
+                append(&self.value, &value, 1)
+            return <int32_t>(self.value.n // self.n_outputs) - 1
+        if self.n_present == 1:
+            return self.present[0]
+        for k in range(self.n_present):
+            value = <float>(self.total[k] / self.node_weight)
+            append(&self.value, &value, 1)
+            append(&self.value_index, &self.present[k], 1)
+        end = self.value.n
+        append(&self.value_start, &end, 1)
+        return self.n_outputs + <int32_t>self.value_start.n - 2
+
+    cdef double side(self, const double* sums, double weight) noexcept nogil:
+        """Score of one side of a split, from its sums; a larger sum of both sides is better."""
+        cdef double score = 0
+        cdef int32_t k
+        if weight <= 0:
+            return 0
+        if self.criterion == ENTROPY:
+            for k in range(self.n_present):
+                score += skf_xlogx(sums[k])
+            return score - skf_xlogx(weight)
+        for k in range(self.n_present):
+            score += sums[k] * sums[k]
+        return score / weight
+
+    cdef void finish(self, Split* split) noexcept nogil:
+        """Count the left rows of `column` cut at the threshold, and the gain over all rows."""
+        cdef int64_t i
+        cdef int32_t k
+        cdef double weight = 0, gain = -self.side(self.total, self.node_weight)
+        cdef Sample* node = &self.node
+        cdef bint left
+        split.n_left = 0
+        for k in range(self.n_present):
+            self.left[k] = 0
+        for i in range(node.n):
+            left = self.column[i] <= split.threshold
+            split.n_left += left
+            weight += left * node.weight[i]
+            if self.is_class:
+                self.left[node.label[i]] += left * node.weight[i]
+            else:
+                for k in range(self.n_outputs):
+                    self.left[k] += left * node.target[i * self.n_outputs + k]
+        gain += self.side(self.left, weight)
+        for k in range(self.n_present):
+            self.left[k] = self.total[k] - self.left[k]
+        gain += self.side(self.left, self.node_weight - weight)
+        split.gain = gain if gain > 0 else 0
+
+    cdef void part(self, int64_t start, int64_t end, float threshold) noexcept nogil:
+        """Put the left rows of the node at hand first, each side in its old order."""
+        part_items(self.column, threshold, end - start, self.row + start, <int32_t*>self.spare)
+        part_items(self.column, threshold, end - start, self.offset + start, self.spare)
+        part_items(self.column, threshold, end - start, self.weight + start, <double*>self.spare)
+        if self.is_class:
+            part_items(
+                self.column, threshold, end - start, self.label + start, <int32_t*>self.spare
+            )
+
+    cdef bint poll(self, int64_t work) except -1 nogil:
+        """True where growth shall end; now and then lets a signal handler raise."""
+        if self.stop[0]:
+            return True
+        self.work += work
+        if self.work > POLL:
+            self.work = 0
+            with gil:
+                PyErr_CheckSignals()
+        return False
+
+    def values(self):
+        """Leaf values as arrays of a Forest: the pure rows of all classes first.
+
+        Returns
+        -------
+        arrays : dict
+            "value", "value_start", "value_index"; the last two are empty in regression.
+        """
+        if not self.is_class:
+            return {
+                "value": np.frombuffer(used_bytes(&self.value), np.float32),
+                "value_start": np.empty(0, dtype=np.int64),
+                "value_index": np.empty(0, dtype=np.int32),
+            }
+        pure = np.arange(self.n_outputs)
+        starts = np.frombuffer(used_bytes(&self.value_start), np.int64) + self.n_outputs
+        return {
+            "value": np.concatenate([
+                np.ones(self.n_outputs, dtype=np.float32), np.frombuffer(used_bytes(&self.value), np.float32)
+            ]),
+            "value_start": np.concatenate([pure.astype(np.int64), starts]),
+            "value_index": np.concatenate([
+                pure.astype(np.int32), np.frombuffer(used_bytes(&self.value_index), np.int32)
+            ]),
+        }
+
+
+cdef class SearchSplitter(NodeSplitter):
+    """Search among random directions.
+
+    Parameters
+    ----------
+    X, target, n_outputs, weight, rows, criterion, seed, stop
+        As in NodeSplitter.
+    sampler : Sampler
+        Draws the candidates.
+    n_candidates : int
+        Directions tried at a node; those that are constant on it do not count, up to three more
+        rounds of them.
+    exact : bool
+        Sort every column; otherwise histograms, but in the smallest nodes.
+    n_bins : int
+    max_search : int
+        Larger nodes search in a random subset of this many rows.
+    min_leaf : int
+        Smallest number of rows of a child.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        memset(&self.taps, 0, sizeof(Taps))
+        memset(&self.trial, 0, sizeof(Candidate))
+        memset(&self.champion, 0, sizeof(Candidate))
+        start_buffer(&self.box_corner, sizeof(int32_t))
+        start_buffer(&self.box_other, sizeof(int32_t))
+        start_buffer(&self.box_size, sizeof(int32_t))
+        start_buffer(&self.box_subset, 1)
+        start_buffer(&self.sparse_start, sizeof(int64_t))
+        start_buffer(&self.sparse_feature, sizeof(int32_t))
+        start_buffer(&self.sparse_weight, sizeof(float))
+
+    def __init__(
+        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
+        stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
+        int64_t max_search, int64_t min_leaf
+    ):
+        NodeSplitter.__init__(self, X, target, n_outputs, weight, rows, criterion, seed, stop)
+        cdef int64_t n = min(rows.shape[0], max_search)
+        cdef int64_t start = 0
+        self.sampler = sampler
+        self.features = AxisSampler(X.shape[1])
+        self.n_candidates = n_candidates
+        self.exact = exact
+        self.n_bins = n_bins
+        self.max_search = max_search
+        self.min_leaf = min_leaf
+        sampler.alloc(&self.trial)
+        sampler.alloc(&self.champion)
+        alloc_taps(&self.taps, max(sampler.max_taps, 1), &sampler.grid)
+        append(&self.sparse_start, &start, 1)
+        self.drawn.offset = <int64_t*>malloc(n * sizeof(int64_t))
+        self.drawn.label = <int32_t*>malloc(n * sizeof(int32_t))
+        self.drawn.weight = <double*>malloc(n * sizeof(double))
+        if not self.is_class:
+            self.drawn.target = <double*>malloc(n * n_outputs * sizeof(double))
+        if rows.shape[0] > max_search and n * row_bytes(&self.table) <= PACK:
+            self.drawn_pack = <char*>malloc(n * row_bytes(&self.table))
+            if not self.drawn_pack:
+                raise MemoryError()
+        # The whole node may be searched too (a subset can be pure by chance), hence all rows.
+        n = rows.shape[0]
+        self.trial_column = <float*>malloc(n * sizeof(float))
+        self.base = <int32_t*>malloc(n * sizeof(int32_t))
+        self.cell = <int32_t*>malloc(n * sizeof(int32_t))
+        self.key = <uint64_t*>malloc(n * sizeof(uint64_t))
+        self.key_spare = <uint64_t*>malloc(n * sizeof(uint64_t))
+        self.histogram = <double*>malloc(<int64_t>n_outputs * n_bins * sizeof(double))
+        self.bin_weight = <double*>malloc(n_bins * sizeof(double))
+        self.bin_count = <double*>malloc(n_bins * sizeof(double))
+        self.bin_left = <double*>malloc(n_bins * sizeof(double))
+        self.bin_score = <double*>malloc(n_bins * sizeof(double))
+        if not (
+            self.drawn.offset and self.drawn.label and self.drawn.weight
+            and (self.is_class or self.drawn.target) and self.trial_column and self.base and self.cell
+            and self.key and self.key_spare and self.histogram and self.bin_weight
+            and self.bin_count and self.bin_left and self.bin_score
+        ):
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free_taps(&self.taps)
+        free_candidate(&self.trial)
+        free_candidate(&self.champion)
+        free(self.drawn.offset)
+        free(self.drawn.label)
+        free(self.drawn.weight)
+        free(self.drawn.target)
+        free(self.drawn_pack)
+        free(self.trial_column)
+        free(self.base)
+        free(self.cell)
+        free(self.key)
+        free(self.key_spare)
+        free(self.histogram)
+        free(self.bin_weight)
+        free(self.bin_count)
+        free(self.bin_left)
+        free(self.bin_score)
+        free_buffer(&self.box_corner)
+        free_buffer(&self.box_other)
+        free_buffer(&self.box_size)
+        free_buffer(&self.box_subset)
+        free_buffer(&self.sparse_start)
+        free_buffer(&self.sparse_feature)
+        free_buffer(&self.sparse_weight)
+
+    cdef bint search(self, Split* split) except -1 nogil:
+        """Best split among the candidates.
+
+        A large node searches in a random subset of its rows. Such a subset may be pure, or its cut
+        may leave a side too small, where the node itself can be split: then all rows are searched.
+        """
+        if self.node.n > self.max_search:
+            self.draw_rows()
+            if self.try_all(&self.drawn, split):
+                return True
+        return self.try_all(&self.node, split)
+
+    cdef void draw_rows(self) noexcept nogil:
+        """One random row from each of max_search equal stretches of the node."""
+        cdef Sample* node = &self.node
+        cdef Sample* drawn = &self.drawn
+        cdef int64_t i, at
+        cdef int32_t k
+        cdef double stretch = <double>node.n / self.max_search
+        drawn.n = self.max_search
+        drawn.table = node.table
+        for i in range(drawn.n):
+            at = min(<int64_t>((i + uniform(&self.random)) * stretch), node.n - 1)
+            drawn.offset[i] = node.offset[at]
+            drawn.label[i] = node.label[at]
+            drawn.weight[i] = node.weight[at]
+            if not self.is_class:
+                for k in range(self.n_outputs):
+                    drawn.target[i * self.n_outputs + k] = node.target[at * self.n_outputs + k]
+        if self.drawn_pack != NULL and node.table.data == self.table.data:
+            pack_rows(&self.table, drawn.offset, drawn.n, self.drawn_pack)
+            drawn.table.data = self.drawn_pack
+
+    cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil:
+        """Try candidates on a sample of the node; settle the best on all rows of the node."""
+        cdef Best best
+        cdef int64_t i
+        cdef int32_t n_open = 0, n_drawn = 0
+        cdef bint open_
+        best.score = -INFINITY
+        if self.is_class:
+            for i in range(sample.n):
+                self.base[i] = sample.label[i] * self.n_bins
+        self.sampler.start_node()
+        while n_open < self.n_candidates and n_drawn < 1 * self.n_candidates:
+            if not self.sampler.sample(&self.random, &self.trial):
+                break
+            if self.poll(sample.n * 8):
+                return False
+            n_drawn += 1
+            self.sampler.unfold(&self.trial, &sample.table, &self.taps)
+            open_ = self.try_one(sample, &best)
+            n_open += open_
+        if best.score == -INFINITY:
+            # No candidate varies: any feature that does will do, in random order.
+            self.features.start_node()
+            while best.score == -INFINITY:
+                if not self.features.sample(&self.random, &self.trial):
+                    return False
+                if self.poll(sample.n):
+                    return False
+                self.features.unfold(&self.trial, &sample.table, &self.taps)
+                self.try_one(sample, &best)
+        return self.settle(&best, split)
+
+    cdef bint try_one(self, Sample* sample, Best* best) noexcept nogil:
+        """Project on the trial direction and cut; the better of it and the champion stays.
+
+        False where the column is constant or not finite.
+        """
+        cdef float low = 0, high = 0
+        cdef bint better
+        cdef Candidate swap
+        project(&self.taps, &sample.table, sample.offset, sample.n, self.trial_column)
+        skf_range(self.trial_column, sample.n, &low, &high)
+        # Values near the end of float32 add up to infinity, which no threshold divides well.
+        if not (high > low) or not isfinite(low) or not isfinite(high):
+            return False
+        if (
+            self.exact
+            or sample.n <= SMALL
+            or not isfinite(high - low)
+            or not isfinite(self.n_bins / (high - low))
+        ):
+            better = self.cut_sorted(sample, best)
+        else:
+            better = self.cut_histogram(sample, low, high, best)
+        if better:
+            swap = self.champion
+            self.champion = self.trial
+            self.trial = swap
+        return True
+
+    cdef bint cut_histogram(
+        self, Sample* sample, float low, float high, Best* best
+    ) noexcept nogil:
+        """Best cut between equal-width bins."""
+        cdef int32_t n_bins = self.n_bins
+        cdef int32_t k, b, cut = -1
+        cdef int64_t i
+        cdef float scale = n_bins / (high - low)
+        cdef double needed, score = best.score
+        cdef double* row
+        memset(self.histogram, 0, <size_t>self.n_present * n_bins * sizeof(double))
+        if self.is_class:
+            skf_cells(self.trial_column, sample.n, low, scale, n_bins, self.base, self.cell)
+            for i in range(sample.n):
+                self.histogram[self.cell[i]] += sample.weight[i]
+        else:
+            skf_bins(self.trial_column, sample.n, low, scale, n_bins, self.cell)
+            memset(self.bin_weight, 0, n_bins * sizeof(double))
+            for i in range(sample.n):
+                self.bin_weight[self.cell[i]] += sample.weight[i]
+            for k in range(self.n_present):
+                row = self.histogram + k * n_bins
+                for i in range(sample.n):
+                    row[self.cell[i]] += sample.target[i * self.n_outputs + k]
+            skf_prefix(self.bin_weight, 1, n_bins)
+        skf_prefix(self.histogram, self.n_present, n_bins)
+        if self.is_class:
+            memset(self.bin_weight, 0, n_bins * sizeof(double))
+            for k in range(self.n_present):
+                row = self.histogram + k * n_bins
+                for b in range(n_bins):
+                    self.bin_weight[b] += row[b]
+        if self.criterion == ENTROPY:
+            skf_score_entropy(
+                self.histogram, self.bin_weight, self.n_present, n_bins, self.bin_left,
+                self.bin_score,
+            )
+        else:
+            skf_score_squares(
+                self.histogram, self.bin_weight, self.n_present, n_bins, self.bin_left,
+                self.bin_score,
+            )
+        if self.min_leaf > 1:
+            # In a subset of the rows, a child needs its share of the subset.
+            needed = <double>self.min_leaf * sample.n / self.node.n
+            memset(self.bin_count, 0, n_bins * sizeof(double))
+            for i in range(sample.n):
+                b = self.cell[i]
+                self.bin_count[b % n_bins if self.is_class else b] += 1
+            skf_prefix(self.bin_count, 1, n_bins)
+            for b in range(n_bins):
+                if self.bin_count[b] < needed or sample.n - self.bin_count[b] < needed:
+                    self.bin_score[b] = -INFINITY
+        for b in range(n_bins - 1):
+            if self.bin_score[b] > score:
+                score = self.bin_score[b]
+                cut = b
+        if cut < 0:
+            return False
+        best.score = score
+        best.exact = False
+        best.low = low
+        best.scale = scale
+        best.cut = cut
+        return True
+
+    cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil:
+        """Best cut between any two different values."""
+        cdef int64_t i, at, n = sample.n
+        cdef int32_t k
+        cdef double weight, old, score
+        cdef double all_weight = 0, left_weight = 0, left_score = 0, right_score = 0
+        cdef double needed = <double>self.min_leaf * n / self.node.n
+        cdef bint better = False
+        for i in range(n):
+            self.key[i] = skf_sort_key(self.trial_column[i], <uint32_t>i)
+        skf_sort(self.key, self.key_spare, n)
+        # In a subset, totals are those of the subset: kept in the histogram, which is free.
+        for k in range(self.n_present):
+            self.left[k] = 0
+            self.histogram[k] = 0
+        for i in range(n):
+            all_weight += sample.weight[i]
+            if self.is_class:
+                self.histogram[sample.label[i]] += sample.weight[i]
+            else:
+                for k in range(self.n_present):
+                    self.histogram[k] += sample.target[i * self.n_outputs + k]
+        if self.is_class:
+            # Sums of squares, or of x log x, move with each row in constant time.
+            for k in range(self.n_present):
+                right_score += (
+                    skf_xlogx(self.histogram[k]) if self.criterion == ENTROPY
+                    else self.histogram[k] * self.histogram[k]
+                )
+        for i in range(n - 1):
+            at = <int64_t>(self.key[i] & <uint64_t>0xFFFFFFFF)
+            weight = sample.weight[at]
+            left_weight += weight
+            if self.is_class:
+                k = sample.label[at]
+                old = self.left[k]
+                self.left[k] = old + weight
+                if self.criterion == ENTROPY:
+                    left_score += skf_xlogx(old + weight) - skf_xlogx(old)
+                    old = self.histogram[k] - old
+                    right_score += skf_xlogx(old - weight) - skf_xlogx(old)
+                else:
+                    left_score += weight * (2 * old + weight)
+                    old = self.histogram[k] - old
+                    right_score -= weight * (2 * old - weight)
+            else:
+                for k in range(self.n_present):
+                    self.left[k] += sample.target[at * self.n_outputs + k]
+            if self.key[i] >> 32 == self.key[i + 1] >> 32:
+                continue
+            if i + 1 < needed or n - i - 1 < needed:
+                continue
+            if not self.is_class:
+                left_score = 0
+                right_score = 0
+                for k in range(self.n_present):
+                    old = self.histogram[k] - self.left[k]
+                    left_score += self.left[k] * self.left[k]
+                    right_score += old * old
+            if self.criterion == ENTROPY:
+                score = (
+                    left_score - skf_xlogx(left_weight)
+                    + right_score - skf_xlogx(all_weight - left_weight)
+                )
+            else:
+                score = left_score / left_weight + right_score / (all_weight - left_weight)
+            if score > best.score:
+                best.score = score
+                best.threshold = midpoint(
+                    skf_key_value(self.key[i]), skf_key_value(self.key[i + 1])
+                )
+                best.exact = True
+                better = True
+        return better
+
+    cdef bint settle(self, const Best* best, Split* split) except -1 nogil:
+        """Project all rows on the champion and place the threshold between them.
+
+        A histogram knows the cut only up to a bin: the threshold goes halfway between the last
+        value of the left bins and the first of the right ones, over all rows of the node.
+        """
+        cdef int64_t i
+        cdef float low = -INFINITY, high = INFINITY
+        cdef Sample* node = &self.node
+        self.sampler.unfold(&self.champion, &node.table, &self.taps)
+        project(&self.taps, &node.table, node.offset, node.n, self.column)
+        split.threshold = best.threshold
+        if not best.exact:
+            skf_bins(self.column, node.n, best.low, best.scale, self.n_bins, self.cell)
+            for i in range(node.n):
+                if self.cell[i] <= best.cut:
+                    low = max(low, self.column[i])
+                else:
+                    high = min(high, self.column[i])
+            split.threshold = midpoint(low, high)
+        self.finish(split)
+        if split.n_left < self.min_leaf or node.n - split.n_left < self.min_leaf:
+            return False
+        split.code = self.store()
+        return True
+
+    cdef int32_t store(self) except -1 nogil:
+        """Keep the champion; its code counts the features first, then what is stored here."""
+        cdef int32_t n_features = self.table.n_features
+        cdef int64_t end
+        if self.champion.kind == FEATURE:
+            return self.champion.feature
+        if self.champion.kind == BOX:
+            append(&self.box_corner, &self.champion.corner, 1)
+            append(&self.box_other, &self.champion.other, 1)
+            append(&self.box_size, self.champion.size, self.sampler.grid.n_axes)
+            append(&self.box_subset, self.champion.subset, self.sampler.grid.n_subset_bytes)
+            return n_features + <int32_t>self.box_corner.n - 1
+        append(&self.sparse_feature, self.champion.features, self.champion.n)
+        append(&self.sparse_weight, self.champion.weights, self.champion.n)
+        end = self.sparse_feature.n
+        append(&self.sparse_start, &end, 1)
+        return n_features + <int32_t>self.sparse_start.n - 2
+
+    def directions(self):
+        """The stored directions as arrays of a Forest; no boxes, no arrays of boxes."""
+        cdef int n_axes = self.sampler.grid.n_axes
+        cdef int n_bytes = self.sampler.grid.n_subset_bytes
+        cdef int64_t n_boxes = self.box_corner.n
+        arrays = {
+            "sparse_start": np.frombuffer(used_bytes(&self.sparse_start), np.int64),
+            "sparse_feature": np.frombuffer(used_bytes(&self.sparse_feature), np.int32),
+            "sparse_weight": np.frombuffer(used_bytes(&self.sparse_weight), np.float32),
+        }
+        if n_boxes:
+            size = np.frombuffer(used_bytes(&self.box_size), np.int32)
+            subset = np.frombuffer(used_bytes(&self.box_subset), np.uint8)
+            arrays["box_corner"] = np.frombuffer(used_bytes(&self.box_corner), np.int32)
+            arrays["box_other"] = np.frombuffer(used_bytes(&self.box_other), np.int32)
+            arrays["box_size"] = size.reshape(n_boxes, n_axes)
+            arrays["box_subset"] = subset.reshape(n_boxes, n_bytes)
+        return arrays

@@ -1,0 +1,653 @@
+"""Floor 0: how one direction is projected, and how rows walk through packed trees.
+
+A split asks ``a . x > t``. `unfold` turns a stored direction ``a`` (a feature, a box of the
+feature array, a sparse or a dense row) into taps for one table; `project` evaluates the taps on a
+list of rows. Growing and predicting call the same two functions on the same dtype, so no training
+row crosses a threshold.
+
+`Router` walks. A block of rows goes through a tree node by node: the rows that reach a node are
+projected at once and parted into its two children, as in growing; the last few rows of a node go on
+one by one. Rows never influence each other, so blocks of any size give the same bits.
+"""
+
+from libc.math cimport exp, fabs
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+import numpy as np
+
+cdef extern from "_simd.h" nogil:
+    int skf_level()
+    void skf_axis_u8(const uint8_t*, const int64_t*, int64_t, int64_t, float*)
+    void skf_axis_f32(const float*, const int64_t*, int64_t, int64_t, float*)
+    void skf_taps_u8(const uint8_t*, const int64_t*, int64_t, const int32_t*, const float*, int, float*)
+    void skf_taps_f32(const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*)
+    void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_words_u8(
+        const uint8_t*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
+    )
+
+
+def simd_level():
+    """Which variant of the vector loops runs: 0 baseline, 1 AVX2, 2 AVX-512."""
+    return skf_level()
+
+
+# ------------------------------------------------------------------------------- tables and grids
+
+cdef Table as_table(X) except *:
+    """View a C-contiguous uint8 or float32 matrix; the caller keeps X alive."""
+    cdef Table table
+    cdef const uint8_t[:, ::1] bytes_view
+    cdef const float[:, ::1] float_view
+    table.n_samples = X.shape[0]
+    table.n_features = X.shape[1]
+    table.data = NULL
+    if X.dtype == np.uint8:
+        table.dtype = UINT8
+        bytes_view = X
+        if X.size:
+            table.data = &bytes_view[0, 0]
+    else:
+        table.dtype = FLOAT32
+        float_view = X
+        if X.size:
+            table.data = &float_view[0, 0]
+    return table
+
+
+cdef Grid as_grid(shape, wrap, unordered) except *:
+    """The grid of `feature_shape`, with row-major strides."""
+    cdef Grid grid
+    cdef int axis, n_bytes = 0
+    cdef int64_t stride = 1
+    if len(shape) > MAX_AXES:
+        raise ValueError(f"feature_shape has {len(shape)} axes, at most {MAX_AXES} are supported")
+    grid.n_axes = len(shape)
+    for axis in range(grid.n_axes):
+        grid.length[axis] = shape[axis]
+        grid.wrap[axis] = bool(wrap[axis])
+        grid.unordered[axis] = bool(unordered[axis])
+        grid.subset_start[axis] = n_bytes
+        if grid.unordered[axis]:
+            n_bytes += (grid.length[axis] + 7) // 8
+    for axis in range(grid.n_axes - 1, -1, -1):
+        grid.stride[axis] = stride
+        stride *= grid.length[axis]
+    grid.n_subset_bytes = n_bytes
+    return grid
+
+
+cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
+    """Number of entries of a box."""
+    cdef int64_t volume = 1
+    cdef int axis
+    for axis in range(grid.n_axes):
+        volume *= size[axis]
+    return volume
+
+
+# ------------------------------------------------------------------------------------------- taps
+
+cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:
+    """Room for `capacity` taps; taps must be zeroed or freed before."""
+    cdef int64_t along = 1
+    cdef int axis
+    for axis in range(grid.n_axes):
+        along += grid.length[axis]
+    taps.capacity = capacity
+    taps.position = <int32_t*>malloc(<size_t>capacity * sizeof(int32_t))
+    taps.weight = <float*>malloc(<size_t>capacity * sizeof(float))
+    taps.mask = <uint64_t*>malloc(<size_t>capacity * sizeof(uint64_t))
+    taps.along = <int32_t*>malloc(<size_t>along * sizeof(int32_t))
+    if not (taps.position and taps.weight and taps.mask and taps.along):
+        free_taps(taps)
+        with gil:
+            raise MemoryError()
+    return 0
+
+
+cdef void free_taps(Taps* taps) noexcept nogil:
+    free(taps.position)
+    free(taps.weight)
+    free(taps.mask)
+    free(taps.along)
+    memset(taps, 0, sizeof(Taps))
+
+
+cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil:
+    taps.kind = ONE
+    taps.n = 1
+    taps.position[0] = feature
+
+
+cdef void unfold_sparse(
+    Taps* taps, const int32_t* feature, const float* weight, int32_t n
+) noexcept nogil:
+    cdef int32_t t
+    taps.kind = WEIGHTED
+    taps.n = n
+    for t in range(n):
+        taps.position[t] = feature[t]
+        taps.weight[t] = weight[t]
+
+
+cdef inline void add_run(
+    Taps* taps, int32_t start, int32_t length, float sign, int32_t n_features
+) noexcept nogil:
+    """Add `length` features from `start` on: as words of eight bytes, or one by one."""
+    cdef int32_t part, position
+    if taps.kind == WEIGHTED:
+        for part in range(length):
+            taps.position[taps.n] = start + part
+            taps.weight[taps.n] = sign
+            taps.n += 1
+        return
+    while length > 0:
+        part = length if length < 8 else 8
+        # A word must lie inside its row: near the end it starts earlier and skips bytes.
+        position = start if start + 8 <= n_features else n_features - 8
+        taps.position[taps.n] = position
+        taps.mask[taps.n] = 0
+        memset(<char*>&taps.mask[taps.n] + (start - position), 255, part)
+        taps.n += 1
+        start += part
+        length -= part
+
+
+cdef void add_box(
+    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, int32_t n_features
+) noexcept nogil:
+    """Add all entries of the box at `corner`, run by run along the last axis."""
+    cdef int axis, last = grid.n_axes - 1
+    cdef int32_t i, at, size, first, length
+    cdef int32_t rest = corner
+    cdef int32_t base = 0
+    cdef int32_t index[MAX_AXES]
+    cdef int32_t start[MAX_AXES]       # of each axis in `along`
+    cdef int32_t* along = taps.along
+    cdef const uint8_t* bits
+    cdef int32_t filled = 0
+    # 1. the chosen offsets along every axis, in features
+    for axis in range(grid.n_axes):
+        first = <int32_t>(rest // grid.stride[axis])
+        rest = <int32_t>(rest % grid.stride[axis])
+        start[axis] = filled
+        index[axis] = 0
+        size = box.size[axis]
+        if grid.unordered[axis]:
+            bits = box.subset + grid.subset_start[axis]
+            for i in range(grid.length[axis]):
+                if bits[i >> 3] >> (i & 7) & 1:
+                    along[filled] = <int32_t>(i * grid.stride[axis])
+                    filled += 1
+        else:
+            for i in range(size):
+                at = first + i
+                if at >= grid.length[axis]:
+                    at -= grid.length[axis]
+                along[filled] = <int32_t>(at * grid.stride[axis])
+                filled += 1
+    # 2. an odometer over all axes but the last; runs of neighbours along the last
+    while True:
+        base = 0
+        for axis in range(last):
+            base += along[start[axis] + index[axis]]
+        i = start[last]
+        while i < filled:
+            length = 1
+            while i + length < filled and along[i + length] == along[i] + length:
+                length += 1
+            add_run(taps, base + along[i], length, sign, n_features)
+            i += length
+        axis = last - 1
+        while axis >= 0:
+            index[axis] += 1
+            if start[axis] + index[axis] < start[axis + 1]:
+                break
+            index[axis] = 0
+            axis -= 1
+        if axis < 0:
+            return
+
+
+cdef void unfold_box(
+    Taps* taps, const Grid* grid, const Box* box, const Table* table
+) noexcept nogil:
+    taps.kind = WORDS if table.dtype == UINT8 and table.n_features >= 8 else WEIGHTED
+    taps.n = 0
+    add_box(taps, grid, box, box.corner, 1, table.n_features)
+    taps.n_plus = taps.n
+    if box.other >= 0:
+        add_box(taps, grid, box, box.other, -1, table.n_features)
+
+
+cdef void unfold(
+    Taps* taps, const Directions* directions, int32_t code, const Table* table
+) noexcept nogil:
+    """Unfold the stored direction `code`; the taps have room for the longest direction."""
+    cdef Box box
+    cdef int64_t start
+    if code < directions.n_features:
+        unfold_feature(taps, code)
+        return
+    code -= directions.n_features
+    if code < directions.n_boxes:
+        box.corner = directions.box_corner[code]
+        box.other = directions.box_other[code]
+        box.size = directions.box_size + <int64_t>code * directions.grid.n_axes
+        box.subset = directions.box_subset + <int64_t>code * directions.grid.n_subset_bytes
+        unfold_box(taps, &directions.grid, &box, table)
+        return
+    code -= directions.n_boxes
+    if code < directions.n_sparse:
+        start = directions.sparse_start[code]
+        unfold_sparse(
+            taps,
+            directions.sparse_feature + start,
+            directions.sparse_weight + start,
+            <int32_t>(directions.sparse_start[code + 1] - start),
+        )
+        return
+    code -= directions.n_sparse
+    taps.kind = DENSE
+    taps.n = directions.n_features
+    taps.dense = directions.dense + <int64_t>code * directions.n_features
+
+
+cdef void project(
+    const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out
+) noexcept nogil:
+    """out[i] = a . x of the row that starts at table[offset[i]], for n rows."""
+    cdef const uint8_t* u8 = <const uint8_t*>table.data
+    cdef const float* f32 = <const float*>table.data
+    if table.dtype == UINT8:
+        if taps.kind == ONE:
+            skf_axis_u8(u8, offset, n, taps.position[0], out)
+        elif taps.kind == WORDS:
+            skf_words_u8(u8, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
+        elif taps.kind == WEIGHTED:
+            skf_taps_u8(u8, offset, n, taps.position, taps.weight, taps.n, out)
+        else:
+            skf_dense_u8(u8, offset, n, taps.dense, taps.n, out)
+    else:
+        if taps.kind == ONE:
+            skf_axis_f32(f32, offset, n, taps.position[0], out)
+        elif taps.kind == WEIGHTED:
+            skf_taps_f32(f32, offset, n, taps.position, taps.weight, taps.n, out)
+        else:
+            skf_dense_f32(f32, offset, n, taps.dense, taps.n, out)
+
+
+# ---------------------------------------------------------------------------------------- walking
+
+cdef enum Gate:
+    HARD = 0
+    MARGIN = 1
+    SIGMOID = 2
+
+GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
+
+
+cdef struct Walk:
+    # Scratch of one call; all arrays have one entry a row of the block.
+    int32_t* row
+    int32_t* spare
+    int64_t* offset
+    float* column
+    float* margin
+    int32_t* leaf
+    int32_t* stack_node
+    int32_t* stack_start
+    int32_t* stack_end
+
+
+cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
+    memset(walk, 0, sizeof(Walk))
+    walk.row = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.spare = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.offset = <int64_t*>malloc(<size_t>(n + 1) * sizeof(int64_t))
+    walk.column = <float*>malloc(<size_t>(n + 1) * sizeof(float))
+    walk.margin = <float*>malloc(<size_t>(n + 1) * sizeof(float))
+    walk.leaf = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.stack_node = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.stack_start = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.stack_end = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    if not (
+        walk.row and walk.spare and walk.offset and walk.column and walk.margin and walk.leaf
+        and walk.stack_node and walk.stack_start and walk.stack_end
+    ):
+        free_walk(walk)
+        with gil:
+            raise MemoryError()
+    return 0
+
+
+cdef void free_walk(Walk* walk) noexcept nogil:
+    free(walk.row)
+    free(walk.spare)
+    free(walk.offset)
+    free(walk.column)
+    free(walk.margin)
+    free(walk.leaf)
+    free(walk.stack_node)
+    free(walk.stack_start)
+    free(walk.stack_end)
+
+
+cdef class Router:
+    """Packed trees, ready to walk. `skforest.forest.Forest` makes one and checks its arrays.
+
+    Parameters
+    ----------
+    arrays : Mapping of str to ndarray
+        The arrays of a `Forest`, validated, C-contiguous, in the dtypes of docs/format.
+    n_features, n_outputs : int
+    grid : tuple
+        ``(feature_shape, wrap, unordered)``.
+    max_taps : int
+        Room that the longest direction needs once unfolded.
+    gate : {"hard", "margin", "sigmoid"}
+    steepness : float
+        Of the sigmoid gate.
+    """
+
+    cdef Directions directions
+    cdef int32_t max_taps
+    cdef Gate gate
+    cdef double steepness
+    cdef int32_t n_outputs
+    cdef bint dense_values
+    cdef object keep               # the arrays that the pointers look into
+    cdef const int64_t[::1] tree_start
+    cdef const int32_t[::1] child
+    cdef const float[::1] threshold
+    cdef const int32_t[::1] direction
+    cdef const float[::1] value
+    cdef const int64_t[::1] value_start
+    cdef const int32_t[::1] value_index
+
+    def __init__(self, arrays, n_features, n_outputs, grid, max_taps, gate, steepness):
+        cdef const int32_t[::1] corner = arrays["box_corner"]
+        cdef const int32_t[::1] other = arrays["box_other"]
+        cdef const int32_t[:, ::1] size = arrays["box_size"]
+        cdef const uint8_t[:, ::1] subset = arrays["box_subset"]
+        cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
+        cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
+        cdef const float[::1] sparse_weight = arrays["sparse_weight"]
+        cdef const float[:, ::1] dense = arrays["dense"]
+        self.keep = arrays
+        self.tree_start = arrays["tree_start"]
+        self.child = arrays["child"]
+        self.threshold = arrays["threshold"]
+        self.direction = arrays["direction"]
+        self.value = arrays["value"]
+        self.value_start = arrays["value_start"]
+        self.value_index = arrays["value_index"]
+        self.dense_values = self.value_start.shape[0] == 0
+        self.n_outputs = n_outputs
+        self.max_taps = max_taps
+        self.gate = GATES[gate]
+        self.steepness = steepness
+        self.directions.grid = as_grid(grid[0], grid[1], grid[2])
+        self.directions.n_features = n_features
+        self.directions.n_boxes = corner.shape[0]
+        self.directions.n_sparse = sparse_start.shape[0] - 1
+        self.directions.n_dense = dense.shape[0]
+        if corner.shape[0]:
+            self.directions.box_corner = &corner[0]
+            self.directions.box_other = &other[0]
+            self.directions.box_size = &size[0, 0]
+            if subset.shape[1]:
+                self.directions.box_subset = &subset[0, 0]
+        if sparse_start.shape[0] > 1:
+            self.directions.sparse_start = &sparse_start[0]
+            if sparse_feature.shape[0]:
+                self.directions.sparse_feature = &sparse_feature[0]
+                self.directions.sparse_weight = &sparse_weight[0]
+        if dense.shape[0]:
+            self.directions.dense = &dense[0, 0]
+
+    def apply(self, X):
+        """Leaf of every row of X in every tree.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+
+        Returns
+        -------
+        leaves : ndarray of shape (n_samples, n_trees), int32
+            Node numbers, counted from the root of each tree.
+        """
+        cdef Table table = as_table(X)
+        cdef int64_t n_trees = self.tree_start.shape[0] - 1
+        cdef int64_t i, tree, n = table.n_samples
+        leaves = np.empty((n, n_trees), dtype=np.int32)
+        cdef int32_t[:, ::1] out = leaves
+        cdef Walk walk
+        cdef Taps taps
+        if n == 0 or n_trees == 0:
+            return leaves
+        memset(&taps, 0, sizeof(Taps))
+        alloc_walk(&walk, n)
+        try:
+            alloc_taps(&taps, self.max_taps, &self.directions.grid)
+            with nogil:
+                for tree in range(n_trees):
+                    self.walk(tree, &table, &taps, &walk)
+                    for i in range(n):
+                        out[i, tree] = walk.leaf[i]
+        finally:
+            free_walk(&walk)
+            free_taps(&taps)
+        return leaves
+
+    def respond(self, X, int64_t first_tree, int64_t last_tree):
+        """Sum over some trees of leaf weight times leaf value.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+        first_tree, last_tree : int
+            The trees first_tree .. last_tree - 1 take part, in this order.
+
+        Returns
+        -------
+        response : ndarray of shape (n_samples, n_outputs), float64
+        """
+        cdef Table table = as_table(X)
+        cdef int64_t i, tree, n = table.n_samples
+        cdef double weight = 1
+        response = np.zeros((n, self.n_outputs), dtype=np.float64)
+        cdef double[:, ::1] out = response
+        cdef Walk walk
+        cdef Taps taps
+        if n == 0 or self.n_outputs == 0:
+            return response
+        if self.gate == SIGMOID:
+            self.respond_soft(&table, first_tree, last_tree, out)
+            return response
+        memset(&taps, 0, sizeof(Taps))
+        alloc_walk(&walk, n)
+        try:
+            alloc_taps(&taps, self.max_taps, &self.directions.grid)
+            with nogil:
+                for tree in range(first_tree, last_tree):
+                    self.walk(tree, &table, &taps, &walk)
+                    for i in range(n):
+                        if self.gate == MARGIN:
+                            weight = walk.margin[i]
+                        self.add_value(tree, walk.leaf[i], weight, &out[i, 0])
+        finally:
+            free_walk(&walk)
+            free_taps(&taps)
+        return response
+
+    cdef void walk(self, int64_t tree, const Table* table, Taps* taps, Walk* walk) noexcept nogil:
+        """Leaf, and smallest margin on the way to it, of every row of the block."""
+        cdef int64_t root = self.tree_start[tree]
+        cdef int64_t first_split = (root - tree) // 2
+        cdef int64_t stride = table.n_features
+        cdef int32_t i, node, child, start, end, middle, n_right, depth = 0
+        cdef int32_t n = <int32_t>table.n_samples
+        cdef bint margins = self.gate == MARGIN
+        cdef float threshold, margin
+        cdef int64_t split
+        for i in range(n):
+            walk.row[i] = i
+            walk.margin[i] = 0
+        node = 0
+        start = 0
+        end = n
+        while True:
+            child = self.child[root + node]
+            if child < 0:
+                for i in range(start, end):
+                    walk.leaf[walk.row[i]] = node
+                if depth == 0:
+                    return
+                depth -= 1
+                node = walk.stack_node[depth]
+                start = walk.stack_start[depth]
+                end = walk.stack_end[depth]
+                continue
+            split = first_split + (child - 1) // 2
+            threshold = self.threshold[split]
+            for i in range(start, end):
+                walk.offset[i] = walk.row[i] * stride
+            unfold(taps, &self.directions, self.direction[split], table)
+            project(taps, table, walk.offset + start, end - start, walk.column + start)
+            if margins:
+                for i in range(start, end):
+                    margin = fabs(walk.column[i] - threshold)
+                    if node == 0 or margin < walk.margin[walk.row[i]]:
+                        walk.margin[walk.row[i]] = margin
+            middle = start
+            n_right = 0
+            for i in range(start, end):
+                if walk.column[i] <= threshold:
+                    walk.row[middle] = walk.row[i]
+                    middle += 1
+                else:
+                    walk.spare[n_right] = walk.row[i]
+                    n_right += 1
+            for i in range(n_right):
+                walk.row[middle + i] = walk.spare[i]
+            if middle == start:
+                node = child + 1
+            elif middle == end:
+                node = child
+            else:
+                walk.stack_node[depth] = child + 1
+                walk.stack_start[depth] = middle
+                walk.stack_end[depth] = end
+                depth += 1
+                node = child
+                end = middle
+
+    cdef inline void add_value(
+        self, int64_t tree, int32_t leaf, double weight, double* out
+    ) noexcept nogil:
+        """out += weight * value of a leaf."""
+        cdef int64_t row = -1 - <int64_t>self.child[self.tree_start[tree] + leaf]
+        cdef int64_t j, start
+        if self.dense_values:
+            start = row * self.n_outputs
+            for j in range(self.n_outputs):
+                out[j] += weight * self.value[start + j]
+        else:
+            for j in range(self.value_start[row], self.value_start[row + 1]):
+                out[self.value_index[j]] += weight * self.value[j]
+
+    cdef int respond_soft(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, double[:, ::1] out
+    ) except -1:
+        """Every leaf answers, weighted by the product of the gates on its path."""
+        cdef int64_t n = table.n_samples
+        cdef int64_t tree, node, root, split, i, n_nodes, most = 0
+        cdef double gate
+        cdef float threshold
+        cdef int32_t child
+        cdef Taps taps
+        for tree in range(first_tree, last_tree):
+            most = max(most, self.tree_start[tree + 1] - self.tree_start[tree])
+        cdef double[:, ::1] weight = np.empty((most, n), dtype=np.float64)
+        cdef float[::1] column = np.empty(n, dtype=np.float32)
+        cdef int64_t[::1] offset = np.arange(n, dtype=np.int64) * table.n_features
+        memset(&taps, 0, sizeof(Taps))
+        try:
+            alloc_taps(&taps, self.max_taps, &self.directions.grid)
+            with nogil:
+                for tree in range(first_tree, last_tree):
+                    root = self.tree_start[tree]
+                    n_nodes = self.tree_start[tree + 1] - root
+                    for i in range(n):
+                        weight[0, i] = 1
+                    for node in range(n_nodes):
+                        child = self.child[root + node]
+                        if child < 0:
+                            for i in range(n):
+                                self.add_value(tree, <int32_t>node, weight[node, i], &out[i, 0])
+                            continue
+                        split = (root - tree) // 2 + (child - 1) // 2
+                        threshold = self.threshold[split]
+                        unfold(&taps, &self.directions, self.direction[split], table)
+                        project(&taps, table, &offset[0], n, &column[0])
+                        for i in range(n):
+                            gate = 1 / (1 + exp(-self.steepness * (<double>column[i] - threshold)))
+                            weight[child, i] = weight[node, i] * (1 - gate)
+                            weight[child + 1, i] = weight[node, i] * gate
+        finally:
+            free_taps(&taps)
+        return 0
+
+    def expand(self, codes):
+        """Write directions out as rows of a sparse matrix.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n,), int32
+
+        Returns
+        -------
+        indptr, indices, data : ndarray
+            CSR arrays of the matrix of shape (n, n_features), float32; entries of a row are not
+            sorted, and entries of the same feature (overlapping boxes) stand beside each other.
+        """
+        cdef const int32_t[::1] code = codes
+        cdef int64_t i, filled = 0, n = code.shape[0]
+        cdef int32_t t
+        cdef Table table
+        cdef Taps taps
+        table.dtype = FLOAT32           # taps, not words
+        table.n_features = self.directions.n_features
+        memset(&taps, 0, sizeof(Taps))
+        starts = np.zeros(n + 1, dtype=np.int64)
+        cdef int64_t[::1] indptr = starts
+        cdef int32_t[::1] indices
+        cdef float[::1] data
+        try:
+            alloc_taps(&taps, self.max_taps, &self.directions.grid)
+            for i in range(n):
+                unfold(&taps, &self.directions, code[i], &table)
+                indptr[i + 1] = indptr[i] + taps.n
+            features = np.empty(indptr[n], dtype=np.int32)
+            weights = np.empty(indptr[n], dtype=np.float32)
+            indices = features
+            data = weights
+            for i in range(n):
+                unfold(&taps, &self.directions, code[i], &table)
+                for t in range(taps.n):
+                    indices[filled] = t if taps.kind == DENSE else taps.position[t]
+                    data[filled] = 1
+                    if taps.kind == WEIGHTED:
+                        data[filled] = taps.weight[t]
+                    elif taps.kind == DENSE:
+                        data[filled] = taps.dense[t]
+                    filled += 1
+        finally:
+            free_taps(&taps)
+        return starts, features, weights

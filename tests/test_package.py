@@ -1,0 +1,77 @@
+"""The package as it is installed: metadata, typing files, and every extension module."""
+
+import importlib
+import re
+import subprocess
+import sys
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+import skforest
+
+PACKAGE = Path(skforest.__file__).parent
+# In an installed package the .pyx files are gone and their stubs remain; a checkout has both.
+CHECKOUT = Path(__file__).parents[1] / "skforest"
+KERNELS = sorted(
+    {p.stem for p in PACKAGE.glob("_*.pyi")} | {p.stem for p in CHECKOUT.glob("_*.pyx")}
+)
+
+
+def test_version_is_the_one_of_the_metadata():
+    assert skforest.__version__ == metadata.version("skforest")
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.?(a|b|rc|dev)\d+)?", skforest.__version__)
+
+
+def test_licence_and_python_requirement():
+    fields = metadata.metadata("skforest")
+    assert fields["License-Expression"] == "BSD-3-Clause"
+    assert fields["Requires-Python"] == ">=3.11"
+    assert any(p.name == "LICENSE" for p in metadata.files("skforest"))
+
+
+def test_runtime_requirements_have_lower_bounds_and_no_upper_pin():
+    runtime = [r for r in metadata.requires("skforest") if "extra ==" not in r]
+    assert len(runtime) == 5
+    assert all(">=" in r and "<" not in r and "==" not in r for r in runtime)
+
+
+def test_there_are_kernels():
+    assert "_tree" in KERNELS
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_is_an_extension_module_with_a_stub(name):
+    module = importlib.import_module(f"skforest.{name}")
+    assert module.__file__.endswith(tuple(EXTENSION_SUFFIXES))
+    assert Path(module.__file__).parent == PACKAGE
+    assert (PACKAGE / f"{name}.pyi").is_file()
+
+
+def test_typing_marker_and_headers_are_installed():
+    assert (PACKAGE / "py.typed").is_file()
+    if CHECKOUT.exists():
+        for pattern in ("*.pxd", "*.h", "*.pyi"):
+            names = {p.name for p in CHECKOUT.glob(pattern)}
+            assert names <= {p.name for p in PACKAGE.glob(pattern)}
+
+
+def test_public_names_exist():
+    assert len(skforest.__all__) == len(set(skforest.__all__))
+    for name in skforest.__all__:
+        assert getattr(skforest, name) is not None
+
+
+def test_show_versions_names_what_a_bug_report_needs(capsys):
+    skforest.show_versions()
+    out = capsys.readouterr().out
+    for word in ("python", "skforest", skforest.__version__, "numpy", "scipy", "sklearn"):
+        assert word in out.lower()
+
+
+def test_import_does_not_pull_in_optional_packages():
+    code = "import sys, skforest; print(*{'matplotlib', 'torch', 'tqdm'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == ""
