@@ -41,6 +41,7 @@ __all__ = [
 
 BLOCK = 4096  # rows that are walked through all trees together
 MAX_ROWS = 2**31 - 1
+BYTE_FEATURES = 2**24 // 255
 
 
 def resolve_count(value, total, name):
@@ -244,14 +245,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 "tree sees all rows"
             )
         X = self._unfold(X)
-        return validate_data(
+        X, y = validate_data(
             self, X, y, reset=reset, dtype=_table_dtype(X), order="C", **self._target_options
         )
+        return _as_bytes(X), y
 
     def _validate_predict(self, X):
         check_is_fitted(self, "forest_")
         X = self._unfold(X)
-        return validate_data(self, X, reset=False, dtype=_table_dtype(X), order="C")
+        return _as_bytes(validate_data(self, X, reset=False, dtype=_table_dtype(X), order="C"))
 
     def _new_forest(self, arrays, **meta):
         """A Forest of this estimator's task."""
@@ -545,6 +547,28 @@ def _table_dtype(X):
     else:
         names = {str(dtype)}
     return np.uint8 if names <= {"uint8", "bool"} else np.float32
+
+
+def _as_bytes(X):
+    """X as uint8 where all its values are whole numbers in 0 .. 255, as in most images.
+
+    A quarter of the memory, and the same splits: sums of bytes are exact in both dtypes as long as
+    they stay below 2^24, which BYTE_FEATURES makes sure of.
+    """
+    if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
+        return X
+    parts = []
+    with np.errstate(invalid="ignore"):
+        # In growing blocks: data of another kind is found out by its first row.
+        start, size = 0, 1
+        while start < len(X):
+            block = X[start : start + size]
+            part = block.astype(np.uint8)
+            if not (part == block).all():
+                return X
+            parts.append(part)
+            start, size = start + size, BLOCK
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def _validate_weight(sample_weight, n_samples):

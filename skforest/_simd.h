@@ -201,6 +201,16 @@ SKF_KERNEL(skf_dense_f32,
  * keeps some; the first n_plus words add, the others subtract. All arithmetic is whole numbers.
  * SSE2, which every x86-64 has, adds the eight bytes of a word in one instruction and takes two
  * samples at a time; gathers are slower, so wider variants do not pay. */
+SKF_INLINE uint64_t skf_byte_mask(int first, int n)
+{
+    const uint64_t bytes = ~(uint64_t)0 >> (64 - 8 * n);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return bytes << (64 - 8 * (first + n));
+#else
+    return bytes << (8 * first);
+#endif
+}
+
 SKF_INLINE uint64_t skf_load_word(const uint8_t *at)
 {
     uint64_t word;
@@ -282,6 +292,103 @@ SKF_UNUSED static void skf_words_u8(const uint8_t *table, const int64_t *offset,
         for (int t = n_plus; t < n_words; t++)
             sum -= skf_sum_word(skf_load_word(table + offset[i] + position[t]) & mask[t]);
         out[i] = (float)sum;
+    }
+}
+#endif
+
+/* Sum of a block of h x w bytes of one row, without a list of words; `end` is behind the row. */
+SKF_INLINE int64_t skf_block_u8(const uint8_t *at, const uint8_t *end, int64_t stride, int h, int w)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < h; r++, at += stride) {
+        if (w <= 8 && at + 8 <= end) {
+            const uint64_t even = 0x00FF00FF00FF00FFu;
+            const uint64_t word = skf_load_word(at) & skf_byte_mask(0, w);
+            const uint64_t pairs = (word & even) + ((word >> 8) & even);
+            sum += (int64_t)((pairs * 0x0001000100010001u) >> 48);
+        } else {
+            for (int c = 0; c < w; c++)
+                sum += at[c];
+        }
+    }
+    return sum;
+}
+
+/* The same for floats: quad t covers position[t] .. position[t] + 3, bit l of mask[t] keeps lane l.
+ * Lanes add up over the quads first, then (0 + 1) + (2 + 3): one order everywhere. */
+#if SKF_SSE2
+SKF_INLINE __m128 skf_lane_mask(uint64_t mask)
+{
+    const int bits = (int)mask;
+    return _mm_castsi128_ps(_mm_set_epi32(-(bits >> 3 & 1), -(bits >> 2 & 1), -(bits >> 1 & 1),
+                                          -(bits & 1)));
+}
+
+SKF_INLINE void skf_sum_quads(const float *table, const int64_t *offset, int n,
+                              const int32_t *position, const uint64_t *mask, int from, int to,
+                              __m128 *sum)
+{
+    for (int t = from; t < to; t++) {
+        const float *at = table + position[t];
+        const __m128 keep = skf_lane_mask(mask[t]);
+        for (int s = 0; s < n; s++)
+            sum[s] = _mm_add_ps(sum[s], _mm_and_ps(_mm_loadu_ps(at + offset[s]), keep));
+    }
+}
+
+SKF_INLINE __m128 skf_four_sums(__m128 *sum)
+{
+    _MM_TRANSPOSE4_PS(sum[0], sum[1], sum[2], sum[3]);
+    return _mm_add_ps(_mm_add_ps(sum[0], sum[1]), _mm_add_ps(sum[2], sum[3]));
+}
+
+SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+                                     const int32_t *position, const uint64_t *mask, int n_plus,
+                                     int n_words, float *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i += 4) {
+        const int rest = n - i < 4 ? (int)(n - i) : 4;
+        int64_t at[4];
+        __m128 plus[4], minus[4], result;
+        for (int s = 0; s < 4; s++) {
+            at[s] = offset[i + (s < rest ? s : rest - 1)];
+            plus[s] = minus[s] = _mm_setzero_ps();
+        }
+        skf_sum_quads(table, at, 4, position, mask, 0, n_plus, plus);
+        result = skf_four_sums(plus);
+        if (n_plus < n_words) {
+            skf_sum_quads(table, at, 4, position, mask, n_plus, n_words, minus);
+            result = _mm_sub_ps(result, skf_four_sums(minus));
+        }
+        if (rest == 4)
+            _mm_storeu_ps(out + i, result);
+        else {
+            float four[4];
+            _mm_storeu_ps(four, result);
+            memcpy(out + i, four, (size_t)rest * sizeof(float));
+        }
+    }
+}
+#else
+SKF_INLINE float skf_sum_quads(const float *row, const int32_t *position, const uint64_t *mask,
+                               int from, int to)
+{
+    float lane[4] = {0};
+    for (int t = from; t < to; t++)
+        for (int l = 0; l < 4; l++)
+            lane[l] += mask[t] >> l & 1 ? row[position[t] + l] : 0.0f;
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+                                     const int32_t *position, const uint64_t *mask, int n_plus,
+                                     int n_words, float *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = table + offset[i];
+        out[i] = skf_sum_quads(row, position, mask, 0, n_plus);
+        if (n_plus < n_words)
+            out[i] -= skf_sum_quads(row, position, mask, n_plus, n_words);
     }
 }
 #endif

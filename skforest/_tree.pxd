@@ -8,11 +8,12 @@ cdef enum:
 cdef enum DType:
     UINT8 = 0
     FLOAT32 = 1
+    NO_DTYPE = 2      # directions as plain taps, for whoever wants to see the weights
 
 cdef enum TapsKind:
     ONE = 0           # a feature itself
     WEIGHTED = 1      # positions and weights
-    WORDS = 2         # sums of bytes, eight at a time (uint8 tables)
+    WORDS = 2         # sums of neighbours: eight bytes or four floats at a time
     DENSE = 3         # one weight for every feature
 
 
@@ -33,6 +34,7 @@ cdef struct Grid:
     bint unordered[MAX_AXES]
     int32_t subset_start[MAX_AXES] # first byte of an unordered axis in a box's subset bits
     int32_t n_subset_bytes
+    bint plain                     # no axis wraps or is unordered
 
 
 cdef struct Box:

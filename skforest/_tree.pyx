@@ -10,9 +10,9 @@ projected at once and parted into its two children, as in growing; the last few 
 one by one. Rows never influence each other, so blocks of any size give the same bits.
 """
 
-from libc.math cimport exp, fabs
+from libc.math cimport INFINITY, exp, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 import numpy as np
@@ -25,6 +25,11 @@ cdef extern from "_simd.h" nogil:
     void skf_taps_f32(const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*)
     void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    uint64_t skf_byte_mask(int, int)
+    void skf_quads_f32(
+        const float*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
+    )
+    int64_t skf_block_u8(const uint8_t*, const uint8_t*, int64_t, int, int)
     void skf_words_u8(
         const uint8_t*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
     )
@@ -66,6 +71,7 @@ cdef Grid as_grid(shape, wrap, unordered) except *:
     if len(shape) > MAX_AXES:
         raise ValueError(f"feature_shape has {len(shape)} axes, at most {MAX_AXES} are supported")
     grid.n_axes = len(shape)
+    grid.plain = not (any(wrap) or any(unordered))
     for axis in range(grid.n_axes):
         grid.length[axis] = shape[axis]
         grid.wrap[axis] = bool(wrap[axis])
@@ -135,9 +141,13 @@ cdef void unfold_sparse(
 
 
 cdef inline void add_run(
-    Taps* taps, int32_t start, int32_t length, float sign, int32_t n_features
+    Taps* taps, int32_t start, int32_t length, float sign, const Table* table
 ) noexcept nogil:
-    """Add `length` features from `start` on: as words of eight bytes, or one by one."""
+    """Add `length` features from `start` on: as words of eight bytes or four floats, or one by one.
+
+    A word must lie inside its row: near the end it starts earlier and masks what is not meant.
+    """
+    cdef int32_t width = 8 if table.dtype == UINT8 else 4
     cdef int32_t part, position
     if taps.kind == WEIGHTED:
         for part in range(length):
@@ -146,21 +156,46 @@ cdef inline void add_run(
             taps.n += 1
         return
     while length > 0:
-        part = length if length < 8 else 8
-        # A word must lie inside its row: near the end it starts earlier and skips bytes.
-        position = start if start + 8 <= n_features else n_features - 8
+        part = min(length, width)
+        position = min(start, table.n_features - width)
         taps.position[taps.n] = position
-        taps.mask[taps.n] = 0
-        memset(<char*>&taps.mask[taps.n] + (start - position), 255, part)
+        if table.dtype == UINT8:
+            taps.mask[taps.n] = skf_byte_mask(start - position, part)
+        else:
+            taps.mask[taps.n] = ((1 << part) - 1) << (start - position)
         taps.n += 1
         start += part
         length -= part
 
 
-cdef void add_box(
-    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, int32_t n_features
+cdef void add_plain_box(
+    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
 ) noexcept nogil:
-    """Add all entries of the box at `corner`, run by run along the last axis."""
+    """Add all entries of the box at `corner`: an odometer over all axes but the last."""
+    cdef int axis, last = grid.n_axes - 1
+    cdef int32_t index[MAX_AXES]
+    cdef int64_t base = corner
+    for axis in range(last):
+        index[axis] = 0
+    while True:
+        add_run(taps, <int32_t>base, box.size[last], sign, table)
+        axis = last - 1
+        while axis >= 0:
+            index[axis] += 1
+            base += grid.stride[axis]
+            if index[axis] < box.size[axis]:
+                break
+            base -= box.size[axis] * grid.stride[axis]
+            index[axis] = 0
+            axis -= 1
+        if axis < 0:
+            return
+
+
+cdef void add_box(
+    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
+) noexcept nogil:
+    """As add_plain_box, where axes may wrap or have no order."""
     cdef int axis, last = grid.n_axes - 1
     cdef int32_t i, at, size, first, length
     cdef int32_t rest = corner
@@ -200,7 +235,7 @@ cdef void add_box(
             length = 1
             while i + length < filled and along[i + length] == along[i] + length:
                 length += 1
-            add_run(taps, base + along[i], length, sign, n_features)
+            add_run(taps, base + along[i], length, sign, table)
             i += length
         axis = last - 1
         while axis >= 0:
@@ -216,12 +251,20 @@ cdef void add_box(
 cdef void unfold_box(
     Taps* taps, const Grid* grid, const Box* box, const Table* table
 ) noexcept nogil:
-    taps.kind = WORDS if table.dtype == UINT8 and table.n_features >= 8 else WEIGHTED
+    cdef bint wide = table.n_features >= (8 if table.dtype == UINT8 else 4)
+    taps.kind = WORDS if wide and table.dtype != NO_DTYPE else WEIGHTED
     taps.n = 0
-    add_box(taps, grid, box, box.corner, 1, table.n_features)
+    if grid.plain:
+        add_plain_box(taps, grid, box, box.corner, 1, table)
+    else:
+        add_box(taps, grid, box, box.corner, 1, table)
     taps.n_plus = taps.n
-    if box.other >= 0:
-        add_box(taps, grid, box, box.other, -1, table.n_features)
+    if box.other < 0:
+        return
+    if grid.plain:
+        add_plain_box(taps, grid, box, box.other, -1, table)
+    else:
+        add_box(taps, grid, box, box.other, -1, table)
 
 
 cdef void unfold(
@@ -275,6 +318,8 @@ cdef void project(
     else:
         if taps.kind == ONE:
             skf_axis_f32(f32, offset, n, taps.position[0], out)
+        elif taps.kind == WORDS:
+            skf_quads_f32(f32, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
         elif taps.kind == WEIGHTED:
             skf_taps_f32(f32, offset, n, taps.position, taps.weight, taps.n, out)
         else:
@@ -288,14 +333,18 @@ cdef enum Gate:
     MARGIN = 1
     SIGMOID = 2
 
+cdef enum:
+    FEW = 8             # rows up to which walking row by row is faster
+
 GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 
 cdef struct Walk:
     # Scratch of one call; all arrays have one entry a row of the block.
     int32_t* row
-    int32_t* spare
+    int32_t* spare_row
     int64_t* offset
+    int64_t* spare_offset
     float* column
     float* margin
     int32_t* leaf
@@ -307,7 +356,8 @@ cdef struct Walk:
 cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
     memset(walk, 0, sizeof(Walk))
     walk.row = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
-    walk.spare = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.spare_row = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
+    walk.spare_offset = <int64_t*>malloc(<size_t>(n + 1) * sizeof(int64_t))
     walk.offset = <int64_t*>malloc(<size_t>(n + 1) * sizeof(int64_t))
     walk.column = <float*>malloc(<size_t>(n + 1) * sizeof(float))
     walk.margin = <float*>malloc(<size_t>(n + 1) * sizeof(float))
@@ -316,7 +366,7 @@ cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
     walk.stack_start = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
     walk.stack_end = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
     if not (
-        walk.row and walk.spare and walk.offset and walk.column and walk.margin and walk.leaf
+        walk.row and walk.spare_row and walk.offset and walk.spare_offset and walk.column and walk.margin and walk.leaf
         and walk.stack_node and walk.stack_start and walk.stack_end
     ):
         free_walk(walk)
@@ -327,7 +377,8 @@ cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
 
 cdef void free_walk(Walk* walk) noexcept nogil:
     free(walk.row)
-    free(walk.spare)
+    free(walk.spare_row)
+    free(walk.spare_offset)
     free(walk.offset)
     free(walk.column)
     free(walk.margin)
@@ -335,6 +386,41 @@ cdef void free_walk(Walk* walk) noexcept nogil:
     free(walk.stack_node)
     free(walk.stack_start)
     free(walk.stack_end)
+
+
+cdef inline int32_t part_rows(
+    Walk* walk, int32_t start, int32_t end, float threshold
+) noexcept nogil:
+    """Left rows first, without a branch on the values; the first right row is returned."""
+    cdef int32_t i, row, middle = start, n_right = 0
+    cdef int64_t offset
+    cdef bint left
+    for i in range(start, end):
+        row = walk.row[i]
+        offset = walk.offset[i]
+        left = walk.column[i] <= threshold
+        walk.row[middle] = row
+        walk.offset[middle] = offset
+        walk.spare_row[n_right] = row
+        walk.spare_offset[n_right] = offset
+        middle += left
+        n_right += not left
+    for i in range(n_right):
+        walk.row[middle + i] = walk.spare_row[i]
+        walk.offset[middle + i] = walk.spare_offset[i]
+    return middle
+
+
+cdef struct Step:
+    # A split with all that one row needs to pass it, in half a cache line.
+    float threshold
+    int32_t left           # next split over the whole forest, or -1 - (leaf node of the tree)
+    int32_t right
+    int32_t code
+    int32_t corner         # of a box on a plain grid of at most two axes
+    int32_t other
+    int32_t height
+    int32_t width
 
 
 cdef class Router:
@@ -368,6 +454,10 @@ cdef class Router:
     cdef const float[::1] value
     cdef const int64_t[::1] value_start
     cdef const int32_t[::1] value_index
+    cdef Step* steps               # made when a few rows are asked for the first time
+
+    def __dealloc__(self):
+        free(self.steps)
 
     def __init__(self, arrays, n_features, n_outputs, grid, max_taps, gate, steepness):
         cdef const int32_t[::1] corner = arrays["box_corner"]
@@ -437,7 +527,7 @@ cdef class Router:
             alloc_taps(&taps, self.max_taps, &self.directions.grid)
             with nogil:
                 for tree in range(n_trees):
-                    self.walk(tree, &table, &taps, &walk)
+                    self.reach(tree, &table, &taps, &walk)
                     for i in range(n):
                         out[i, tree] = walk.leaf[i]
         finally:
@@ -476,7 +566,7 @@ cdef class Router:
             alloc_taps(&taps, self.max_taps, &self.directions.grid)
             with nogil:
                 for tree in range(first_tree, last_tree):
-                    self.walk(tree, &table, &taps, &walk)
+                    self.reach(tree, &table, &taps, &walk)
                     for i in range(n):
                         if self.gate == MARGIN:
                             weight = walk.margin[i]
@@ -486,18 +576,117 @@ cdef class Router:
             free_taps(&taps)
         return response
 
+    cdef int reach(
+        self, int64_t tree, const Table* table, Taps* taps, Walk* walk
+    ) except -1 nogil:
+        """Leaf of every row of the block: row by row where there are few, else node by node."""
+        if table.n_samples > FEW:
+            self.walk(tree, table, taps, walk)
+            return 0
+        if self.steps == NULL:
+            with gil:
+                self.make_steps()
+        cdef int64_t i
+        for i in range(table.n_samples):
+            self.walk_row(tree, i, table, taps, walk)
+        return 0
+
+    cdef int make_steps(self) except -1:
+        """Gather what the splits need from the packed arrays."""
+        cdef int64_t n_trees = self.tree_start.shape[0] - 1
+        cdef int64_t tree, node, root, first
+        cdef int32_t child, box
+        cdef Step* step
+        if self.steps != NULL:          # another thread was faster
+            return 0
+        cdef Step* steps = <Step*>calloc(self.threshold.shape[0] + 1, sizeof(Step))
+        if steps == NULL:
+            raise MemoryError()
+        for tree in range(n_trees):
+            root = self.tree_start[tree]
+            first = (root - tree) // 2
+            for node in range(self.tree_start[tree + 1] - root):
+                child = self.child[root + node]
+                if child < 0:
+                    continue
+                step = steps + first + (child - 1) // 2
+                step.threshold = self.threshold[first + (child - 1) // 2]
+                step.code = self.direction[first + (child - 1) // 2]
+                step.left = self.next_step(root, first, child)
+                step.right = self.next_step(root, first, child + 1)
+                box = step.code - self.directions.n_features
+                if (
+                    0 <= box < self.directions.n_boxes
+                    and self.directions.grid.plain
+                    and self.directions.grid.n_axes <= 2
+                ):
+                    step.corner = self.directions.box_corner[box]
+                    step.other = self.directions.box_other[box]
+                    step.height = 1
+                    if self.directions.grid.n_axes == 2:
+                        step.height = self.directions.box_size[2 * <int64_t>box]
+                        step.width = self.directions.box_size[2 * <int64_t>box + 1]
+                    else:
+                        step.width = self.directions.box_size[box]
+        self.steps = steps
+        return 0
+
+    cdef int32_t next_step(self, int64_t root, int64_t first, int32_t node) noexcept:
+        cdef int32_t child = self.child[root + node]
+        return -1 - node if child < 0 else <int32_t>(first + (child - 1) // 2)
+
+    cdef void walk_row(
+        self, int64_t tree, int64_t row, const Table* table, Taps* taps, Walk* walk
+    ) noexcept nogil:
+        """Leaf of one row, and its smallest margin; the same values as `walk`."""
+        cdef int64_t root = self.tree_start[tree]
+        cdef int64_t offset = row * table.n_features
+        cdef int64_t stride = self.directions.grid.stride[0]
+        cdef const uint8_t* bytes_ = <const uint8_t*>table.data + offset
+        cdef const uint8_t* end = bytes_ + table.n_features
+        cdef const Step* step
+        cdef int64_t total
+        cdef float value, margin, least = INFINITY
+        cdef int32_t at = 0
+        if self.child[root] < 0:
+            walk.leaf[row] = 0
+            walk.margin[row] = 0
+            return
+        at = <int32_t>((root - tree) // 2)
+        while at >= 0:
+            step = self.steps + at
+            if step.code < self.directions.n_features and table.dtype == UINT8:
+                value = bytes_[step.code]
+            elif step.width > 0 and table.dtype == UINT8:
+                total = skf_block_u8(bytes_ + step.corner, end, stride, step.height, step.width)
+                if step.other >= 0:
+                    total -= skf_block_u8(
+                        bytes_ + step.other, end, stride, step.height, step.width
+                    )
+                value = <float>total
+            else:
+                unfold(taps, &self.directions, step.code, table)
+                project(taps, table, &offset, 1, &value)
+            margin = fabs(value - step.threshold)
+            if margin < least:
+                least = margin
+            at = step.left if value <= step.threshold else step.right
+        walk.leaf[row] = -1 - at
+        walk.margin[row] = least
+
     cdef void walk(self, int64_t tree, const Table* table, Taps* taps, Walk* walk) noexcept nogil:
         """Leaf, and smallest margin on the way to it, of every row of the block."""
         cdef int64_t root = self.tree_start[tree]
         cdef int64_t first_split = (root - tree) // 2
         cdef int64_t stride = table.n_features
-        cdef int32_t i, node, child, start, end, middle, n_right, depth = 0
+        cdef int32_t i, node, child, start, end, middle, depth = 0
         cdef int32_t n = <int32_t>table.n_samples
         cdef bint margins = self.gate == MARGIN
         cdef float threshold, margin
         cdef int64_t split
         for i in range(n):
             walk.row[i] = i
+            walk.offset[i] = i * stride
             walk.margin[i] = 0
         node = 0
         start = 0
@@ -516,8 +705,6 @@ cdef class Router:
                 continue
             split = first_split + (child - 1) // 2
             threshold = self.threshold[split]
-            for i in range(start, end):
-                walk.offset[i] = walk.row[i] * stride
             unfold(taps, &self.directions, self.direction[split], table)
             project(taps, table, walk.offset + start, end - start, walk.column + start)
             if margins:
@@ -525,17 +712,7 @@ cdef class Router:
                     margin = fabs(walk.column[i] - threshold)
                     if node == 0 or margin < walk.margin[walk.row[i]]:
                         walk.margin[walk.row[i]] = margin
-            middle = start
-            n_right = 0
-            for i in range(start, end):
-                if walk.column[i] <= threshold:
-                    walk.row[middle] = walk.row[i]
-                    middle += 1
-                else:
-                    walk.spare[n_right] = walk.row[i]
-                    n_right += 1
-            for i in range(n_right):
-                walk.row[middle + i] = walk.spare[i]
+            middle = part_rows(walk, start, end, threshold)
             if middle == start:
                 node = child + 1
             elif middle == end:
@@ -622,7 +799,7 @@ cdef class Router:
         cdef int32_t t
         cdef Table table
         cdef Taps taps
-        table.dtype = FLOAT32           # taps, not words
+        table.dtype = NO_DTYPE
         table.n_features = self.directions.n_features
         memset(&taps, 0, sizeof(Taps))
         starts = np.zeros(n + 1, dtype=np.int64)
