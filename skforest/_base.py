@@ -41,6 +41,7 @@ __all__ = [
 
 BLOCK = 4096  # rows that are walked through all trees together
 MAX_ROWS = 2**31 - 1
+MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120  # of a target, so that float32 leaf values hold it
 BYTE_FEATURES = 2**24 // 255
 
 
@@ -486,10 +487,18 @@ class ForestRegressorMixin(RegressorMixin):
             baseline = self.forest_.baseline
         else:
             baseline = np.average(rows.Y, axis=0, weights=rows.weight)
-        if not np.isfinite(baseline).all():
-            raise ValueError("y holds values too large to average in float64")
+        target = rows.Y - baseline
+        # A power of two near the largest deviation: squares then stay far from the ends of float32.
+        largest = np.abs(target).max()
+        scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
+        if not MIN_SCALE <= scale <= MAX_SCALE:
+            raise ValueError(
+                f"y deviates from its mean by up to {largest}; deviations between {MIN_SCALE:.0e} "
+                f"and {MAX_SCALE:.0e} are supported: rescale y"
+            )
         self._baseline = baseline
-        return rows.Y - baseline
+        self._target_scale = scale
+        return target / scale
 
     def _tree_weight(self, rows, target, seed):
         return self._counts(rows, seed)

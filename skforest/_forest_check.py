@@ -11,10 +11,11 @@ import numpy as np
 from ._tree import GATES
 
 MAX_INDEX = 2**31 - 1
+MAX_AXES = 8  # as in _tree.pxd
 
 
 def exactly(array, dtype, name):
-    """The array in `dtype`, C-contiguous; ValueError if that changes a value."""
+    """The array in `dtype`, C-contiguous; ValueError if integers do not fit. Floats are rounded."""
     array = np.asarray(array)
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
@@ -30,6 +31,12 @@ def exactly(array, dtype, name):
 def _need(condition, message):
     if not condition:
         raise ValueError(f"not a valid forest: {message}")
+
+
+def check_counts(n_features, n_outputs):
+    """Raise ValueError unless both are positive and can be indexed."""
+    for name, value in (("n_features", n_features), ("n_outputs", n_outputs)):
+        _need(0 < value <= MAX_INDEX, f"{name} is {value}, 1 .. {MAX_INDEX} is needed")
 
 
 def check_forest(forest):
@@ -69,9 +76,9 @@ def _check_meta(forest):
     ):
         value = getattr(forest, name)
         _need(value in allowed, f"{name} is {value!r}, one of {allowed} is needed")
-    _need(0 < forest.n_features <= MAX_INDEX, f"n_features is {forest.n_features}")
-    _need(0 < forest.n_outputs <= MAX_INDEX, f"n_outputs is {forest.n_outputs}")
+    _need(np.isfinite(forest.steepness), f"steepness is {forest.steepness}, not finite")
     shape = forest.feature_shape
+    _need(len(shape) <= MAX_AXES, f"feature_shape has {len(shape)} axes, at most {MAX_AXES} work")
     _need(
         all(length > 0 for length in shape) and np.prod(shape, dtype=object) == forest.n_features,
         f"feature_shape {shape} does not multiply to n_features={forest.n_features}",
@@ -103,7 +110,7 @@ def _check_trees(forest):
     tree = np.repeat(np.arange(len(sizes)), sizes)
     split = child >= 0
     node = np.arange(len(child)) - start[tree]
-    left, tree = child[split], tree[split]
+    left, tree = child[split].astype(np.int64), tree[split]
     _need((left > node[split]).all(), "a child stands before its parent")
     _need((left % 2 == 1).all() and (left + 1 < sizes[tree]).all(), "a child is out of range")
     pair = (start[tree] - tree) // 2 + (left - 1) // 2

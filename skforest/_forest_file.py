@@ -83,11 +83,14 @@ def widen(arrays):
 def _plain(classes):
     """Classes in a dtype that needs no pickle."""
     classes = np.asarray(classes)
-    if classes.dtype == object:
-        classes = np.asarray(classes.tolist())
-    if classes.dtype == object:
-        raise TypeError("classes of mixed types cannot be saved without pickle")
-    return classes
+    if classes.dtype != object:
+        return classes
+    kinds = {str if isinstance(label, str) else np.asarray(label).dtype.kind for label in classes}
+    if len(kinds) > 1 or not kinds <= {str, "b", "i", "u", "f"}:
+        raise TypeError(
+            "classes must be all strings or all numbers of one kind to be saved without pickle"
+        )
+    return np.asarray(classes.tolist())
 
 
 def write_forest(path, meta, arrays, layout="file", extra=None):
@@ -120,6 +123,8 @@ def write_forest(path, meta, arrays, layout="file", extra=None):
             np.savez_compressed(file, header=np.array(text), **arrays)
         return
     path.mkdir(parents=True, exist_ok=True)
+    for stale in path.glob("*.npy"):
+        stale.unlink()
     for name, array in arrays.items():
         np.save(path / f"{name}.npy", array, allow_pickle=False)
     (path / "header.json").write_text(text, encoding="utf-8")
@@ -159,16 +164,20 @@ def read_forest(path, mmap_mode=None):
     meta, arrays : dict
     """
     path = Path(path)
-    meta = dict(read_header(path)["forest"])
-    if path.is_dir():
-        arrays = {
-            file.stem: np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
-            for file in sorted(path.glob("*.npy"))
-        }
-    elif mmap_mode is not None:
+    if mmap_mode is not None and not path.is_dir():
         raise ValueError(f"mmap_mode={mmap_mode!r} needs a forest saved with layout='folder'")
-    else:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name != "header"}
-    meta["classes"] = arrays.pop("classes", None)
-    return meta, widen(arrays)
+    header = read_header(path)
+    try:
+        meta = dict(header["forest"])
+        if path.is_dir():
+            arrays = {
+                file.stem: np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
+                for file in sorted(path.glob("*.npy"))
+            }
+        else:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files if name != "header"}
+        meta["classes"] = arrays.pop("classes", None)
+        return meta, widen(arrays)
+    except Exception as error:
+        raise ValueError(f"{path} is damaged: {error}") from error

@@ -19,7 +19,6 @@ cdef struct Task:
     int32_t depth
     int64_t start
     int64_t end
-    bint packed           # rows lie in the splitter's packed copy
     Split split
 
 
@@ -129,7 +128,7 @@ cdef class Grower:
             n_leaves += 1
         for i in range(self.tasks.n):
             task = (<Task*>self.tasks.data)[i]
-            self.splitter.begin(task.start, task.end, task.packed)
+            self.splitter.begin(task.start, task.end)
             self.make_leaf(&task)
         return 0
 
@@ -138,7 +137,6 @@ cdef class Grower:
         task.depth = 0
         task.start = 0
         task.end = self.splitter.n_rows
-        task.packed = False
         return self.add_node()
 
     cdef int add_node(self) except -1 nogil:
@@ -150,7 +148,7 @@ cdef class Grower:
     cdef bint look(self, Task* task) except -1 nogil:
         """Search the node's split and part its rows; False where it stays a leaf."""
         cdef int64_t n = task.end - task.start
-        task.packed = self.splitter.begin(task.start, task.end, task.packed)
+        self.splitter.begin(task.start, task.end)
         (<double*>self.weight.data)[task.node] = self.splitter.node_weight
         if task.depth >= self.max_depth or n < self.min_split or self.splitter.is_pure:
             return False
@@ -180,7 +178,6 @@ cdef class Grower:
         right.depth = task.depth
         right.start = task.start + task.split.n_left
         right.end = task.end
-        right.packed = task.packed
         task.end = right.start
         return 0
 

@@ -198,9 +198,31 @@ class RowSet:
         self.weight = np.bincount(group, weights=weight[rows])
         self.position = np.full(X.shape[0], -1, dtype=np.int64)
         self.position[rows] = group
+        self._spread = None
 
     def __len__(self):
         return self.weight.shape[0]
+
+    def spread(self):
+        """Standard deviation of every feature over the weighted rows; 1 where it is 0.
+
+        Returns
+        -------
+        spread : ndarray of shape (n_features,), float32
+        """
+        if self._spread is None:
+            total = self.weight.sum()
+            blocks = range(0, len(self), 4096)
+            mean = sum(self.weight[b : b + 4096] @ self.X[b : b + 4096] for b in blocks) / total
+            # A second pass: the square of a large mean would drown a small spread.
+            variance = sum(
+                self.weight[b : b + 4096] @ np.square(self.X[b : b + 4096] - mean) for b in blocks
+            ) / total
+            with np.errstate(over="ignore"):
+                spread = np.sqrt(variance).astype(np.float32)
+            tiny = np.finfo(np.float32).tiny
+            self._spread = np.where((spread > tiny) & np.isfinite(spread), spread, np.float32(1))
+        return self._spread
 
     def bootstrap(self, uint64_t seed, int64_t n_draws):
         """Draw rows with replacement, each with probability proportional to its weight.

@@ -18,8 +18,7 @@ cdef struct Split:
 cdef struct Sample:
     # Rows to look at: the node's own, or a subset of them.
     int64_t n
-    Table table                       # where the rows lie: the training table, or a packed copy
-    int64_t* offset                   # where each row starts in it
+    int64_t* offset                   # where each row starts in the table
     int32_t* label                    # as numbers among the classes of the node
     double* weight
     double* target                    # weight times target, (n, n_outputs)
@@ -43,8 +42,6 @@ cdef class NodeSplitter:
     cdef int32_t* label
     cdef double* weight
     cdef int64_t* spare
-    cdef char* pack                   # a copy of the rows of one small subtree
-    cdef int64_t pack_rows            # room in it
 
     # the node at hand, filled by begin()
     cdef Sample node
@@ -62,7 +59,7 @@ cdef class NodeSplitter:
     cdef Buffer value_index
     cdef Buffer value_start
 
-    cdef bint begin(self, int64_t start, int64_t end, bint packed) except -1 nogil
+    cdef int begin(self, int64_t start, int64_t end) except -1 nogil
     cdef bint search(self, Split* split) except -1 nogil
     cdef int32_t leaf(self) except -1 nogil
     cdef void finish(self, Split* split) noexcept nogil
@@ -92,7 +89,6 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int64_t max_search
     cdef int64_t min_leaf
     cdef Sample drawn
-    cdef char* drawn_pack
     cdef float* trial_column
     cdef int32_t* base
     cdef int32_t* cell

@@ -16,14 +16,14 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 import numpy as np
 
 from ._buffer cimport Buffer, append, free_buffer, start_buffer, used_bytes
 from ._projection cimport BOX, FEATURE, AxisSampler, Candidate, Sampler, free_candidate
 from ._random cimport Random, next_word, uniform
-from ._tree cimport UINT8, Table, Taps, alloc_taps, as_table, free_taps, project
+from ._tree cimport Taps, alloc_taps, as_table, free_taps, project
 
 cdef extern from "_simd.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
@@ -46,7 +46,7 @@ cdef enum Criterion:
 CRITERIA = {"gini": SQUARES, "squared_error": SQUARES, "entropy": ENTROPY}
 
 cdef enum:
-    PACK = 1 << 19      # bytes of rows copied side by side: about a second-level cache
+    ROUNDS = 1
     SMALL = 24          # rows up to which sorting beats bins
     POLL = 1 << 26      # table reads between two looks for signals: a fraction of a second
 
@@ -79,19 +79,6 @@ cdef inline void part_items(
         n_right += not left
     for i in range(n_right):
         items[n_left + i] = spare[i]
-
-
-cdef inline int64_t row_bytes(const Table* table) noexcept nogil:
-    return table.n_features * (1 if table.dtype == UINT8 else <int64_t>sizeof(float))
-
-
-cdef void pack_rows(const Table* table, int64_t* offset, int64_t n, char* pack) noexcept nogil:
-    """Copy rows side by side; offset changes from the table to the copy."""
-    cdef int64_t i, size = row_bytes(table)
-    cdef int64_t itemsize = size // table.n_features
-    for i in range(n):
-        memcpy(pack + i * size, <const char*>table.data + offset[i] * itemsize, size)
-        offset[i] = i * table.n_features
 
 
 cdef class NodeSplitter:
@@ -149,12 +136,10 @@ cdef class NodeSplitter:
         self.local = <int32_t*>malloc(n_outputs * sizeof(int32_t))
         self.total = <double*>malloc(n_outputs * sizeof(double))
         self.left = <double*>malloc(n_outputs * sizeof(double))
-        self.pack_rows = min(n, <int64_t>PACK // row_bytes(&self.table))
-        self.pack = <char*>malloc(self.pack_rows * row_bytes(&self.table) + 1)
         if not (
             self.row and self.offset and self.label and self.weight and self.spare
             and self.node.label and self.column and self.present and self.local and self.total
-            and self.left and self.pack
+            and self.left
         ):
             raise MemoryError()
         memset(self.local, 255, n_outputs * sizeof(int32_t))
@@ -181,7 +166,6 @@ cdef class NodeSplitter:
         free(self.label)
         free(self.weight)
         free(self.spare)
-        free(self.pack)
         free(self.node.label)
         free(self.node.target)
         free(self.column)
@@ -193,12 +177,8 @@ cdef class NodeSplitter:
         free_buffer(&self.value_index)
         free_buffer(&self.value_start)
 
-    cdef bint begin(self, int64_t start, int64_t end, bint packed) except -1 nogil:
-        """Take up the node of rows start .. end - 1 and add it up.
-
-        `packed` says that these rows lie in the packed copy already. True is returned if they do
-        now: they then stay there for all nodes below, until a node is begun that is not packed.
-        """
+    cdef int begin(self, int64_t start, int64_t end) except -1 nogil:
+        """Take up the node of rows start .. end - 1 and add it up."""
         cdef int64_t i, row
         cdef int32_t k, local
         cdef double value
@@ -206,12 +186,6 @@ cdef class NodeSplitter:
         node.n = end - start
         node.offset = self.offset + start
         node.weight = self.weight + start
-        node.table = self.table
-        if not packed and node.n <= self.pack_rows:
-            pack_rows(&self.table, node.offset, node.n, self.pack)
-            packed = True
-        if packed:
-            node.table.data = self.pack
         self.node_weight = 0
         for i in range(node.n):
             self.node_weight += node.weight[i]
@@ -231,7 +205,7 @@ cdef class NodeSplitter:
                 node.label[i] = local
                 self.total[local] += node.weight[i]
             self.is_pure = self.n_present == 1
-            return packed
+            return 0
         self.is_pure = True
         for k in range(self.n_outputs):
             self.total[k] = 0
@@ -245,7 +219,7 @@ cdef class NodeSplitter:
                 value *= node.weight[i]
                 node.target[i * self.n_outputs + k] = value
                 self.total[k] += value
-        return packed
+        return 0
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Find a split of the node at hand and leave its column behind; False makes a leaf."""
@@ -418,10 +392,6 @@ cdef class SearchSplitter(NodeSplitter):
         self.drawn.weight = <double*>malloc(n * sizeof(double))
         if not self.is_class:
             self.drawn.target = <double*>malloc(n * n_outputs * sizeof(double))
-        if rows.shape[0] > max_search and n * row_bytes(&self.table) <= PACK:
-            self.drawn_pack = <char*>malloc(n * row_bytes(&self.table))
-            if not self.drawn_pack:
-                raise MemoryError()
         # The whole node may be searched too (a subset can be pure by chance), hence all rows.
         n = rows.shape[0]
         self.trial_column = <float*>malloc(n * sizeof(float))
@@ -450,7 +420,6 @@ cdef class SearchSplitter(NodeSplitter):
         free(self.drawn.label)
         free(self.drawn.weight)
         free(self.drawn.target)
-        free(self.drawn_pack)
         free(self.trial_column)
         free(self.base)
         free(self.cell)
@@ -489,7 +458,6 @@ cdef class SearchSplitter(NodeSplitter):
         cdef int32_t k
         cdef double stretch = <double>node.n / self.max_search
         drawn.n = self.max_search
-        drawn.table = node.table
         for i in range(drawn.n):
             at = min(<int64_t>((i + uniform(&self.random)) * stretch), node.n - 1)
             drawn.offset[i] = node.offset[at]
@@ -498,9 +466,6 @@ cdef class SearchSplitter(NodeSplitter):
             if not self.is_class:
                 for k in range(self.n_outputs):
                     drawn.target[i * self.n_outputs + k] = node.target[at * self.n_outputs + k]
-        if self.drawn_pack != NULL and node.table.data == self.table.data:
-            pack_rows(&self.table, drawn.offset, drawn.n, self.drawn_pack)
-            drawn.table.data = self.drawn_pack
 
     cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil:
         """Try candidates on a sample of the node; settle the best on all rows of the node."""
@@ -513,13 +478,13 @@ cdef class SearchSplitter(NodeSplitter):
             for i in range(sample.n):
                 self.base[i] = sample.label[i] * self.n_bins
         self.sampler.start_node()
-        while n_open < self.n_candidates and n_drawn < 1 * self.n_candidates:
+        while n_open < self.n_candidates and n_drawn < ROUNDS * self.n_candidates:
             if not self.sampler.sample(&self.random, &self.trial):
                 break
             if self.poll(sample.n * 8):
                 return False
             n_drawn += 1
-            self.sampler.unfold(&self.trial, &sample.table, &self.taps)
+            self.sampler.unfold(&self.trial, &self.table, &self.taps)
             open_ = self.try_one(sample, &best)
             n_open += open_
         if best.score == -INFINITY:
@@ -530,7 +495,7 @@ cdef class SearchSplitter(NodeSplitter):
                     return False
                 if self.poll(sample.n):
                     return False
-                self.features.unfold(&self.trial, &sample.table, &self.taps)
+                self.features.unfold(&self.trial, &self.table, &self.taps)
                 self.try_one(sample, &best)
         return self.settle(&best, split)
 
@@ -542,7 +507,7 @@ cdef class SearchSplitter(NodeSplitter):
         cdef float low = 0, high = 0
         cdef bint better
         cdef Candidate swap
-        project(&self.taps, &sample.table, sample.offset, sample.n, self.trial_column)
+        project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
         skf_range(self.trial_column, sample.n, &low, &high)
         # Values near the end of float32 add up to infinity, which no threshold divides well.
         if not (high > low) or not isfinite(low) or not isfinite(high):
@@ -712,8 +677,8 @@ cdef class SearchSplitter(NodeSplitter):
         cdef int64_t i
         cdef float low = -INFINITY, high = INFINITY
         cdef Sample* node = &self.node
-        self.sampler.unfold(&self.champion, &node.table, &self.taps)
-        project(&self.taps, &node.table, node.offset, node.n, self.column)
+        self.sampler.unfold(&self.champion, &self.table, &self.taps)
+        project(&self.taps, &self.table, node.offset, node.n, self.column)
         split.threshold = best.threshold
         if not best.exact:
             skf_bins(self.column, node.n, best.low, best.scale, self.n_bins, self.cell)

@@ -19,7 +19,7 @@ import sklearn
 from scipy import sparse
 from scipy.special import softmax
 
-from ._forest_check import check_forest, exactly
+from ._forest_check import check_counts, check_forest, exactly
 from ._forest_file import narrow, read_forest, widen, write_forest
 from ._tree import Router
 from ._version import __version__
@@ -149,6 +149,7 @@ class Forest:
     ):
         self.n_features = int(n_features)
         self.n_outputs = int(n_outputs)
+        check_counts(self.n_features, self.n_outputs)
         self.task = task
         self.classes = None if classes is None else np.asarray(classes)
         self.aggregate = aggregate
@@ -174,6 +175,9 @@ class Forest:
         unknown = set(arrays) - set(ARRAYS)
         if unknown:
             raise ValueError(f"unknown arrays {sorted(unknown)}; a Forest has {sorted(ARRAYS)}")
+        missing = {"tree_start", "child", "threshold"} - set(arrays)
+        if missing:
+            raise ValueError(f"arrays {sorted(missing)} are missing")
         n_bytes = sum(
             (length + 7) // 8 for length, u in zip(self.feature_shape, self.unordered) if u
         )
@@ -325,6 +329,9 @@ class Forest:
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` are tree i.
         """
         leaves = self.apply(X)
+        if not len(leaves):
+            shape = (0, self.n_nodes)
+            return sparse.csr_matrix(shape, dtype=np.int64), self.tree_start.copy()
         parent = self._parents()
         node = (leaves + self.tree_start[:-1]).ravel()
         row = np.repeat(np.arange(len(leaves)), len(self))
@@ -440,7 +447,7 @@ class Forest:
 
         Parameters
         ----------
-        codes : array-like of int, default=None
+        codes : array-like of int of shape (n_directions,), default=None
             None: the direction of every split, in the order of `threshold`.
 
         Returns
@@ -448,6 +455,8 @@ class Forest:
         weights : csr_matrix of shape (n_directions, n_features), float32
         """
         codes = self.direction if codes is None else exactly(codes, np.int32, "codes")
+        if len(codes) and (codes.min() < 0 or codes.max() >= self._code_ends[-1]):
+            raise ValueError(f"codes must be in 0 .. {self._code_ends[-1] - 1}")
         indptr, indices, data = self._router.expand(codes)
         matrix = sparse.csr_matrix((data, indices, indptr), shape=(len(codes), self.n_features))
         matrix.sum_duplicates()         # boxes of a difference may overlap
@@ -618,7 +627,10 @@ class Forest:
             If it is no forest, of a later format, or its arrays do not fit together.
         """
         meta, arrays = read_forest(path, mmap_mode)
-        return cls(arrays, **meta)
+        try:
+            return cls(arrays, **meta)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not a saved forest: {error}") from error
 
 
 def _n_values(forest):

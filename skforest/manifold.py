@@ -52,11 +52,77 @@ class _ManifoldForest(BaseForest):
         "placement": [StrOptions({"corner", "inside"})],
         "n_nonzeros": [Interval(Real, 0.0, None, closed="neither")],
         "nonzeros": [StrOptions({"poisson", "fixed"})],
+        "sparse_weights": [StrOptions({"scaled", "sign"})],
         "splitter": [StrOptions({"hist", "exact"})],
         "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
         "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
         "importance_type": [StrOptions({"impurity", "count"})],
     }
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        projection="auto",
+        feature_shape=None,
+        contrast="edge",
+        min_patch=1,
+        max_patch="auto",
+        wrap=False,
+        unordered=False,
+        placement="corner",
+        n_nonzeros=2.0,
+        nonzeros="poisson",
+        sparse_weights="scaled",
+        criterion="squared_error",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples=1024,
+        max_features="auto",
+        max_depth=None,
+        min_samples_split=2,
+        min_samples_leaf=1,
+        max_leaf_nodes=None,
+        min_impurity_decrease=0.0,
+        bootstrap=True,
+        max_samples=None,
+        oob_score=False,
+        importance_type="impurity",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+    ):
+        self.n_estimators = n_estimators
+        self.projection = projection
+        self.feature_shape = feature_shape
+        self.contrast = contrast
+        self.min_patch = min_patch
+        self.max_patch = max_patch
+        self.wrap = wrap
+        self.unordered = unordered
+        self.placement = placement
+        self.n_nonzeros = n_nonzeros
+        self.nonzeros = nonzeros
+        self.sparse_weights = sparse_weights
+        self.criterion = criterion
+        self.splitter = splitter
+        self.max_bins = max_bins
+        self.max_search_samples = max_search_samples
+        self.max_features = max_features
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.bootstrap = bootstrap
+        self.max_samples = max_samples
+        self.oob_score = oob_score
+        self.importance_type = importance_type
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     def _resolve(self, rows):
         n_features = rows.X.shape[1]
@@ -68,6 +134,8 @@ class _ManifoldForest(BaseForest):
         self.max_bins_ = self.max_bins
         if self.max_bins == "auto":
             self.max_bins_ = 32 if getattr(self, "n_classes_", 2) >= 10 else 64
+        if self.projection_ == "sparse" and self.sparse_weights == "scaled":
+            rows.spread()  # once, before the threads ask for it
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -91,7 +159,7 @@ class _ManifoldForest(BaseForest):
                 f"{name}={getattr(self, name)} must be one value, or one for each of the {n_axes} "
                 f"axes of feature_shape={self.feature_shape_}"
             )
-        return np.ascontiguousarray(np.broadcast_to(value, (n_axes,)))
+        return np.broadcast_to(value, (n_axes,)).copy()
 
     def _resolve_patch(self):
         lengths = np.array(self.feature_shape_)
@@ -134,7 +202,8 @@ class _ManifoldForest(BaseForest):
         if self.projection_ == "axis":
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
-            scale = np.ones(n_features, dtype=np.float32)
+            ones = np.ones(n_features, dtype=np.float32)
+            scale = rows.spread() if self.sparse_weights == "scaled" else ones
             mean = min(float(self.n_nonzeros), n_features)
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale)
         return BoxSampler(
@@ -172,8 +241,10 @@ class _ManifoldForest(BaseForest):
             searched,
             min_leaf,
         )
-        # min_impurity_decrease is a share of the total weight, a mean over outputs in regression.
-        min_gain = self.min_impurity_decrease * total * (n_outputs if target.ndim == 2 else 1)
+        min_gain = self.min_impurity_decrease * total
+        if target.ndim == 2:
+            # Given as a mean over outputs, in the units of y; the target is scaled.
+            min_gain *= n_outputs / self._target_scale**2
         depth = MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
         arrays = Grower(splitter, depth, min_split, min_gain, self.max_leaf_nodes or 0).grow()
         arrays.update(splitter.directions())
@@ -181,6 +252,7 @@ class _ManifoldForest(BaseForest):
         arrays["tree_start"] = np.array([0, len(arrays["child"])])
         if target.ndim == 2:
             arrays["baseline"] = self._baseline
+            arrays["value"] = arrays["value"] * np.float32(self._target_scale)
         forest = self._new_forest(
             arrays,
             feature_shape=self.feature_shape_,
@@ -192,7 +264,164 @@ class _ManifoldForest(BaseForest):
 
 
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
-    """Forest on patches of structured features."""
+    """Classify with a forest of random patches, sparse mixtures or single features.
+
+    At every node, `max_features_` random directions are drawn; the rows of the node are projected on
+    each, and the best cut is taken (Perry et al., section 3). `projection` says where directions come
+    from: patches of structured features (images, signals, volumes, circles), sparse random mixtures
+    of features, or the features themselves, which is a random forest.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Number of trees, at least 1.
+    projection : {"auto", "axis", "sparse", "patch"}, default="auto"
+        Distribution of the directions. "axis": single features, without replacement within a node.
+        "sparse": mixtures of a few features (SPORF). "patch": boxes of the array of features.
+        "auto": "patch" if `feature_shape` is given, else "sparse".
+    feature_shape : int or tuple of int, default=None
+        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a signal,
+        ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume; at most 8
+        axes. Must multiply to the number of features. X may also be given as
+        ``(n_samples, *feature_shape)``. None: ``(n_features,)``.
+    contrast : {"sum", "edge", "difference", "mix"}, default="edge"
+        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
+        sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
+        at most 8 entries away along each axis. "mix": "sum" or "edge", by a coin for each candidate.
+        With few images (tens), "sum" can be better.
+    min_patch : int or array-like of int, default=1
+        Smallest length of a patch, or one per axis, in 1 .. length of the axis.
+    max_patch : "auto", int or array-like of int, default="auto"
+        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto": the
+        square root of the length of the axis, rounded up; for unordered axes, their length.
+    wrap : bool or array-like of bool, default=False
+        Axes, or each axis, that close to a circle: a patch may go over their end.
+    unordered : bool or array-like of bool, default=False
+        Axes without an order, such as colour channels or sensors: along them a patch takes a random
+        subset instead of neighbours.
+    placement : {"corner", "inside"}, default="corner"
+        How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
+        paper says; patches at the far borders are smaller. "inside": first its size, then one of all
+        corners that leave it inside, as the paper's first code does.
+    n_nonzeros : float, default=2.0
+        Sparse directions: number of features mixed, on average. More than 0; above the number of
+        features it means all.
+    nonzeros : {"poisson", "fixed"}, default="poisson"
+        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again) or
+        is always `n_nonzeros`, rounded down.
+    sparse_weights : {"scaled", "sign"}, default="scaled"
+        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
+        standard deviation of the feature, so that no feature drowns the others by its unit.
+    criterion : {"gini", "entropy"}, default="gini"
+        Impurity that a split shall decrease.
+    splitter : {"hist", "exact"}, default="hist"
+        How a projected column is cut. "hist": between equal-width bins, and the threshold halfway
+        between the rows on both sides; nodes of 24 rows or less are cut exactly. "exact": between
+        any two rows, by sorting; slower, and rarely better.
+    max_bins : "auto" or int, default="auto"
+        Bins of splitter "hist", in 2 .. 1024. "auto": 32 with 10 classes or more, else 64.
+    max_search_samples : int or None, default=1024
+        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32; the
+        split found is settled on all rows. None: always all rows.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Directions tried at a node. An int is a count, a float a multiple of the number of features p
+        (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
+        square root of p. "auto": AUTO_CLF.
+    max_depth : int or None, default=None
+        Largest depth of a leaf. None: no limit.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
+        count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    max_leaf_nodes : int or None, default=None
+        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much.
+    bootstrap : bool, default=True
+        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
+        proportional to their weight. False: every tree sees all rows.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
+        Weights of the classes, which multiply the weights of their rows: a dict from label to
+        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
+        in every tree's bootstrap.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Kind of `feature_importances_`: decrease of impurity times absolute weight, or how often a
+        feature has a weight in a split (the paper's section 3.2).
+    n_jobs : int or None, default=None
+        Threads that grow trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the bootstraps and of the directions.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees.
+    classes_ : ndarray of shape (n_classes_,)
+        Labels, sorted.
+    n_classes_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1. ``.reshape(feature_shape_)`` is a picture.
+    projection_, feature_shape_, max_features_, max_bins_ : str, tuple, int, int
+        What "auto" and the shares of these parameters came to.
+    min_patch_, max_patch_ : ndarray of shape (n_axes,), int32
+        The same for patches; only with projection "patch".
+    oob_score_ : float
+        Accuracy on the rows left out; only with `oob_score`.
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
+        Probabilities by the trees that did not draw the row; NaN where every tree drew it, or its
+        weight is 0. Only with `oob_score`.
+
+    See Also
+    --------
+    ManifoldForestRegressor : The same for real targets.
+    sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
+
+    Notes
+    -----
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a quarter
+    of the memory, faster, and exactly the same forest.
+
+    References
+    ----------
+    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+       the Gap on Neural Networks", 2019.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J. Yim,
+       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR 21,
+       2020.
+
+    Examples
+    --------
+    >>> from skforest import ManifoldForestClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0)
+    >>> bool(forest.fit(X_train, y_train).score(X_test, y_test) > 0.97)
+    True
+    >>> forest.feature_importances_.reshape(8, 8).shape
+    (8, 8)
+    """
 
     _parameter_constraints: dict = {
         **_ManifoldForest._parameter_constraints,
@@ -212,8 +441,9 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         wrap=False,
         unordered=False,
         placement="corner",
-        n_nonzeros=3.0,
+        n_nonzeros=2.0,
         nonzeros="poisson",
+        sparse_weights="scaled",
         criterion="gini",
         splitter="hist",
         max_bins="auto",
@@ -234,105 +464,193 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         verbose=0,
         warm_start=False,
     ):
-        self.n_estimators = n_estimators
-        self.projection = projection
-        self.feature_shape = feature_shape
-        self.contrast = contrast
-        self.min_patch = min_patch
-        self.max_patch = max_patch
-        self.wrap = wrap
-        self.unordered = unordered
-        self.placement = placement
-        self.n_nonzeros = n_nonzeros
-        self.nonzeros = nonzeros
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_bins = max_bins
-        self.max_search_samples = max_search_samples
-        self.max_features = max_features
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.max_samples = max_samples
-        self.oob_score = oob_score
+        super().__init__(
+            n_estimators=n_estimators,
+            projection=projection,
+            feature_shape=feature_shape,
+            contrast=contrast,
+            min_patch=min_patch,
+            max_patch=max_patch,
+            wrap=wrap,
+            unordered=unordered,
+            placement=placement,
+            n_nonzeros=n_nonzeros,
+            nonzeros=nonzeros,
+            sparse_weights=sparse_weights,
+            criterion=criterion,
+            splitter=splitter,
+            max_bins=max_bins,
+            max_search_samples=max_search_samples,
+            max_features=max_features,
+            max_depth=max_depth,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            max_leaf_nodes=max_leaf_nodes,
+            min_impurity_decrease=min_impurity_decrease,
+            bootstrap=bootstrap,
+            max_samples=max_samples,
+            oob_score=oob_score,
+            importance_type=importance_type,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            warm_start=warm_start,
+        )
         self.class_weight = class_weight
-        self.importance_type = importance_type
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
 
 
 class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
-    """Forest on patches of structured features, for real targets."""
+    """Predict real targets with a forest of random patches, sparse mixtures or single features.
+
+    At every node, `max_features_` random directions are drawn; the rows of the node are projected on
+    each, and the best cut is taken (Perry et al., section 3). `projection` says where directions come
+    from: patches of structured features (images, signals, volumes, circles), sparse random mixtures
+    of features, or the features themselves, which is a random forest.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Number of trees, at least 1.
+    projection : {"auto", "axis", "sparse", "patch"}, default="auto"
+        Distribution of the directions. "axis": single features, without replacement within a node.
+        "sparse": mixtures of a few features (SPORF). "patch": boxes of the array of features.
+        "auto": "patch" if `feature_shape` is given, else "sparse".
+    feature_shape : int or tuple of int, default=None
+        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a signal,
+        ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume; at most 8
+        axes. Must multiply to the number of features. X may also be given as
+        ``(n_samples, *feature_shape)``. None: ``(n_features,)``.
+    contrast : {"sum", "edge", "difference", "mix"}, default="edge"
+        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
+        sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
+        at most 8 entries away along each axis. "mix": "sum" or "edge", by a coin for each candidate.
+        With few images (tens), "sum" can be better.
+    min_patch : int or array-like of int, default=1
+        Smallest length of a patch, or one per axis, in 1 .. length of the axis.
+    max_patch : "auto", int or array-like of int, default="auto"
+        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto": the
+        square root of the length of the axis, rounded up; for unordered axes, their length.
+    wrap : bool or array-like of bool, default=False
+        Axes, or each axis, that close to a circle: a patch may go over their end.
+    unordered : bool or array-like of bool, default=False
+        Axes without an order, such as colour channels or sensors: along them a patch takes a random
+        subset instead of neighbours.
+    placement : {"corner", "inside"}, default="corner"
+        How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
+        paper says; patches at the far borders are smaller. "inside": first its size, then one of all
+        corners that leave it inside, as the paper's first code does.
+    n_nonzeros : float, default=2.0
+        Sparse directions: number of features mixed, on average. More than 0; above the number of
+        features it means all.
+    nonzeros : {"poisson", "fixed"}, default="poisson"
+        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again) or
+        is always `n_nonzeros`, rounded down.
+    sparse_weights : {"scaled", "sign"}, default="scaled"
+        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
+        standard deviation of the feature, so that no feature drowns the others by its unit.
+    criterion : {"squared_error"}, default="squared_error"
+        Impurity that a split shall decrease: the sum of the variances of all outputs.
+    splitter : {"hist", "exact"}, default="hist"
+        How a projected column is cut. "hist": between equal-width bins, and the threshold halfway
+        between the rows on both sides; nodes of 24 rows or less are cut exactly. "exact": between
+        any two rows, by sorting; slower, and rarely better.
+    max_bins : "auto" or int, default="auto"
+        Bins of splitter "hist", in 2 .. 1024. "auto": 32 with 10 classes or more, else 64.
+    max_search_samples : int or None, default=1024
+        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32; the
+        split found is settled on all rows. None: always all rows.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Directions tried at a node. An int is a count, a float a multiple of the number of features p
+        (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
+        square root of p. "auto": AUTO_REG.
+    max_depth : int or None, default=None
+        Largest depth of a leaf. None: no limit.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
+        count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    max_leaf_nodes : int or None, default=None
+        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much.
+    bootstrap : bool, default=True
+        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
+        proportional to their weight. False: every tree sees all rows.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Kind of `feature_importances_`: decrease of impurity times absolute weight, or how often a
+        feature has a weight in a split (the paper's section 3.2).
+    n_jobs : int or None, default=None
+        Threads that grow trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the bootstraps and of the directions.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1. ``.reshape(feature_shape_)`` is a picture.
+    projection_, feature_shape_, max_features_, max_bins_ : str, tuple, int, int
+        What "auto" and the shares of these parameters came to.
+    min_patch_, max_patch_ : ndarray of shape (n_axes,), int32
+        The same for patches; only with projection "patch".
+    oob_score_ : float
+        R2 on the rows left out, averaged over outputs; only with `oob_score`.
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
+        Predictions by the trees that did not draw the row; NaN where every tree drew it, or its
+        weight is 0. Only with `oob_score`.
+
+    See Also
+    --------
+    ManifoldForestClassifier : The same for labels.
+    sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
+
+    Notes
+    -----
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a quarter
+    of the memory, faster, and exactly the same forest.
+
+    References
+    ----------
+    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+       the Gap on Neural Networks", 2019.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J. Yim,
+       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR 21,
+       2020.
+
+    Examples
+    --------
+    >>> from skforest import ManifoldForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = ManifoldForestRegressor(random_state=0, oob_score=True).fit(X, y)
+    >>> bool(forest.oob_score_ > 0.4)
+    True
+    >>> forest.predict(X[:2]).shape
+    (2,)
+    """
 
     _parameter_constraints: dict = {
         **_ManifoldForest._parameter_constraints,
         "criterion": [StrOptions({"squared_error"})],
     }
-
-    def __init__(
-        self,
-        n_estimators=100,
-        *,
-        projection="auto",
-        feature_shape=None,
-        contrast="edge",
-        min_patch=1,
-        max_patch="auto",
-        wrap=False,
-        unordered=False,
-        placement="corner",
-        n_nonzeros=3.0,
-        nonzeros="poisson",
-        criterion="squared_error",
-        splitter="hist",
-        max_bins="auto",
-        max_search_samples=1024,
-        max_features="auto",
-        max_depth=None,
-        min_samples_split=2,
-        min_samples_leaf=1,
-        max_leaf_nodes=None,
-        min_impurity_decrease=0.0,
-        bootstrap=True,
-        max_samples=None,
-        oob_score=False,
-        importance_type="impurity",
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        warm_start=False,
-    ):
-        self.n_estimators = n_estimators
-        self.projection = projection
-        self.feature_shape = feature_shape
-        self.contrast = contrast
-        self.min_patch = min_patch
-        self.max_patch = max_patch
-        self.wrap = wrap
-        self.unordered = unordered
-        self.placement = placement
-        self.n_nonzeros = n_nonzeros
-        self.nonzeros = nonzeros
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_bins = max_bins
-        self.max_search_samples = max_search_samples
-        self.max_features = max_features
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.max_samples = max_samples
-        self.oob_score = oob_score
-        self.importance_type = importance_type
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start

@@ -140,13 +140,16 @@ def load(path, *, mmap_mode=None):
     if name not in skforest.__all__ or not isinstance(getattr(skforest, name), type):
         raise ValueError(f"{path} holds a {name!r}, which is not an estimator of skforest")
     forest = Forest.load(path, mmap_mode=mmap_mode)
-    params = {key: _from_json(value) for key, value in header["params"].items()}
-    estimator = getattr(skforest, name)(**params)
-    for key, value in header["state"].items():
-        if key == "feature_names_in_":
-            estimator.feature_names_in_ = np.array(forest.feature_names, dtype=object)
-        else:
-            setattr(estimator, key, _from_json(value))
+    try:
+        params = {key: _from_json(value) for key, value in header["params"].items()}
+        estimator = getattr(skforest, name)(**params)
+        for key, value in header["state"].items():
+            if key == "feature_names_in_":
+                estimator.feature_names_in_ = np.array(forest.feature_names, dtype=object)
+            else:
+                setattr(estimator, key, _from_json(value))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}") from error
     if forest.classes is not None:
         estimator.classes_ = forest.classes
     estimator.forest_ = forest
