@@ -18,7 +18,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
@@ -35,12 +35,13 @@ __all__ = [
     "Integral",
     "Interval",
     "Real",
+    "RealNotInt",
     "StrOptions",
     "resolve_count",
 ]
 
 BLOCK = 4096  # rows that are walked through all trees together
-MAX_ROWS = 2**31 - 1
+MAX_COUNT = 2**31 - 1  # of rows, and of features: kernels count in 32 bits
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120  # of a target, so that float32 leaf values hold it
 BYTE_FEATURES = 2**24 // 255
 
@@ -82,16 +83,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         "max_depth": [Interval(Integral, 1, None, closed="left"), None],
         "min_samples_split": [
             Interval(Integral, 2, None, closed="left"),
-            Interval(Real, 0.0, 1.0, closed="right"),
+            Interval(RealNotInt, 0.0, 1.0, closed="right"),
         ],
         "min_samples_leaf": [
             Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0.0, 1.0, closed="neither"),
+            Interval(RealNotInt, 0.0, 1.0, closed="neither"),
         ],
         "bootstrap": ["boolean"],
         "max_samples": [
             None,
-            Interval(Real, 0.0, 1.0, closed="right"),
+            Interval(RealNotInt, 0.0, 1.0, closed="right"),
             Interval(Integral, 1, None, closed="left"),
         ],
         "oob_score": ["boolean"],
@@ -142,6 +143,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         weight = _validate_weight(sample_weight, len(X))
         rows = RowSet(X, self._encode(y, goes_on), weight)
         del X, y
+        rows.weight = _tame(rows.weight)
         target = self._make_target(rows)
         self._resolve(rows)
         n_done = len(self.forest_) if goes_on else 0
@@ -226,8 +228,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def _unfold(self, X):
         """X with its rows flattened, where it comes as (n_samples, *feature_shape)."""
         shape = getattr(X, "shape", None)
-        if shape is not None and len(shape) > 0 and not _is_row_count(shape[0]):
-            raise ValueError(f"X has {shape[0]} rows, at most {MAX_ROWS} are supported")
+        for size, what in zip(shape or (), ("rows", "columns")):
+            if isinstance(size, Integral) and size > MAX_COUNT:
+                raise ValueError(f"X has {size} {what}, at most {MAX_COUNT} are supported")
         feature_shape = getattr(self, "feature_shape", None)
         if feature_shape is not None and shape is not None and len(shape) > 2:
             if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
@@ -246,9 +249,14 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 "tree sees all rows"
             )
         X = self._unfold(X)
-        X, y = validate_data(
-            self, X, y, reset=reset, dtype=_table_dtype(X), order="C", **self._target_options
-        )
+        try:
+            X, y = validate_data(
+                self, X, y, reset=reset, dtype=_table_dtype(X), order="C", **self._target_options
+            )
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            raise ValueError(f"X, and y in regression, must hold numbers: {error}") from error
         return _as_bytes(X), y
 
     def _validate_predict(self, X):
@@ -365,7 +373,10 @@ class ForestClassifierMixin(ClassifierMixin):
     def _encode(self, y, goes_on):
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        classes, codes = np.unique(y, return_inverse=True)
+        try:
+            classes, codes = np.unique(y, return_inverse=True)
+        except TypeError as error:
+            raise TypeError(f"y must hold labels of one kind: {error}") from error
         if goes_on and not np.array_equal(classes, self.classes_):
             raise ValueError(
                 f"y has classes {classes}, but warm_start=True goes on with {self.classes_}"
@@ -543,10 +554,6 @@ def _draw_seed(random_state):
     return (int(high) << 31) + int(low)
 
 
-def _is_row_count(n):
-    return not isinstance(n, Integral) or n <= MAX_ROWS
-
-
 def _table_dtype(X):
     """uint8 for bytes and bools, float32 for everything else."""
     dtype = getattr(X, "dtype", None)
@@ -584,13 +591,16 @@ def _validate_weight(sample_weight, n_samples):
     """Weights as float64: finite, not negative, not all 0."""
     if sample_weight is None:
         return np.ones(n_samples)
-    weight = check_array(
-        sample_weight,
-        dtype=np.float64,
-        ensure_2d=False,
-        ensure_min_samples=0,
-        input_name="sample_weight",
-    )
+    try:
+        weight = check_array(
+            sample_weight,
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            input_name="sample_weight",
+        )
+    except ValueError as error:
+        raise ValueError(f"sample_weight is not valid: {error}") from error
     if weight.ndim == 0:
         weight = np.full(n_samples, float(weight))
     if weight.shape != (n_samples,):
@@ -603,4 +613,12 @@ def _validate_weight(sample_weight, n_samples):
         )
     if not weight.any():
         raise ValueError("sample_weight is all zero; at least one weight must be positive")
+    if not np.isfinite(weight.sum()):
+        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
     return weight
+
+
+def _tame(weight):
+    """Weights of an extreme scale times a power of two, which no tree depends on."""
+    exponent = np.frexp(weight.max())[1]
+    return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)

@@ -164,6 +164,8 @@ def read_forest(path, mmap_mode=None):
     meta, arrays : dict
     """
     path = Path(path)
+    if mmap_mode not in (None, "r"):
+        raise ValueError(f"mmap_mode is {mmap_mode!r}, None or 'r' is needed")
     if mmap_mode is not None and not path.is_dir():
         raise ValueError(f"mmap_mode={mmap_mode!r} needs a forest saved with layout='folder'")
     header = read_header(path)

@@ -15,7 +15,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ._random cimport Random, below, between, poisson
+from ._random cimport Random, below, between, positive_poisson
 from ._tree cimport (
     Box,
     Grid,
@@ -141,9 +141,7 @@ cdef class SparseSampler(Sampler):
         cdef int32_t i, j, top, feature
         cdef bint taken
         if not self.fixed:
-            n = poisson(random, self.mean)
-            while n == 0:
-                n = poisson(random, self.mean)
+            n = positive_poisson(random, self.mean)
         n = min(n, self.max_nonzero)
         # Floyd's sampling without replacement: n draws, whatever n_features is.
         for i in range(n):

@@ -5,7 +5,7 @@
 # tree i + 1 would see the stream of tree i shifted by one draw, and the trees of a forest would
 # share their bootstraps.
 
-from libc.math cimport exp
+from libc.math cimport exp, expm1
 from libc.stdint cimport uint64_t
 
 cdef struct Random:
@@ -62,3 +62,21 @@ cdef inline int poisson(Random* random, double mean) noexcept nogil:
             total += 1
             product *= uniform(random)
     return total
+
+
+cdef inline int positive_poisson(Random* random, double mean) noexcept nogil:
+    """A Poisson number that is not 0: by inversion for small means, else drawn again."""
+    cdef int n = 0
+    cdef double left, part
+    if mean >= 1:
+        while n == 0:
+            n = poisson(random, mean)
+        return n
+    left = uniform(random)
+    n = 1
+    part = mean * exp(-mean) / -expm1(-mean)
+    while left >= part and n < 100:
+        left -= part
+        n += 1
+        part *= mean / n
+    return n

@@ -185,23 +185,32 @@ class RowSet:
     """
 
     def __init__(self, X, Y, weight):
-        order = RowOrder(X, Y)
+        samples = RowOrder(X, Y)
         rows = np.flatnonzero(weight)
-        hashes = order.hashes(rows)
+        hashes = samples.hashes(rows)
         by_hash = np.argsort(hashes, kind="stable")
         rows = rows[by_hash]
-        is_first = order.settle(rows, hashes[by_hash])
+        is_first = samples.settle(rows, hashes[by_hash])
         group = np.cumsum(is_first) - 1
         distinct = rows[is_first]
         self.X = X[distinct]
         self.Y = Y[distinct]
-        self.weight = np.bincount(group, weights=weight[rows])
+        # Added smallest first within a row, so that the order of the samples leaves no trace.
+        weight = weight[rows]
+        order = np.lexsort((weight, group))
+        self.weight = np.bincount(group[order], weights=weight[order])
         self.position = np.full(X.shape[0], -1, dtype=np.int64)
         self.position[rows] = group
         self._spread = None
 
     def __len__(self):
         return self.weight.shape[0]
+
+    def largest(self):
+        """float: largest absolute value in X."""
+        if self.X.dtype == np.uint8:
+            return 255.0
+        return float(max(self.X.max(), -self.X.min()))
 
     def spread(self):
         """Standard deviation of every feature over the weighted rows; 1 where it is 0.

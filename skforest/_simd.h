@@ -296,24 +296,6 @@ SKF_UNUSED static void skf_words_u8(const uint8_t *table, const int64_t *offset,
 }
 #endif
 
-/* Sum of a block of h x w bytes of one row, without a list of words; `end` is behind the row. */
-SKF_INLINE int64_t skf_block_u8(const uint8_t *at, const uint8_t *end, int64_t stride, int h, int w)
-{
-    int64_t sum = 0;
-    for (int r = 0; r < h; r++, at += stride) {
-        if (w <= 8 && at + 8 <= end) {
-            const uint64_t even = 0x00FF00FF00FF00FFu;
-            const uint64_t word = skf_load_word(at) & skf_byte_mask(0, w);
-            const uint64_t pairs = (word & even) + ((word >> 8) & even);
-            sum += (int64_t)((pairs * 0x0001000100010001u) >> 48);
-        } else {
-            for (int c = 0; c < w; c++)
-                sum += at[c];
-        }
-    }
-    return sum;
-}
-
 /* The same for floats: quad t covers position[t] .. position[t] + 3, bit l of mask[t] keeps lane l.
  * Lanes add up over the quads first, then (0 + 1) + (2 + 3): one order everywhere. */
 #if SKF_SSE2

@@ -88,6 +88,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int32_t n_bins
     cdef int64_t max_search
     cdef int64_t min_leaf
+    cdef bint may_overflow
     cdef Sample drawn
     cdef float* trial_column
     cdef int32_t* base

@@ -13,7 +13,7 @@ the gain and for sorted columns) and one for all bins (in _simd.h).
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, isfinite
+from libc.math cimport INFINITY, isfinite, log
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -46,7 +46,6 @@ cdef enum Criterion:
 CRITERIA = {"gini": SQUARES, "squared_error": SQUARES, "entropy": ENTROPY}
 
 cdef enum:
-    ROUNDS = 1
     SMALL = 24          # rows up to which sorting beats bins
     POLL = 1 << 26      # table reads between two looks for signals: a fraction of a second
 
@@ -285,6 +284,8 @@ cdef class NodeSplitter:
         for k in range(self.n_present):
             self.left[k] = self.total[k] - self.left[k]
         gain += self.side(self.left, self.node_weight - weight)
+        if self.criterion == ENTROPY:
+            gain /= log(2.0)                # bits, as everywhere in scikit-learn
         split.gain = gain if gain > 0 else 0
 
     cdef void part(self, int64_t start, int64_t end, float threshold) noexcept nogil:
@@ -345,8 +346,7 @@ cdef class SearchSplitter(NodeSplitter):
     sampler : Sampler
         Draws the candidates.
     n_candidates : int
-        Directions tried at a node; those that are constant on it do not count, up to three more
-        rounds of them.
+        Directions tried at a node; more only while all of them are constant on it.
     exact : bool
         Sort every column; otherwise histograms, but in the smallest nodes.
     n_bins : int
@@ -354,6 +354,8 @@ cdef class SearchSplitter(NodeSplitter):
         Larger nodes search in a random subset of this many rows.
     min_leaf : int
         Smallest number of rows of a child.
+    may_overflow : bool
+        Values are so large that a projection may leave float32.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -371,7 +373,7 @@ cdef class SearchSplitter(NodeSplitter):
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
         stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf
+        int64_t max_search, int64_t min_leaf, bint may_overflow
     ):
         NodeSplitter.__init__(self, X, target, n_outputs, weight, rows, criterion, seed, stop)
         cdef int64_t n = min(rows.shape[0], max_search)
@@ -383,6 +385,7 @@ cdef class SearchSplitter(NodeSplitter):
         self.n_bins = n_bins
         self.max_search = max_search
         self.min_leaf = min_leaf
+        self.may_overflow = may_overflow
         sampler.alloc(&self.trial)
         sampler.alloc(&self.champion)
         alloc_taps(&self.taps, max(sampler.max_taps, 1), &sampler.grid)
@@ -471,22 +474,18 @@ cdef class SearchSplitter(NodeSplitter):
         """Try candidates on a sample of the node; settle the best on all rows of the node."""
         cdef Best best
         cdef int64_t i
-        cdef int32_t n_open = 0, n_drawn = 0
-        cdef bint open_
         best.score = -INFINITY
         if self.is_class:
             for i in range(sample.n):
                 self.base[i] = sample.label[i] * self.n_bins
         self.sampler.start_node()
-        while n_open < self.n_candidates and n_drawn < ROUNDS * self.n_candidates:
+        for i in range(self.n_candidates):
             if not self.sampler.sample(&self.random, &self.trial):
                 break
             if self.poll(sample.n * 8):
                 return False
-            n_drawn += 1
             self.sampler.unfold(&self.trial, &self.table, &self.taps)
-            open_ = self.try_one(sample, &best)
-            n_open += open_
+            self.try_one(sample, &best)
         if best.score == -INFINITY:
             # No candidate varies: any feature that does will do, in random order.
             self.features.start_node()
@@ -506,12 +505,17 @@ cdef class SearchSplitter(NodeSplitter):
         """
         cdef float low = 0, high = 0
         cdef bint better
+        cdef int64_t i
         cdef Candidate swap
         project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
         skf_range(self.trial_column, sample.n, &low, &high)
         # Values near the end of float32 add up to infinity, which no threshold divides well.
         if not (high > low) or not isfinite(low) or not isfinite(high):
             return False
+        if self.may_overflow:
+            for i in range(sample.n):       # infinity minus infinity hides from the range
+                if not isfinite(self.trial_column[i]):
+                    return False
         if (
             self.exact
             or sample.n <= SMALL

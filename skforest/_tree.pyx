@@ -6,12 +6,13 @@ list of rows. Growing and predicting call the same two functions on the same dty
 row crosses a threshold.
 
 `Router` walks. A block of rows goes through a tree node by node: the rows that reach a node are
-projected at once and parted into its two children, as in growing; the last few rows of a node go on
-one by one. Rows never influence each other, so blocks of any size give the same bits.
+projected at once and parted into its two children, as in growing. Boxes of bytes have a faster way
+with the same turns, by tables of sums (_sums.h). Rows never influence each other, so blocks of any
+size give the same bits.
 """
 
-from libc.math cimport INFINITY, exp, fabs
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.math cimport exp, fabs, floor
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -29,10 +30,20 @@ cdef extern from "_simd.h" nogil:
     void skf_quads_f32(
         const float*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
     )
-    int64_t skf_block_u8(const uint8_t*, const uint8_t*, int64_t, int, int)
     void skf_words_u8(
         const uint8_t*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
     )
+
+cdef extern from "_sums.h" nogil:
+    ctypedef struct Step "skf_step":
+        uint16_t at[8]
+        int32_t threshold
+        int32_t left
+        int32_t right
+    void skf_fill_u16(const uint8_t*, int, int, uint16_t*)
+    void skf_fill_u32(const uint8_t*, int, int, uint32_t*)
+    void skf_walk_u16(const Step*, int32_t, const uint16_t*, int64_t, int64_t, int32_t*)
+    void skf_walk_u32(const Step*, int32_t, const uint32_t*, int64_t, int64_t, int32_t*)
 
 
 def simd_level():
@@ -334,7 +345,7 @@ cdef enum Gate:
     SIGMOID = 2
 
 cdef enum:
-    FEW = 8             # rows up to which walking row by row is faster
+    SUM_ROWS = 1024      # rows whose tables of sums are in use together: about a cache
 
 GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
@@ -411,16 +422,16 @@ cdef inline int32_t part_rows(
     return middle
 
 
-cdef struct Step:
-    # A split with all that one row needs to pass it, in half a cache line.
-    float threshold
-    int32_t left           # next split over the whole forest, or -1 - (leaf node of the tree)
-    int32_t right
-    int32_t code
-    int32_t corner         # of a box on a plain grid of at most two axes
-    int32_t other
-    int32_t height
-    int32_t width
+cdef void mark_box(
+    uint16_t* at, int32_t corner, const int32_t* size, int32_t width
+) noexcept nogil:
+    """Look-ups of a box of a 2-D grid, in a table with one more row and column in front."""
+    cdef int32_t top = corner // width * (width + 1) + corner % width
+    cdef int32_t bottom = top + size[0] * (width + 1)
+    at[0] = <uint16_t>(bottom + size[1])
+    at[1] = <uint16_t>(top + size[1])
+    at[2] = <uint16_t>bottom
+    at[3] = <uint16_t>top
 
 
 cdef class Router:
@@ -454,7 +465,8 @@ cdef class Router:
     cdef const float[::1] value
     cdef const int64_t[::1] value_start
     cdef const int32_t[::1] value_index
-    cdef Step* steps               # made when a few rows are asked for the first time
+    cdef Step* steps               # made when bytes are asked for the first time
+    cdef bint small_sums           # no box adds up to 2^15
 
     def __dealloc__(self):
         free(self.steps)
@@ -521,13 +533,16 @@ cdef class Router:
         cdef Taps taps
         if n == 0 or n_trees == 0:
             return leaves
+        if self.sums_apply(&table):
+            self.run_sums(&table, 0, n_trees, out, None)
+            return leaves
         memset(&taps, 0, sizeof(Taps))
         alloc_walk(&walk, n)
         try:
             alloc_taps(&taps, self.max_taps, &self.directions.grid)
             with nogil:
                 for tree in range(n_trees):
-                    self.reach(tree, &table, &taps, &walk)
+                    self.walk(tree, &table, &taps, &walk)
                     for i in range(n):
                         out[i, tree] = walk.leaf[i]
         finally:
@@ -560,13 +575,16 @@ cdef class Router:
         if self.gate == SIGMOID:
             self.respond_soft(&table, first_tree, last_tree, out)
             return response
+        if self.sums_apply(&table):
+            self.run_sums(&table, first_tree, last_tree, None, out)
+            return response
         memset(&taps, 0, sizeof(Taps))
         alloc_walk(&walk, n)
         try:
             alloc_taps(&taps, self.max_taps, &self.directions.grid)
             with nogil:
                 for tree in range(first_tree, last_tree):
-                    self.reach(tree, &table, &taps, &walk)
+                    self.walk(tree, &table, &taps, &walk)
                     for i in range(n):
                         if self.gate == MARGIN:
                             weight = walk.margin[i]
@@ -576,33 +594,37 @@ cdef class Router:
             free_taps(&taps)
         return response
 
-    cdef int reach(
-        self, int64_t tree, const Table* table, Taps* taps, Walk* walk
-    ) except -1 nogil:
-        """Leaf of every row of the block: row by row where there are few, else node by node."""
-        if table.n_samples > FEW:
-            self.walk(tree, table, taps, walk)
-            return 0
-        if self.steps == NULL:
-            with gil:
-                self.make_steps()
-        cdef int64_t i
-        for i in range(table.n_samples):
-            self.walk_row(tree, i, table, taps, walk)
-        return 0
+    cdef bint sums_apply(self, const Table* table) noexcept:
+        """Do tables of sums answer every split of every row?"""
+        cdef const Grid* grid = &self.directions.grid
+        cdef int64_t height = grid.length[0] if grid.n_axes == 2 else 1
+        cdef int64_t width = grid.length[grid.n_axes - 1]
+        return (
+            table.dtype == UINT8
+            and self.gate == HARD
+            and grid.plain
+            and grid.n_axes <= 2
+            and (height + 1) * (width + 1) <= 65535     # positions are uint16
+            and self.directions.n_sparse == 0
+            and self.directions.n_dense == 0
+        )
 
     cdef int make_steps(self) except -1:
-        """Gather what the splits need from the packed arrays."""
-        cdef int64_t n_trees = self.tree_start.shape[0] - 1
+        """Write the splits as look-ups in tables of sums."""
+        cdef const Grid* grid = &self.directions.grid
+        cdef int32_t width = grid.length[grid.n_axes - 1]
         cdef int64_t tree, node, root, first
-        cdef int32_t child, box
+        cdef int64_t largest = 1
+        cdef int32_t child, code, i
+        cdef int32_t size[2]
+        cdef double threshold
         cdef Step* step
-        if self.steps != NULL:          # another thread was faster
+        if self.steps != NULL:
             return 0
         cdef Step* steps = <Step*>calloc(self.threshold.shape[0] + 1, sizeof(Step))
         if steps == NULL:
             raise MemoryError()
-        for tree in range(n_trees):
+        for tree in range(self.tree_start.shape[0] - 1):
             root = self.tree_start[tree]
             first = (root - tree) // 2
             for node in range(self.tree_start[tree + 1] - root):
@@ -610,69 +632,76 @@ cdef class Router:
                 if child < 0:
                     continue
                 step = steps + first + (child - 1) // 2
-                step.threshold = self.threshold[first + (child - 1) // 2]
-                step.code = self.direction[first + (child - 1) // 2]
+                threshold = floor(self.threshold[first + (child - 1) // 2])
+                step.threshold = <int32_t>max(-2.0**31, min(threshold, 2.0**31 - 1))
                 step.left = self.next_step(root, first, child)
                 step.right = self.next_step(root, first, child + 1)
-                box = step.code - self.directions.n_features
-                if (
-                    0 <= box < self.directions.n_boxes
-                    and self.directions.grid.plain
-                    and self.directions.grid.n_axes <= 2
-                ):
-                    step.corner = self.directions.box_corner[box]
-                    step.other = self.directions.box_other[box]
-                    step.height = 1
-                    if self.directions.grid.n_axes == 2:
-                        step.height = self.directions.box_size[2 * <int64_t>box]
-                        step.width = self.directions.box_size[2 * <int64_t>box + 1]
-                    else:
-                        step.width = self.directions.box_size[box]
+                code = self.direction[first + (child - 1) // 2]
+                size[0] = 1
+                size[1] = 1
+                if code < self.directions.n_features:
+                    mark_box(step.at, code, size, width)
+                    continue
+                code -= self.directions.n_features
+                for i in range(grid.n_axes):
+                    size[2 - grid.n_axes + i] = self.directions.box_size[
+                        <int64_t>code * grid.n_axes + i
+                    ]
+                largest = max(largest, <int64_t>size[0] * size[1])
+                mark_box(step.at, self.directions.box_corner[code], size, width)
+                if self.directions.box_other[code] >= 0:
+                    mark_box(step.at + 4, self.directions.box_other[code], size, width)
+        self.small_sums = 255 * largest < 32768
         self.steps = steps
         return 0
 
-    cdef int32_t next_step(self, int64_t root, int64_t first, int32_t node) noexcept:
+    cdef int32_t next_step(self, int64_t root, int64_t first, int32_t node) noexcept nogil:
+        """Number of a node's split over the whole forest, or -1 - node for a leaf."""
         cdef int32_t child = self.child[root + node]
         return -1 - node if child < 0 else <int32_t>(first + (child - 1) // 2)
 
-    cdef void walk_row(
-        self, int64_t tree, int64_t row, const Table* table, Taps* taps, Walk* walk
-    ) noexcept nogil:
-        """Leaf of one row, and its smallest margin; the same values as `walk`."""
-        cdef int64_t root = self.tree_start[tree]
-        cdef int64_t offset = row * table.n_features
-        cdef int64_t stride = self.directions.grid.stride[0]
-        cdef const uint8_t* bytes_ = <const uint8_t*>table.data + offset
-        cdef const uint8_t* end = bytes_ + table.n_features
-        cdef const Step* step
-        cdef int64_t total
-        cdef float value, margin, least = INFINITY
-        cdef int32_t at = 0
-        if self.child[root] < 0:
-            walk.leaf[row] = 0
-            walk.margin[row] = 0
-            return
-        at = <int32_t>((root - tree) // 2)
-        while at >= 0:
-            step = self.steps + at
-            if step.code < self.directions.n_features and table.dtype == UINT8:
-                value = bytes_[step.code]
-            elif step.width > 0 and table.dtype == UINT8:
-                total = skf_block_u8(bytes_ + step.corner, end, stride, step.height, step.width)
-                if step.other >= 0:
-                    total -= skf_block_u8(
-                        bytes_ + step.other, end, stride, step.height, step.width
-                    )
-                value = <float>total
-            else:
-                unfold(taps, &self.directions, step.code, table)
-                project(taps, table, &offset, 1, &value)
-            margin = fabs(value - step.threshold)
-            if margin < least:
-                least = margin
-            at = step.left if value <= step.threshold else step.right
-        walk.leaf[row] = -1 - at
-        walk.margin[row] = least
+    cdef int run_sums(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
+        double[:, ::1] out
+    ) except -1:
+        """Walk by tables of sums; fill `leaves`, or add to `out` where there are no leaves."""
+        cdef const Grid* grid = &self.directions.grid
+        cdef int height = grid.length[0] if grid.n_axes == 2 else 1
+        cdef int width = grid.length[grid.n_axes - 1]
+        cdef int64_t size = (height + 1) * (width + 1)
+        cdef int64_t i, n, tree, root, start = 0, n_rows = table.n_samples
+        cdef const uint8_t* row
+        cdef int32_t at
+        cdef bint wanted = leaves is not None
+        if self.steps == NULL:
+            self.make_steps()
+        cdef int32_t[::1] leaf = np.empty(min(n_rows, <int64_t>SUM_ROWS), dtype=np.int32)
+        cdef uint32_t[::1] sums = np.empty(leaf.shape[0] * size, dtype=np.uint32)
+        cdef uint16_t* small = <uint16_t*>&sums[0]
+        with nogil:
+            while start < n_rows:
+                n = min(n_rows - start, <int64_t>SUM_ROWS)
+                for i in range(n):
+                    row = <const uint8_t*>table.data + (start + i) * table.n_features
+                    if self.small_sums:
+                        skf_fill_u16(row, height, width, small + i * size)
+                    else:
+                        skf_fill_u32(row, height, width, &sums[i * size])
+                for tree in range(first_tree, last_tree):
+                    root = self.tree_start[tree]
+                    at = self.next_step(root, (root - tree) // 2, 0)
+                    if self.small_sums:
+                        skf_walk_u16(self.steps, at, small, size, n, &leaf[0])
+                    else:
+                        skf_walk_u32(self.steps, at, &sums[0], size, n, &leaf[0])
+                    if wanted:
+                        for i in range(n):
+                            leaves[start + i, tree] = leaf[i]
+                    else:
+                        for i in range(n):
+                            self.add_value(tree, leaf[i], 1, &out[start + i, 0])
+                start += n
+        return 0
 
     cdef void walk(self, int64_t tree, const Table* table, Taps* taps, Walk* walk) noexcept nogil:
         """Leaf, and smallest margin on the way to it, of every row of the block."""

@@ -8,6 +8,8 @@ patches of an image, a signal or a circle. Also here, as other distributions of 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ._base import (
@@ -18,13 +20,32 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
-    resolve_count,
 )
 from ._grow import Grower
 from ._projection import AxisSampler, BoxSampler, SparseSampler
 from ._split import SearchSplitter
 
 MAX_DEPTH = 2**31 - 1
+MAX_AXES = 8
+
+
+def _items(value, name, kind, what):
+    """One value or a flat sequence of them as a tuple, all of one kind."""
+    items = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    if len(items) == 0 or not all(isinstance(item, kind) for item in items):
+        raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
+    return tuple(items)
+
+
+def _integers(value, name):
+    items = _items(value, name, Integral, "an int of at least 1")
+    if any(isinstance(item, bool) or item < 1 for item in items):
+        raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
+    return tuple(int(item) for item in items)
+
+
+def _booleans(value, name):
+    return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
 
 
 class _ManifoldForest(BaseForest):
@@ -71,7 +92,7 @@ class _ManifoldForest(BaseForest):
         wrap=False,
         unordered=False,
         placement="corner",
-        n_nonzeros=2.0,
+        n_nonzeros=1.5,
         nonzeros="poisson",
         sparse_weights="scaled",
         criterion="squared_error",
@@ -126,6 +147,10 @@ class _ManifoldForest(BaseForest):
 
     def _resolve(self, rows):
         n_features = rows.X.shape[1]
+        if self.nonzeros == "fixed" and self.n_nonzeros < 1:
+            raise ValueError(
+                f"n_nonzeros={self.n_nonzeros} must be at least 1 with nonzeros='fixed'"
+            )
         self.projection_ = self.projection
         if self.projection == "auto":
             self.projection_ = "sparse" if self.feature_shape is None else "patch"
@@ -134,58 +159,69 @@ class _ManifoldForest(BaseForest):
         self.max_bins_ = self.max_bins
         if self.max_bins == "auto":
             self.max_bins_ = 32 if getattr(self, "n_classes_", 2) >= 10 else 64
-        if self.projection_ == "sparse" and self.sparse_weights == "scaled":
+        if self._is_scaled:
             rows.spread()  # once, before the threads ask for it
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
+    @property
+    def _is_scaled(self):
+        return self.projection_ == "sparse" and self.sparse_weights == "scaled"
+
     def _resolve_shape(self, n_features):
         if self.feature_shape is None:
             return (n_features,)
-        shape = tuple(int(length) for length in np.atleast_1d(self.feature_shape))
-        if min(shape, default=0) < 1 or np.prod(shape, dtype=object) != n_features:
+        shape = _integers(self.feature_shape, "feature_shape")
+        product = 1
+        for length in shape:
+            product *= length
+        if product != n_features or len(shape) > MAX_AXES:
             raise ValueError(
-                f"feature_shape={self.feature_shape} must multiply to the {n_features} features of "
-                "X, with all lengths at least 1"
+                f"feature_shape={self.feature_shape} must have 1 to {MAX_AXES} lengths that "
+                f"multiply to the {n_features} features of X"
             )
         return shape
 
-    def _per_axis(self, name, dtype):
-        """A parameter given once or per axis, as an array with one entry an axis."""
-        value = np.atleast_1d(getattr(self, name)).astype(dtype)
+    def _per_axis(self, name):
+        """A parameter given once or per axis, as a tuple with one entry an axis."""
+        value = getattr(self, name)
+        flags = name in ("wrap", "unordered")
+        values = _booleans(value, name) if flags else _integers(value, name)
         n_axes = len(self.feature_shape_)
-        if value.shape not in ((1,), (n_axes,)):
+        if len(values) not in (1, n_axes):
             raise ValueError(
-                f"{name}={getattr(self, name)} must be one value, or one for each of the {n_axes} "
-                f"axes of feature_shape={self.feature_shape_}"
+                f"{name}={value} must be one value, or one for each of the {n_axes} axes of "
+                f"feature_shape={self.feature_shape_}"
             )
-        return np.broadcast_to(value, (n_axes,)).copy()
+        return values * n_axes if len(values) == 1 else values
 
     def _resolve_patch(self):
-        lengths = np.array(self.feature_shape_)
-        low = self._per_axis("min_patch", np.int32)
+        """Smallest and largest patch, as arrays with one entry an axis."""
+        lengths = self.feature_shape_
+        low = self._per_axis("min_patch")
         if isinstance(self.max_patch, str):
-            root = np.ceil(np.sqrt(lengths)).astype(np.int32)
-            high = np.where(self._per_axis("unordered", bool), lengths, root)
-            high = np.minimum(np.maximum(high, low), lengths).astype(np.int32)
+            high = tuple(
+                length if unordered else min(max(math.isqrt(length - 1) + 1, least), length)
+                for length, unordered, least in zip(lengths, self._per_axis("unordered"), low)
+            )
         else:
-            high = self._per_axis("max_patch", np.int32)
-        for name, size in (("min_patch", low), ("max_patch", high)):
-            if (size < 1).any() or (size > lengths).any():
+            high = self._per_axis("max_patch")
+        for name, sizes in (("min_patch", low), ("max_patch", high)):
+            if any(size > length for size, length in zip(sizes, lengths)):
                 raise ValueError(
-                    f"{name}={getattr(self, name)} must lie between 1 and the lengths of "
-                    f"feature_shape={self.feature_shape_}"
+                    f"{name}={getattr(self, name)} must not exceed the lengths of "
+                    f"feature_shape={lengths}"
                 )
-        if (low > high).any():
+        if any(least > most for least, most in zip(low, high)):
             raise ValueError(
                 f"min_patch={self.min_patch} must not exceed max_patch={self.max_patch}"
             )
-        return low, high
+        return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
 
     def _resolve_max_features(self, n_features):
         value = self.max_features
         if value == "auto":
-            return max(1, int(np.sqrt(n_features)))
+            return self._auto_max_features(n_features)
         if value == "sqrt":
             return max(1, int(np.sqrt(n_features)))
         if value == "log2":
@@ -196,6 +232,15 @@ class _ManifoldForest(BaseForest):
             return int(value)
         return max(1, int(value * n_features))
 
+    def _auto_max_features(self, n_features):
+        """Chosen by measurement, see docs/performance."""
+        root = math.sqrt(n_features)
+        if self.projection_ == "patch":
+            return math.ceil(2 * root)
+        if self.projection_ == "sparse":
+            return max(16, min(n_features, math.ceil(4 * root)))
+        return n_features if self.criterion == "squared_error" else math.ceil(root)
+
     def _sampler(self, rows):
         """The distribution of directions; each tree has its own, they carry scratch."""
         n_features = rows.X.shape[1]
@@ -203,13 +248,13 @@ class _ManifoldForest(BaseForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = rows.spread() if self.sparse_weights == "scaled" else ones
+            scale = rows.spread() if self._is_scaled else ones
             mean = min(float(self.n_nonzeros), n_features)
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale)
         return BoxSampler(
             self.feature_shape_,
-            self._per_axis("wrap", bool),
-            self._per_axis("unordered", bool),
+            self._per_axis("wrap"),
+            self._per_axis("unordered"),
             self.min_patch_,
             self.max_patch_,
             self.contrast,
@@ -225,6 +270,10 @@ class _ManifoldForest(BaseForest):
         if not exact and self.max_search_samples is not None:
             searched = min(searched, self.max_search_samples)
         n_outputs = self._forest_options["n_outputs"]
+        sampler = self._sampler(rows)
+        # Scaled sparse weights are at most the reciprocal of a positive float32 spread.
+        steepest = 1 / rows.spread().min() if self._is_scaled else 1.0
+        largest = rows.largest() * sampler.max_taps * max(1.0, steepest)
         splitter = SearchSplitter(
             rows.X,
             target,
@@ -234,12 +283,13 @@ class _ManifoldForest(BaseForest):
             self.criterion,
             seed,
             stop,
-            self._sampler(rows),
+            sampler,
             self.max_features_,
             exact,
             self.max_bins_,
             searched,
             min_leaf,
+            largest > np.finfo(np.float32).max,
         )
         min_gain = self.min_impurity_decrease * total
         if target.ndim == 2:
@@ -256,8 +306,8 @@ class _ManifoldForest(BaseForest):
         forest = self._new_forest(
             arrays,
             feature_shape=self.feature_shape_,
-            wrap=self._per_axis("wrap", bool),
-            unordered=self._per_axis("unordered", bool),
+            wrap=self._per_axis("wrap"),
+            unordered=self._per_axis("unordered"),
         )
         # Best-first growth searches nodes that it never splits.
         return forest.compact() if self.max_leaf_nodes else forest
@@ -303,7 +353,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
         paper says; patches at the far borders are smaller. "inside": first its size, then one of all
         corners that leave it inside, as the paper's first code does.
-    n_nonzeros : float, default=2.0
+    n_nonzeros : float, default=1.5
         Sparse directions: number of features mixed, on average. More than 0; above the number of
         features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
@@ -326,7 +376,8 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Directions tried at a node. An int is a count, a float a multiple of the number of features p
         (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
-        square root of p. "auto": AUTO_CLF.
+        square root of p. "auto": with "axis" the square root of
+        p; with "sparse" 4 times that, but at most p and at least 16; with "patch" 2 times that.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -441,7 +492,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         wrap=False,
         unordered=False,
         placement="corner",
-        n_nonzeros=2.0,
+        n_nonzeros=1.5,
         nonzeros="poisson",
         sparse_weights="scaled",
         criterion="gini",
@@ -539,7 +590,7 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
         How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
         paper says; patches at the far borders are smaller. "inside": first its size, then one of all
         corners that leave it inside, as the paper's first code does.
-    n_nonzeros : float, default=2.0
+    n_nonzeros : float, default=1.5
         Sparse directions: number of features mixed, on average. More than 0; above the number of
         features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
@@ -562,7 +613,9 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Directions tried at a node. An int is a count, a float a multiple of the number of features p
         (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
-        square root of p. "auto": AUTO_REG.
+        square root of p. "auto": with "axis" p; with "sparse"
+        4 times the square root of p, but at most p and at least 16; with "patch" 2 times the square
+        root.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2

@@ -137,7 +137,7 @@ def load(path, *, mmap_mode=None):
     name = header.get("estimator")
     if name is None:
         raise ValueError(f"{path} holds a Forest, not an estimator; Forest.load reads it")
-    if name not in skforest.__all__ or not isinstance(getattr(skforest, name), type):
+    if name not in skforest.__all__ or not hasattr(getattr(skforest, name), "get_params"):
         raise ValueError(f"{path} holds a {name!r}, which is not an estimator of skforest")
     forest = Forest.load(path, mmap_mode=mmap_mode)
     try:
@@ -147,6 +147,8 @@ def load(path, *, mmap_mode=None):
             if key == "feature_names_in_":
                 estimator.feature_names_in_ = np.array(forest.feature_names, dtype=object)
             else:
+                if hasattr(type(estimator), key):
+                    raise KeyError(key)
                 setattr(estimator, key, _from_json(value))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error!r}") from error
