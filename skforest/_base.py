@@ -1,7 +1,7 @@
 """Floor 4: the door. What a user expects of any forest lives here, once.
 
-Fit: validate, encode, form the weighted set of rows, draw one seed a tree, train in parallel, join.
-Predict: validate, walk blocks of rows. A model of floor 6 says how one tree is trained
+Fit: validate, encode, form the weighted set of rows, draw one seed a tree, train in parallel,
+join. Predict: validate, walk blocks of rows. A model of floor 6 says how one tree is trained
 (`_fit_tree`), or all at once (`_fit_forest`).
 
 Only this file knows joblib, and only this file imports what scikit-learn does not promise to keep.
@@ -499,7 +499,8 @@ class ForestRegressorMixin(RegressorMixin):
         else:
             baseline = np.average(rows.Y, axis=0, weights=rows.weight)
         target = rows.Y - baseline
-        # A power of two near the largest deviation: squares then stay far from the ends of float32.
+        # A power of two near the largest deviation: squares then stay far from the ends of
+        # float32.
         largest = np.abs(target).max()
         scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
         if not MIN_SCALE <= scale <= MAX_SCALE:
@@ -605,7 +606,7 @@ def _validate_weight(sample_weight, n_samples):
         weight = np.full(n_samples, float(weight))
     if weight.shape != (n_samples,):
         raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}: one weight a row of X"
+            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight a row"
         )
     if (weight < 0).any():
         raise ValueError(

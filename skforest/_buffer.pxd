@@ -1,4 +1,5 @@
-# Floor 0: an array that grows without the interpreter, for results whose length is not known before.
+# Floor 0: an array that grows without the interpreter, for results whose length is not known
+# before.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc

@@ -15,7 +15,7 @@ MAX_AXES = 8  # as in _tree.pxd
 
 
 def exactly(array, dtype, name):
-    """The array in `dtype`, C-contiguous; ValueError if integers do not fit. Floats are rounded."""
+    """The array in `dtype`, in C order. Floats are rounded; ValueError if integers do not fit."""
     array = np.asarray(array)
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
@@ -50,7 +50,15 @@ def check_forest(forest):
     _need(n_codes <= MAX_INDEX, f"{n_codes} directions, at most {MAX_INDEX} have codes")
     _need(forest.dense.shape[1:] == (forest.n_features,), "dense has not n_features columns")
     _need(_within(forest.direction, 0, n_codes), f"direction outside of 0 .. {n_codes - 1}")
-    for name in ("threshold", "gain", "node_weight", "value", "sparse_weight", "dense", "baseline"):
+    for name in (
+        "threshold",
+        "gain",
+        "node_weight",
+        "value",
+        "sparse_weight",
+        "dense",
+        "baseline",
+    ):
         _need(np.isfinite(getattr(forest, name)).all(), f"{name} holds values that are not finite")
 
 
@@ -161,8 +169,10 @@ def _check_boxes(forest):
             first_byte += n
             _need((bits[:, length:] == 0).all(), "box_subset has bits behind the axis")
             _need((bits.sum(axis=1) == size[:, axis]).all(), "box_subset does not match box_size")
-            _need((corner[:, axis] == 0).all() and (other[:, axis] == 0).all(), "a corner on an "
-                  "unordered axis is not 0")
+            _need(
+                (corner[:, axis] == 0).all() and (other[:, axis] == 0).all(),
+                "a corner on an unordered axis is not 0",
+            )
         elif not forest.wrap[axis]:
             end = np.maximum(corner[:, axis], other[:, axis]) + size[:, axis]
             _need((end <= length).all(), "a box leaves the array")

@@ -1,7 +1,7 @@
 """Floor 3: a forest as a file; see docs/format.
 
-Arrays are written in the narrowest dtype that holds them exactly, and sequences that rise evenly as
-differences. Nothing is pickled.
+Arrays are written in the narrowest dtype that holds them exactly, and sequences that rise evenly
+as differences. Nothing is pickled.
 """
 
 from __future__ import annotations

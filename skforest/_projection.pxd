@@ -34,7 +34,9 @@ cdef class Sampler:
     cdef int alloc(self, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil
-    cdef void unfold(self, const Candidate* candidate, const Table* table, Taps* taps) noexcept nogil
+    cdef void unfold(
+        self, const Candidate* candidate, const Table* table, Taps* taps
+    ) noexcept nogil
 
 
 cdef void free_candidate(Candidate* candidate) noexcept nogil

@@ -18,7 +18,6 @@ import numpy as np
 from ._random cimport Random, below, between, positive_poisson
 from ._tree cimport (
     Box,
-    Grid,
     Table,
     Taps,
     as_grid,
@@ -171,12 +170,13 @@ cdef class BoxSampler(Sampler):
     ----------
     feature_shape : tuple of int
     wrap, unordered : sequence of bool, one per axis
-        Axes that close to a circle; axes without an order, along which a box takes a random subset.
+        Axes that close to a circle; axes without an order, along which a box takes a random
+        subset.
     smallest, largest : ndarray of shape (n_axes,), int32
         Range of the size of a box along each axis.
     contrast : {"sum", "edge", "difference", "mix"}
         Sum of one box; minus an adjacent equal box; minus an equal box at most `reach` away along
-        each axis; or, at random, one of "sum" and "edge".
+        each axis; or, at random, one of the three.
     inside : bool
         False: corner first, size cut at the border (the paper). True: size first, then a corner
         such that the box lies inside (the paper's first code).
@@ -252,7 +252,7 @@ cdef class BoxSampler(Sampler):
         cdef int32_t length, corner, shift, low, high
         cdef int64_t flat = 0, other = 0
         if contrast == MIX:
-            contrast = EDGE if below(random, 2) else SUM
+            contrast = below(random, MIX)
         if contrast == EDGE:
             split = self.edge_axis(random)
         for axis in range(self.grid.n_axes):
@@ -307,14 +307,13 @@ def draw(Sampler sampler, seed, int64_t n):
     """
     cdef Random random
     cdef Candidate candidate
-    cdef int64_t i
     cdef int axis
     result = []
     random.state = seed
     memset(&candidate, 0, sizeof(Candidate))
     sampler.alloc(&candidate)
     try:
-        for i in range(n):
+        for _ in range(n):
             sampler.start_node()
             if not sampler.sample(&random, &candidate):
                 break

@@ -1,12 +1,12 @@
 """Floor 0: a training set as a weighted set of rows, and bootstraps drawn from it.
 
 Rows of weight zero are dropped, equal (x, y) rows are merged with their weights added, and what is
-left is put in the order of a hash of (x, y). What a forest learns then depends on the set alone: not
-on the order of the rows, nor on whether a row stands k times or has weight k. The order also looks
-random to any model, so that a row's neighbours in memory tell nothing about it.
+left is put in the order of a hash of (x, y). What a forest learns then depends on the set alone:
+not on the order of the rows, nor on whether a row stands k times or has weight k. The order also
+looks random to any model, so that a row's neighbours in memory tell nothing about it.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -242,7 +242,7 @@ class RowSet:
             How often each row was drawn.
         """
         cdef Random random
-        cdef int64_t i, low, high, middle, n = self.weight.shape[0]
+        cdef int64_t low, high, middle, n = self.weight.shape[0]
         cdef double at
         result = np.zeros(n, dtype=np.float64)
         cdef double[::1] counts = result
@@ -250,12 +250,12 @@ class RowSet:
         random.state = seed
         next_word(&random)
         if self.weight.min() == self.weight.max():
-            for i in range(n_draws):
+            for _ in range(n_draws):
                 counts[below(&random, <int>n)] += 1
             return result
         ends = np.cumsum(self.weight)
         with nogil:
-            for i in range(n_draws):
+            for _ in range(n_draws):
                 at = uniform(&random) * ends[n - 1]
                 low = 0
                 high = n - 1

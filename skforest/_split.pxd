@@ -48,7 +48,7 @@ cdef class NodeSplitter:
     cdef int32_t* present             # classes of the node
     cdef int32_t* local               # class -> number among those present, or -1
     cdef int32_t n_present            # classes present, or columns of the target
-    cdef double* total                # weight of each class present, or weighted sum of each column
+    cdef double* total                # weight of each class present, or sum of each column
     cdef double* left                 # scratch, like total
     cdef double node_weight
     cdef bint is_pure

@@ -3,26 +3,27 @@
 `NodeSplitter` knows the target and keeps the books of the node at hand: its weight, its classes,
 its leaf value, the gain of a split. How a split is found is left to `search`.
 
-`SearchSplitter` finds it as forests do: draw candidate directions, project the node's rows on each,
-cut every column where the criterion is best, by sorting or by a histogram of equal-width bins.
+`SearchSplitter` finds it as forests do: draw candidate directions, project the node's rows on
+each, cut every column where the criterion is best, by sorting or by a histogram of equal-width
+bins.
 
 The target is a real matrix: with labels written as one-hot rows, weighted Gini is the weighted
-squared error, and both maximise the same score, ``sum_k L_k^2 / W_L + R_k^2 / W_R``. Only the loops
-that add up a column know about labels. A criterion is a score of the sums of one side (`side`, for
-the gain and for sorted columns) and one for all bins (in _simd.h).
+squared error, and both maximise the same score, ``sum_k L_k^2 / W_L + R_k^2 / W_R``. Only the
+loops that add up a column know about labels. A criterion is a score of the sums of one side
+(`side`, for the gain and for sorted columns) and one for all bins (in _simd.h).
 """
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite, log
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
-from ._buffer cimport Buffer, append, free_buffer, start_buffer, used_bytes
+from ._buffer cimport append, free_buffer, start_buffer, used_bytes
 from ._projection cimport BOX, FEATURE, AxisSampler, Candidate, Sampler, free_candidate
-from ._random cimport Random, next_word, uniform
+from ._random cimport next_word, uniform
 from ._tree cimport Taps, alloc_taps, as_table, free_taps, project
 
 cdef extern from "_simd.h" nogil:
@@ -107,7 +108,8 @@ cdef class NodeSplitter:
         start_buffer(&self.value_start, sizeof(int64_t))
 
     def __init__(
-        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed, stop
+        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
+        stop
     ):
         cdef const int32_t[::1] labels
         cdef const double[:, ::1] matrix
@@ -327,7 +329,8 @@ cdef class NodeSplitter:
         starts = np.frombuffer(used_bytes(&self.value_start), np.int64) + self.n_outputs
         return {
             "value": np.concatenate([
-                np.ones(self.n_outputs, dtype=np.float32), np.frombuffer(used_bytes(&self.value), np.float32)
+                np.ones(self.n_outputs, dtype=np.float32),
+                np.frombuffer(used_bytes(&self.value), np.float32),
             ]),
             "value_start": np.concatenate([pure.astype(np.int64), starts]),
             "value_index": np.concatenate([
@@ -409,8 +412,8 @@ cdef class SearchSplitter(NodeSplitter):
         self.bin_score = <double*>malloc(n_bins * sizeof(double))
         if not (
             self.drawn.offset and self.drawn.label and self.drawn.weight
-            and (self.is_class or self.drawn.target) and self.trial_column and self.base and self.cell
-            and self.key and self.key_spare and self.histogram and self.bin_weight
+            and (self.is_class or self.drawn.target) and self.trial_column and self.base and
+            self.cell and self.key and self.key_spare and self.histogram and self.bin_weight
             and self.bin_count and self.bin_left and self.bin_score
         ):
             raise MemoryError()
@@ -479,7 +482,7 @@ cdef class SearchSplitter(NodeSplitter):
             for i in range(sample.n):
                 self.base[i] = sample.label[i] * self.n_bins
         self.sampler.start_node()
-        for i in range(self.n_candidates):
+        for _ in range(self.n_candidates):
             if not self.sampler.sample(&self.random, &self.trial):
                 break
             if self.poll(sample.n * 8):

@@ -32,7 +32,7 @@ cdef struct Grid:
     int64_t stride[MAX_AXES]       # in features
     bint wrap[MAX_AXES]
     bint unordered[MAX_AXES]
-    int32_t subset_start[MAX_AXES] # first byte of an unordered axis in a box's subset bits
+    int32_t subset_start[MAX_AXES]  # first byte of an unordered axis in a box's subset bits
     int32_t n_subset_bytes
     bint plain                     # no axis wraps or is unordered
 
@@ -80,10 +80,18 @@ cdef struct Taps:
 cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil
 cdef void free_taps(Taps* taps) noexcept nogil
 cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil
-cdef void unfold_sparse(Taps* taps, const int32_t* feature, const float* weight, int32_t n) noexcept nogil
-cdef void unfold_box(Taps* taps, const Grid* grid, const Box* box, const Table* table) noexcept nogil
-cdef void unfold(Taps* taps, const Directions* directions, int32_t code, const Table* table) noexcept nogil
-cdef void project(const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out) noexcept nogil
+cdef void unfold_sparse(
+    Taps* taps, const int32_t* feature, const float* weight, int32_t n
+) noexcept nogil
+cdef void unfold_box(
+    Taps* taps, const Grid* grid, const Box* box, const Table* table
+) noexcept nogil
+cdef void unfold(
+    Taps* taps, const Directions* directions, int32_t code, const Table* table
+) noexcept nogil
+cdef void project(
+    const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out
+) noexcept nogil
 cdef Table as_table(X) except *
 cdef Grid as_grid(shape, wrap, unordered) except *
 cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil

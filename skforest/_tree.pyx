@@ -22,8 +22,12 @@ cdef extern from "_simd.h" nogil:
     int skf_level()
     void skf_axis_u8(const uint8_t*, const int64_t*, int64_t, int64_t, float*)
     void skf_axis_f32(const float*, const int64_t*, int64_t, int64_t, float*)
-    void skf_taps_u8(const uint8_t*, const int64_t*, int64_t, const int32_t*, const float*, int, float*)
-    void skf_taps_f32(const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*)
+    void skf_taps_u8(
+        const uint8_t*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
+    )
+    void skf_taps_f32(
+        const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
+    )
     void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     uint64_t skf_byte_mask(int, int)
@@ -154,7 +158,8 @@ cdef void unfold_sparse(
 cdef inline void add_run(
     Taps* taps, int32_t start, int32_t length, float sign, const Table* table
 ) noexcept nogil:
-    """Add `length` features from `start` on: as words of eight bytes or four floats, or one by one.
+    """Add `length` features from `start` on: as words of eight bytes or four floats, or one by
+    one.
 
     A word must lie inside its row: near the end it starts earlier and masks what is not meant.
     """
@@ -377,8 +382,8 @@ cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
     walk.stack_start = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
     walk.stack_end = <int32_t*>malloc(<size_t>(n + 1) * sizeof(int32_t))
     if not (
-        walk.row and walk.spare_row and walk.offset and walk.spare_offset and walk.column and walk.margin and walk.leaf
-        and walk.stack_node and walk.stack_start and walk.stack_end
+        walk.row and walk.spare_row and walk.offset and walk.spare_offset and walk.column and
+        walk.margin and walk.leaf and walk.stack_node and walk.stack_start and walk.stack_end
     ):
         free_walk(walk)
         with gil:

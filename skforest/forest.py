@@ -2,8 +2,8 @@
 
 A forest is a set of directions and axis-aligned trees over them: a split asks ``a . x > t``. A
 prediction is a sum over leaves of ``weight(leaf, x) * value[leaf]``; the weight is 1 for the leaf
-that x reaches (gate "hard"), the smallest margin on the way to it ("margin", random hinge forests),
-or a product of sigmoids ("sigmoid", soft end-to-end trees).
+that x reaches (gate "hard"), the smallest margin on the way to it ("margin", random hinge
+forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 
 All of it is a few NumPy arrays, listed in `ARRAYS` and explained in docs/format, which can be
 copied, pickled, joined and saved as they are.
@@ -83,8 +83,9 @@ class Forest:
             Training weight that reached the node.
         threshold, direction, gain : (n_splits,)
             Of the split that made the pair of children 1 and 2, 3 and 4, ... of a tree: go right
-            where ``a . x > threshold``; code of the direction a; decrease of weight times impurity.
-            Codes 0 .. n_features - 1 are features, then come boxes, sparse and dense directions.
+            where ``a . x > threshold``; code of the direction a; decrease of weight times
+            impurity (in regression, of the target over a constant of the forest). Codes
+            0 .. n_features - 1 are features, then come boxes, sparse and dense directions.
         value : (n_values * n_outputs,) or (n_entries,)
             Leaf values as deviations from the baseline: row after row; or, with `value_start`
             (n_values + 1,) and `value_index` (n_entries,), the entries that are not zero.
@@ -459,7 +460,7 @@ class Forest:
             raise ValueError(f"codes must be in 0 .. {self._code_ends[-1] - 1}")
         indptr, indices, data = self._router.expand(codes)
         matrix = sparse.csr_matrix((data, indices, indptr), shape=(len(codes), self.n_features))
-        matrix.sum_duplicates()         # boxes of a difference may overlap
+        matrix.sum_duplicates()  # boxes of a difference may overlap
         matrix.eliminate_zeros()
         return matrix
 
@@ -564,7 +565,7 @@ class Forest:
         for f, moved, values_before in zip(forests, shift, value_shift):
             kind = np.searchsorted(f._code_ends, f.direction, side="right")
             direction.append(f.direction + np.concatenate([[0], moved])[kind])
-            own = f.child < -shared     # a leaf with a value of its own: row >= shared
+            own = f.child < -shared  # a leaf with a value of its own: row >= shared
             child.append(np.where(own, f.child - values_before, f.child))
         nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
         arrays = {
@@ -575,8 +576,16 @@ class Forest:
             "bag_start": [0, len(nodes) - 1],
         }
         for name in (
-            "node_weight", "threshold", "gain", "box_corner", "box_other", "box_size",
-            "box_subset", "sparse_feature", "sparse_weight", "dense",
+            "node_weight",
+            "threshold",
+            "gain",
+            "box_corner",
+            "box_other",
+            "box_size",
+            "box_subset",
+            "sparse_feature",
+            "sparse_weight",
+            "dense",
         ):
             arrays[name] = np.concatenate([getattr(f, name) for f in forests])
         arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
@@ -671,8 +680,17 @@ def _take_rows(arrays, start, items, rows):
 def _check_same_kind(head, other):
     """Raise ValueError where two forests cannot be joined."""
     for name in (
-        "n_features", "n_outputs", "task", "aggregate", "link", "gate", "steepness",
-        "feature_shape", "wrap", "unordered", "n_shared_values",
+        "n_features",
+        "n_outputs",
+        "task",
+        "aggregate",
+        "link",
+        "gate",
+        "steepness",
+        "feature_shape",
+        "wrap",
+        "unordered",
+        "n_shared_values",
     ):
         if getattr(head, name) != getattr(other, name):
             raise ValueError(

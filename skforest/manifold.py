@@ -1,9 +1,9 @@
 """Floor 6: manifold forests.
 
-R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap on
-Neural Networks". At every node random directions are drawn that know how the features lie: sums over
-patches of an image, a signal or a circle. Also here, as other distributions of directions: SPORF
-(sparse random mixtures of features, Tomita et al.) and the random forest itself (Breiman).
+R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap
+on Neural Networks". At every node random directions are drawn that know how the features lie: sums
+over patches of an image, a signal or a circle. Also here, as other distributions of directions:
+SPORF (sparse random mixtures of features, Tomita et al.) and the random forest itself (Breiman).
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class _ManifoldForest(BaseForest):
         "contrast": [StrOptions({"sum", "edge", "difference", "mix"})],
         "min_patch": ["array-like", Interval(Integral, 1, None, closed="left")],
         "max_patch": [
-            StrOptions({"auto"}), "array-like", Interval(Integral, 1, None, closed="left")
+            StrOptions({"auto"}),
+            "array-like",
+            Interval(Integral, 1, None, closed="left"),
         ],
         "wrap": ["array-like", "boolean"],
         "unordered": ["array-like", "boolean"],
@@ -92,7 +94,7 @@ class _ManifoldForest(BaseForest):
         wrap=False,
         unordered=False,
         placement="corner",
-        n_nonzeros=1.5,
+        n_nonzeros=2.0,
         nonzeros="poisson",
         sparse_weights="scaled",
         criterion="squared_error",
@@ -316,10 +318,10 @@ class _ManifoldForest(BaseForest):
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     """Classify with a forest of random patches, sparse mixtures or single features.
 
-    At every node, `max_features_` random directions are drawn; the rows of the node are projected on
-    each, and the best cut is taken (Perry et al., section 3). `projection` says where directions come
-    from: patches of structured features (images, signals, volumes, circles), sparse random mixtures
-    of features, or the features themselves, which is a random forest.
+    At every node, `max_features_` random directions are drawn; the rows of the node are projected
+    on each, and the best cut is taken (Perry et al., section 3). `projection` says where
+    directions come from: patches of structured features (images, signals, volumes, circles),
+    sparse random mixtures of features, or the features themselves, which is a random forest.
 
     Parameters
     ----------
@@ -330,38 +332,38 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         "sparse": mixtures of a few features (SPORF). "patch": boxes of the array of features.
         "auto": "patch" if `feature_shape` is given, else "sparse".
     feature_shape : int or tuple of int, default=None
-        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a signal,
-        ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume; at most 8
-        axes. Must multiply to the number of features. X may also be given as
+        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a
+        signal, ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume;
+        at most 8 axes. Must multiply to the number of features. X may also be given as
         ``(n_samples, *feature_shape)``. None: ``(n_features,)``.
     contrast : {"sum", "edge", "difference", "mix"}, default="edge"
-        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
-        sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
-        at most 8 entries away along each axis. "mix": "sum" or "edge", by a coin for each candidate.
-        With few images (tens), "sum" can be better.
+        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus
+        the sum of an equal patch right beside it along a random axis. "difference": minus an equal
+        patch at most 8 entries away along each axis. "mix": one of the three, at random for each
+        candidate. With few images (tens), "sum" can be better.
     min_patch : int or array-like of int, default=1
         Smallest length of a patch, or one per axis, in 1 .. length of the axis.
     max_patch : "auto", int or array-like of int, default="auto"
-        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto": the
-        square root of the length of the axis, rounded up; for unordered axes, their length.
+        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto":
+        the square root of the length of the axis, rounded up; for unordered axes, their length.
     wrap : bool or array-like of bool, default=False
         Axes, or each axis, that close to a circle: a patch may go over their end.
     unordered : bool or array-like of bool, default=False
-        Axes without an order, such as colour channels or sensors: along them a patch takes a random
-        subset instead of neighbours.
+        Axes without an order, such as colour channels or sensors: along them a patch takes a
+        random subset instead of neighbours.
     placement : {"corner", "inside"}, default="corner"
         How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
-        paper says; patches at the far borders are smaller. "inside": first its size, then one of all
-        corners that leave it inside, as the paper's first code does.
-    n_nonzeros : float, default=1.5
+        paper says; patches at the far borders are smaller. "inside": first its size, then one of
+        all corners that leave it inside, as the paper's first code does.
+    n_nonzeros : float, default=2.0
         Sparse directions: number of features mixed, on average. More than 0; above the number of
         features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
-        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again) or
-        is always `n_nonzeros`, rounded down.
+        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again)
+        or is always `n_nonzeros`, rounded down.
     sparse_weights : {"scaled", "sign"}, default="scaled"
-        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
-        standard deviation of the feature, so that no feature drowns the others by its unit.
+        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by
+        the standard deviation of the feature, so that no feature drowns the others by its unit.
     criterion : {"gini", "entropy"}, default="gini"
         Impurity that a split shall decrease.
     splitter : {"hist", "exact"}, default="hist"
@@ -371,11 +373,11 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     max_bins : "auto" or int, default="auto"
         Bins of splitter "hist", in 2 .. 1024. "auto": 32 with 10 classes or more, else 64.
     max_search_samples : int or None, default=1024
-        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32; the
-        split found is settled on all rows. None: always all rows.
+        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32;
+        the split found is settled on all rows. None: always all rows.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Directions tried at a node. An int is a count, a float a multiple of the number of features p
-        (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
+        Directions tried at a node. An int is a count, a float a multiple of the number of features
+        p (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
         square root of p. "auto": with "axis" the square root of
         p; with "sparse" 4 times that, but at most p and at least 16; with "patch" 2 times that.
     max_depth : int or None, default=None
@@ -449,16 +451,18 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
     their weights added, so neither copies nor the order of rows matter beyond their weight.
 
-    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a quarter
-    of the memory, faster, and exactly the same forest.
+    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a
+    quarter of the memory, faster, and exactly the same forest.
 
     References
     ----------
-    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
+    Closing
        the Gap on Neural Networks", 2019.
-    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J. Yim,
-       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR 21,
-       2020.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J.
+    Yim,
+       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR
+       21, 2020.
 
     Examples
     --------
@@ -492,7 +496,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         wrap=False,
         unordered=False,
         placement="corner",
-        n_nonzeros=1.5,
+        n_nonzeros=2.0,
         nonzeros="poisson",
         sparse_weights="scaled",
         criterion="gini",
@@ -553,10 +557,10 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
 class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     """Predict real targets with a forest of random patches, sparse mixtures or single features.
 
-    At every node, `max_features_` random directions are drawn; the rows of the node are projected on
-    each, and the best cut is taken (Perry et al., section 3). `projection` says where directions come
-    from: patches of structured features (images, signals, volumes, circles), sparse random mixtures
-    of features, or the features themselves, which is a random forest.
+    At every node, `max_features_` random directions are drawn; the rows of the node are projected
+    on each, and the best cut is taken (Perry et al., section 3). `projection` says where
+    directions come from: patches of structured features (images, signals, volumes, circles),
+    sparse random mixtures of features, or the features themselves, which is a random forest.
 
     Parameters
     ----------
@@ -567,38 +571,38 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
         "sparse": mixtures of a few features (SPORF). "patch": boxes of the array of features.
         "auto": "patch" if `feature_shape` is given, else "sparse".
     feature_shape : int or tuple of int, default=None
-        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a signal,
-        ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume; at most 8
-        axes. Must multiply to the number of features. X may also be given as
+        Shape of the array that the features of a row unfold to, in C order: ``(100,)`` for a
+        signal, ``(28, 28)`` for an image, ``(28, 28, 3)`` for colours, ``(8, 8, 8)`` for a volume;
+        at most 8 axes. Must multiply to the number of features. X may also be given as
         ``(n_samples, *feature_shape)``. None: ``(n_features,)``.
     contrast : {"sum", "edge", "difference", "mix"}, default="edge"
-        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
-        sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
-        at most 8 entries away along each axis. "mix": "sum" or "edge", by a coin for each candidate.
-        With few images (tens), "sum" can be better.
+        What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus
+        the sum of an equal patch right beside it along a random axis. "difference": minus an equal
+        patch at most 8 entries away along each axis. "mix": one of the three, at random for each
+        candidate. With few images (tens), "sum" can be better.
     min_patch : int or array-like of int, default=1
         Smallest length of a patch, or one per axis, in 1 .. length of the axis.
     max_patch : "auto", int or array-like of int, default="auto"
-        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto": the
-        square root of the length of the axis, rounded up; for unordered axes, their length.
+        Largest length of a patch, or one per axis, in `min_patch` .. length of the axis. "auto":
+        the square root of the length of the axis, rounded up; for unordered axes, their length.
     wrap : bool or array-like of bool, default=False
         Axes, or each axis, that close to a circle: a patch may go over their end.
     unordered : bool or array-like of bool, default=False
-        Axes without an order, such as colour channels or sensors: along them a patch takes a random
-        subset instead of neighbours.
+        Axes without an order, such as colour channels or sensors: along them a patch takes a
+        random subset instead of neighbours.
     placement : {"corner", "inside"}, default="corner"
         How a patch is drawn. "corner": first its corner, then a size that leaves it inside, as the
-        paper says; patches at the far borders are smaller. "inside": first its size, then one of all
-        corners that leave it inside, as the paper's first code does.
-    n_nonzeros : float, default=1.5
+        paper says; patches at the far borders are smaller. "inside": first its size, then one of
+        all corners that leave it inside, as the paper's first code does.
+    n_nonzeros : float, default=2.0
         Sparse directions: number of features mixed, on average. More than 0; above the number of
         features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
-        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again) or
-        is always `n_nonzeros`, rounded down.
+        Sparse directions: whether the number of features follows a Poisson law (0 is drawn again)
+        or is always `n_nonzeros`, rounded down.
     sparse_weights : {"scaled", "sign"}, default="scaled"
-        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
-        standard deviation of the feature, so that no feature drowns the others by its unit.
+        Sparse directions: "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by
+        the standard deviation of the feature, so that no feature drowns the others by its unit.
     criterion : {"squared_error"}, default="squared_error"
         Impurity that a split shall decrease: the sum of the variances of all outputs.
     splitter : {"hist", "exact"}, default="hist"
@@ -608,14 +612,14 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     max_bins : "auto" or int, default="auto"
         Bins of splitter "hist", in 2 .. 1024. "auto": 32 with 10 classes or more, else 64.
     max_search_samples : int or None, default=1024
-        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32; the
-        split found is settled on all rows. None: always all rows.
+        Splitter "hist" searches nodes of more rows in a random subset of this size, at least 32;
+        the split found is settled on all rows. None: always all rows.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Directions tried at a node. An int is a count, a float a multiple of the number of features p
-        (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
+        Directions tried at a node. An int is a count, a float a multiple of the number of features
+        p (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the
         square root of p. "auto": with "axis" p; with "sparse"
-        4 times the square root of p, but at most p and at least 16; with "patch" 2 times the square
-        root.
+        4 times the square root of p, but at most p and at least 16; with "patch" 2 times the
+        square root.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -680,16 +684,18 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
     their weights added, so neither copies nor the order of rows matter beyond their weight.
 
-    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a quarter
-    of the memory, faster, and exactly the same forest.
+    X of uint8 or bool, and X that holds only whole numbers in 0 .. 255, is kept as bytes: a
+    quarter of the memory, faster, and exactly the same forest.
 
     References
     ----------
-    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
+    Closing
        the Gap on Neural Networks", 2019.
-    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J. Yim,
-       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR 21,
-       2020.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J.
+    Yim,
+       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR
+       21, 2020.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Floor 7: fitted estimators as files, and the versions in use.
 
 A saved estimator is a saved `Forest` (docs/format) with a few entries more in its header: class,
-parameters, and the fitted attributes that are not arrays of the forest. No pickle, so a file can be
-looked at, and read without trust.
+parameters, and the fitted attributes that are not arrays of the forest. No pickle, so a file can
+be looked at, and read without trust.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""Fixtures that run a test once for every estimator of the package, later ones included."""
+
+import pytest
+from sklearn.base import BaseEstimator, is_classifier
+
+import skforest
+
+ESTIMATORS = [
+    thing
+    for thing in (getattr(skforest, name) for name in skforest.__all__)
+    if isinstance(thing, type) and issubclass(thing, BaseEstimator)
+]
+CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
+REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
+
+
+def small(cls):
+    """An estimator that is trained in a moment; unfitted."""
+    wanted = {"n_estimators": 10, "random_state": 0}
+    return cls(**{name: value for name, value in wanted.items() if name in cls().get_params()})
+
+
+@pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
+def estimator(request):
+    return small(request.param)
+
+
+@pytest.fixture(params=CLASSIFIERS, ids=lambda cls: cls.__name__)
+def classifier(request):
+    return small(request.param)
+
+
+@pytest.fixture(params=REGRESSORS, ids=lambda cls: cls.__name__)
+def regressor(request):
+    return small(request.param)
+
+
+@pytest.fixture
+def all_estimators():
+    """One of every kind."""
+    return [small(cls) for cls in ESTIMATORS]

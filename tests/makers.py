@@ -1,0 +1,236 @@
+"""Forests made for tests: by hand, at random, or grown without an estimator.
+
+Only this file knows the signatures of the kernels.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from hypothesis import settings
+
+from skforest._grow import Grower
+from skforest._projection import AxisSampler
+from skforest._split import SearchSplitter
+from skforest.forest import Forest
+
+# The same examples in every run, and no time limit on a busy machine.
+fixed = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def start_python(code, preexec_fn=None, **environment):
+    """Start a fresh interpreter that finds the same package and these makers.
+
+    Parameters
+    ----------
+    code : str
+    preexec_fn : callable, default=None
+    **environment : str
+
+    Returns
+    -------
+    process : subprocess.Popen
+        With pipes for stdout and stderr, in text mode.
+    """
+    path = os.pathsep.join([str(Path(__file__).parent), *(p for p in sys.path if p)])
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path} | environment,
+        preexec_fn=preexec_fn,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def random_children(rng, n_splits):
+    """`child` of one tree of random form; leaf k has value row k."""
+    child = [None]
+    leaves = [0]
+    for _ in range(n_splits):
+        node = leaves.pop(rng.integers(len(leaves)))
+        child[node] = len(child)
+        leaves += [len(child), len(child) + 1]
+        child += [None, None]
+    rows = iter(range(len(child)))
+    return np.array([-1 - next(rows) if c is None else c for c in child])
+
+
+def random_box(rng, shape, wrap, unordered, pair):
+    """A box as (corner, other, size, bits); `pair`: with a second box somewhere."""
+    corner, other, size, bits = [], [], [], []
+    for length, closed, free in zip(shape, wrap, unordered):
+        n = int(rng.integers(1, length + 1))
+        size.append(n)
+        room = length if closed else length - n + 1
+        if free:
+            flags = np.zeros(8 * ((length + 7) // 8), dtype=np.uint8)
+            flags[rng.choice(length, n, replace=False)] = 1
+            bits += np.packbits(flags, bitorder="little").tolist()
+            room = 1
+        corner.append(rng.integers(room))
+        other.append(rng.integers(room))
+    flat = int(np.ravel_multi_index(corner, shape))
+    return flat, int(np.ravel_multi_index(other, shape)) if pair else -1, size, bits
+
+
+def random_directions(rng, shape, wrap, unordered, n_boxes=0, n_sparse=0, n_dense=0):
+    """Arrays of random boxes (every other one a contrast), sparse and dense directions.
+
+    Weights are small whole numbers.
+    """
+    n_features = int(np.prod(shape))
+    boxes = [random_box(rng, shape, wrap, unordered, k % 2) for k in range(n_boxes)]
+    counts = rng.integers(0, min(n_features, 6) + 1, size=n_sparse)
+    features = [rng.choice(n_features, count, replace=False) for count in counts]
+    arrays = {
+        "sparse_start": np.concatenate([[0], np.cumsum(counts)]),
+        "sparse_feature": np.concatenate([np.zeros(0, dtype=int), *features]),
+        "sparse_weight": rng.integers(-3, 4, size=counts.sum()),
+        "dense": rng.integers(-3, 4, size=(n_dense, n_features)),
+    }
+    if boxes:
+        corner, other, size, bits = zip(*boxes)
+        arrays["box_corner"] = corner
+        arrays["box_other"] = other
+        arrays["box_size"] = size
+        arrays["box_subset"] = np.array(bits, dtype=np.uint8).reshape(n_boxes, -1)
+    return arrays
+
+
+def random_forest(
+    rng,
+    shape=(3, 4),
+    wrap=None,
+    unordered=None,
+    n_trees=3,
+    n_splits=6,
+    n_outputs=2,
+    n_each=3,
+    kinds=("box", "sparse", "dense"),
+    **meta,
+):
+    """A forest over features and some kinds of directions: whole weights, half thresholds."""
+    wrap = wrap or (False,) * len(shape)
+    unordered = unordered or (False,) * len(shape)
+    n_features = int(np.prod(shape))
+    children = [random_children(rng, n_splits) for _ in range(n_trees)]
+    # Value rows over the whole forest, some shared by two leaves.
+    n_leaves = n_trees * (n_splits + 1)
+    row = rng.permutation(n_leaves) // 2
+    child = np.concatenate(children)
+    child[child < 0] = -1 - row
+    counts = [n_each * (kind in kinds) for kind in ("box", "sparse", "dense")]
+    arrays = random_directions(rng, shape, wrap, unordered, *counts)
+    arrays |= {
+        "tree_start": np.arange(n_trees + 1) * (2 * n_splits + 1),
+        "child": child,
+        "node_weight": rng.integers(1, 100, size=len(child)),
+        "threshold": rng.integers(-20, 20, size=n_trees * n_splits) + 0.5,
+        "direction": rng.integers(n_features + sum(counts), size=n_trees * n_splits),
+        "gain": rng.integers(0, 50, size=n_trees * n_splits),
+        "value": rng.integers(-8, 9, size=(row.max() + 1) * n_outputs),
+    }
+    meta = {"task": "regression"} | meta
+    return Forest(
+        arrays,
+        n_features=n_features,
+        n_outputs=n_outputs,
+        feature_shape=shape,
+        wrap=wrap,
+        unordered=unordered,
+        **meta,
+    )
+
+
+def whole_table(rng, n_samples, n_features, dtype):
+    """Rows of whole numbers: every byte, or small floats of both signs."""
+    low, high = (0, 256) if dtype == np.uint8 else (-30, 31)
+    return rng.integers(low, high, size=(n_samples, n_features)).astype(dtype)
+
+
+def projector(arrays, codes, **meta):
+    """A forest whose response is the projection on the directions of some codes.
+
+    Tree k has one split at 0 on direction k; the margin gate returns ``|a . x|``, and the leaf
+    value its sign.
+    """
+    n = len(codes)
+    arrays = dict(arrays) | {
+        "tree_start": 3 * np.arange(n + 1),
+        "child": np.stack([np.ones(n), -1 - 2 * np.arange(n), -2 - 2 * np.arange(n)], 1).ravel(),
+        "threshold": np.zeros(n),
+        "direction": np.asarray(codes),
+        "value": np.tile([-1, 1], n),
+        "value_start": np.arange(2 * n + 1),
+        "value_index": np.repeat(np.arange(n), 2),
+    }
+    return Forest(arrays, n_outputs=n, task="regression", aggregate="sum", gate="margin", **meta)
+
+
+def grow(
+    X,
+    target,
+    weight=None,
+    *,
+    criterion=None,
+    sampler=None,
+    n_candidates=None,
+    exact=True,
+    n_bins=32,
+    max_search=None,
+    min_leaf=1,
+    max_depth=None,
+    min_split=2,
+    min_gain=0.0,
+    max_leaves=0,
+    seed=0,
+    stop=False,
+    **grid,
+):
+    """One tree, on the rows of positive weight in the order given.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    target : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels from 0, or a real target.
+    **grid : feature_shape, wrap, unordered
+        Of a sampler of boxes.
+    """
+    X = np.ascontiguousarray(X, dtype=np.uint8 if np.asarray(X).dtype == np.uint8 else np.float32)
+    target = np.asarray(target)
+    is_class = target.ndim == 1
+    n_outputs = int(target.max()) + 1 if is_class else target.shape[1]
+    weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
+    rows = np.flatnonzero(weight).astype(np.int32)
+    sampler = sampler or AxisSampler(X.shape[1])
+    largest = np.abs(X.astype(float)).max() * sampler.max_taps
+    splitter = SearchSplitter(
+        X,
+        np.ascontiguousarray(target, dtype=np.int32 if is_class else np.float64),
+        n_outputs,
+        weight,
+        rows,
+        criterion or ("gini" if is_class else "squared_error"),
+        seed,
+        np.array([stop], dtype=np.uint8),
+        sampler,
+        n_candidates or X.shape[1],
+        exact,
+        n_bins,
+        max_search or len(rows),
+        min_leaf,
+        largest > np.finfo(np.float32).max,
+    )
+    depth = 2**31 - 1 if max_depth is None else max_depth
+    arrays = Grower(splitter, depth, min_split, min_gain, max_leaves).grow()
+    arrays |= splitter.directions() | splitter.values()
+    arrays["tree_start"] = [0, len(arrays["child"])]
+    options = {"task": "regression"}
+    if is_class:
+        options = {"task": "classification", "classes": range(n_outputs)}
+        options["n_shared_values"] = n_outputs
+    return Forest(arrays, n_features=X.shape[1], n_outputs=n_outputs, **options, **grid)

@@ -1,0 +1,305 @@
+"""NumPy twins of the kernels: naive, slow, and independent of them.
+
+A forest is read only through its documented arrays. Sums are float64, so tests that compare bits
+use whole numbers.
+"""
+
+import itertools
+
+import numpy as np
+from scipy.special import softmax
+
+# ----------------------------------------------------------------------------------- directions
+
+
+def box_entries(corner, size, shape, wrap, unordered, bits=()):
+    """Flat features of a box.
+
+    Parameters
+    ----------
+    corner : int
+        Flat index of the first entry.
+    size : sequence of int, one per axis
+    shape, wrap, unordered : tuple, one entry per axis
+    bits : sequence of int
+        Bytes of the subsets along the unordered axes, lowest bit first.
+
+    Returns
+    -------
+    features : list of int
+    """
+    first = np.unravel_index(corner, shape)
+    bits = iter(bits)
+    along = []
+    for axis, length in enumerate(shape):
+        if unordered[axis]:
+            chosen = [next(bits) for _ in range((length + 7) // 8)]
+            along.append([i for i in range(length) if chosen[i // 8] & (1 << i % 8)])
+            continue
+        at = [first[axis] + i for i in range(size[axis])]
+        assert wrap[axis] or max(at) < length, "the box leaves the array"
+        along.append([i % length for i in at])
+    return [int(np.ravel_multi_index(index, shape)) for index in itertools.product(*along)]
+
+
+def box_weights(corner, other, size, shape, wrap, unordered, bits=()):
+    """Dense weights of a box, minus those of an equal box at `other` (-1: none)."""
+    weights = np.zeros(int(np.prod(shape)))
+    weights[box_entries(corner, size, shape, wrap, unordered, bits)] += 1
+    if other >= 0:
+        weights[box_entries(other, size, shape, wrap, unordered, bits)] -= 1
+    return weights
+
+
+def sparse_weights(features, weights, n_features):
+    """Dense weights of a sparse direction."""
+    dense = np.zeros(n_features)
+    for feature, weight in zip(features, weights):
+        dense[feature] += weight
+    return dense
+
+
+def direction_weights(forest, code):
+    """Dense weights of the direction of a code of a forest."""
+    if code < forest.n_features:
+        return sparse_weights([code], [1], forest.n_features)
+    code -= forest.n_features
+    if code < len(forest.box_corner):
+        return box_weights(
+            forest.box_corner[code],
+            forest.box_other[code],
+            forest.box_size[code],
+            forest.feature_shape,
+            forest.wrap,
+            forest.unordered,
+            forest.box_subset[code].tolist(),
+        )
+    code -= len(forest.box_corner)
+    if code < len(forest.sparse_start) - 1:
+        row = slice(forest.sparse_start[code], forest.sparse_start[code + 1])
+        return sparse_weights(
+            forest.sparse_feature[row], forest.sparse_weight[row], forest.n_features
+        )
+    return forest.dense[code - (len(forest.sparse_start) - 1)].astype(float)
+
+
+def project(weights, X):
+    """Values ``a . x`` of all rows."""
+    return np.asarray(X, dtype=float) @ weights
+
+
+# ---------------------------------------------------------------------------------------- routing
+
+
+def walk(forest, tree, X):
+    """How every row meets every node of one tree.
+
+    Returns
+    -------
+    reach : ndarray of shape (n_samples, n_nodes)
+        1 or 0, or with the sigmoid gate the product of the gates on the way.
+    margin : ndarray of shape (n_samples, n_nodes)
+        Smallest distance to a threshold on the way, inf at the root.
+    """
+    first, last = forest.tree_start[tree : tree + 2]
+    first_split = (first - tree) // 2
+    reach = np.ones((len(X), last - first))
+    margin = np.full(reach.shape, np.inf)
+    for node, child in enumerate(forest.child[first:last]):
+        if child < 0:
+            continue
+        split = first_split + (child - 1) // 2
+        weights = direction_weights(forest, forest.direction[split])
+        z = project(weights, X) - forest.threshold[split]
+        right = (z > 0).astype(float)
+        if forest.gate == "sigmoid":
+            right = 1 / (1 + np.exp(-forest.steepness * z))
+        for side, gate in ((child, 1 - right), (child + 1, right)):
+            reach[:, side] = reach[:, node] * gate
+            margin[:, side] = np.minimum(margin[:, node], abs(z))
+    return reach, margin
+
+
+def leaf_values(forest):
+    """Value rows of a forest as a matrix."""
+    if not len(forest.value_start):
+        return forest.value.reshape(-1, forest.n_outputs).astype(float)
+    values = np.zeros((len(forest.value_start) - 1, forest.n_outputs))
+    for row, (a, b) in enumerate(zip(forest.value_start[:-1], forest.value_start[1:])):
+        for entry in range(a, b):
+            values[row, forest.value_index[entry]] += forest.value[entry]
+    return values
+
+
+def apply(forest, X):
+    """Leaf of every row in every tree; gates do not matter."""
+    leaves = np.empty((len(X), len(forest)), dtype=int)
+    for tree in range(len(forest)):
+        child = forest.child[forest.tree_start[tree] : forest.tree_start[tree + 1]]
+        first_split = (forest.tree_start[tree] - tree) // 2
+        for i, x in enumerate(X):
+            node = 0
+            while child[node] >= 0:
+                split = first_split + (child[node] - 1) // 2
+                weights = direction_weights(forest, forest.direction[split])
+                node = child[node] + (project(weights, x) > forest.threshold[split])
+            leaves[i, tree] = node
+    return leaves
+
+
+def response(forest, X):
+    """Average over bags of link(baseline + sum or mean over trees of weight times value)."""
+    values = leaf_values(forest)
+    bags = []
+    for first, last in zip(forest.bag_start[:-1], forest.bag_start[1:]):
+        raw = np.zeros((len(X), forest.n_outputs))
+        for tree in range(first, last):
+            child = forest.child[forest.tree_start[tree] : forest.tree_start[tree + 1]]
+            leaf = child < 0
+            reach, margin = walk(forest, tree, X)
+            weight = reach[:, leaf]
+            if forest.gate == "margin":
+                weight = np.where(weight > 0, margin[:, leaf], 0)
+            raw += weight @ values[-1 - child[leaf]]
+        if forest.aggregate == "mean":
+            raw /= last - first
+        raw += forest.baseline
+        link = {"identity": np.array, "softmax": lambda z: softmax(z, axis=1), "log": np.exp}
+        bags.append(link[forest.link](raw))
+    return np.mean(bags, axis=0)
+
+
+# -------------------------------------------------------------------------------- split search
+
+
+def one_hot(labels, n_classes):
+    """Labels 0 .. n_classes - 1 as a matrix."""
+    return np.eye(n_classes)[np.asarray(labels)]
+
+
+def impurity(Y, weight, criterion):
+    """Weight times impurity of a set of rows.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_rows, n_outputs)
+        One-hot in classification.
+    weight : ndarray of shape (n_rows,)
+    criterion : {"gini", "entropy", "squared_error"}
+        Entropy in bits; squared error summed over outputs.
+    """
+    sums = weight @ Y
+    total = weight.sum()
+    if total == 0:
+        return 0.0
+    # Sums of positive terms: nothing cancels, however unequal the weights.
+    if criterion == "gini":
+        return sum(a * b for a, b in itertools.permutations(sums, 2)) / total
+    if criterion == "entropy":
+        rest = [sum(sums[:k]) + sum(sums[k + 1 :]) for k in range(len(sums))]
+        return sum(a * np.log1p(b / a) for a, b in zip(sums, rest) if a > 0) / np.log(2)
+    return float(weight @ ((Y - sums / total) ** 2).sum(axis=1))
+
+
+def split_gain(Y, weight, left, criterion):
+    """Decrease of weight times impurity when the rows `left` are parted from the others."""
+    return (
+        impurity(Y, weight, criterion)
+        - impurity(Y[left], weight[left], criterion)
+        - impurity(Y[~left], weight[~left], criterion)
+    )
+
+
+def best_gain(column, Y, weight, criterion, min_leaf=1):
+    """Largest gain over all cuts between different values of a column; -inf if there is none."""
+    best = -np.inf
+    for value in np.unique(column)[:-1]:
+        left = column <= value
+        if min(left.sum(), (~left).sum()) >= min_leaf:
+            best = max(best, split_gain(Y, weight, left, criterion))
+    return best
+
+
+def equal_width_bins(column, n_bins):
+    """Bin of every value of a float32 column that is not constant."""
+    column = np.asarray(column, dtype=np.float32)
+    low = column.min()
+    scale = np.float32(n_bins) / (column.max() - low)
+    return np.minimum((column - low) * scale, np.float32(n_bins - 1)).astype(int)
+
+
+def best_histogram_gain(column, Y, weight, criterion, n_bins, min_leaf=1):
+    """Largest gain over the cuts between equal-width bins."""
+    return best_gain(equal_width_bins(column, n_bins), Y, weight, criterion, min_leaf)
+
+
+# --------------------------------------------------------------------------------- distributions
+
+
+def axis_law(length, low, high, placement="corner", wrap=False, n_boxes=1):
+    """Law of (corner, size) along one axis of `n_boxes` boxes of one size in a row.
+
+    Parameters
+    ----------
+    length, low, high : int
+        Of the axis; range of the size.
+    placement : {"corner", "inside"}
+        Corner first and size cut at the border, or size first and then a corner that fits.
+    wrap : bool
+
+    Returns
+    -------
+    law : dict of (int, int) to float
+    """
+    law = {}
+    high = min(high, length // n_boxes)
+
+    def add(corners, sizes_of):
+        for corner in corners:
+            sizes = sizes_of(corner)
+            for size in sizes:
+                law[corner, size] = 1 / len(corners) / len(sizes)
+
+    if wrap:
+        add(range(length), lambda corner: range(low, high + 1))
+    elif placement == "corner":
+        add(
+            range(length - n_boxes * low + 1),
+            lambda corner: range(low, min(high, (length - corner) // n_boxes) + 1),
+        )
+    else:
+        sizes = range(low, high + 1)
+        for size in sizes:
+            corners = range(length - n_boxes * size + 1)
+            for corner in corners:
+                law[corner, size] = 1 / len(sizes) / len(corners)
+    return law
+
+
+def axis_coverage(length, law, n_boxes=1):
+    """Probability that each position of an axis is covered by the boxes of a law."""
+    coverage = np.zeros(length)
+    for (corner, size), chance in law.items():
+        coverage[(corner + np.arange(n_boxes * size)) % length] += chance
+    return coverage
+
+
+def zero_truncated_poisson(mean, most):
+    """Chances of 1 .. most for a Poisson number that is not 0, all beyond counted as most."""
+    n = np.arange(1, most + 1)
+    chance = np.exp(n * np.log(mean) - mean - np.cumsum(np.log(n))) / -np.expm1(-mean)
+    chance[-1] += 1 - chance.sum()
+    return chance
+
+
+# --------------------------------------------------------------------------------------- row sets
+
+
+def distinct_rows(X, Y, weight):
+    """The weighted set of rows: {(x, y): sum of the weights}, zero weights left out."""
+    rows = {}
+    for x, y, w in zip(X, Y, weight):
+        if w > 0:
+            key = (tuple((x + 0.0).tolist()), tuple((y + 0.0).tolist()))
+            rows[key] = rows.get(key, 0.0) + w
+    return rows

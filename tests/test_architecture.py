@@ -1,0 +1,171 @@
+"""The picture of the floors, held against the code: imports only point down.
+
+Reads the source tree, so there is nothing to run it on beside an installed wheel.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(
+    path for path in (ROOT / "skforest").iterdir() if path.suffix in (".py", ".pyx", ".pxd", ".h")
+)
+# A new file says here, and in its head, where it stands.
+FLOOR = {
+    "_version": 0,
+    "_random": 0,
+    "_buffer": 0,
+    "_simd": 0,
+    "_sort": 0,
+    "_sums": 0,
+    "_rows": 0,
+    "_projection": 0,
+    "_tree": 0,
+    "_split": 1,
+    "_grow": 2,
+    "_surrogate": 2,
+    "_soft": 2,
+    "_hinge": 2,
+    "_forest_check": 3,
+    "_forest_file": 3,
+    "forest": 3,
+    "_progress": 4,
+    "_base": 4,
+    "refine": 5,
+    "manifold": 6,
+    "hinge": 6,
+    "nongreedy": 6,
+    "co2": 6,
+    "endtoend": 6,
+    "persistence": 7,
+    "plotting": 7,
+    "export": 7,
+    "explain": 7,
+    "torch": 7,
+    "__init__": 8,
+}
+KERNELS = [path for path in SOURCES if path.suffix in (".pyx", ".pxd", ".h")]
+named = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+
+
+def statements(path):
+    """Import statements of a Python or Cython file as (module, names); relative ones resolved."""
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield alias.name, []
+            elif isinstance(node, ast.ImportFrom):
+                dots = "skforest" if node.level else ""
+                module = ".".join(part for part in (dots, node.module) if part)
+                yield module, [alias.name for alias in node.names]
+        return
+    # Cython: one statement may go on over several lines, in brackets.
+    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+    text = re.sub(r"\(([^()]*)\)", lambda m: " ".join(m[1].split()), text)
+    for line in text.splitlines():
+        if match := re.match(r"\s*from\s+(\S+)\s+c?import\s+(.*)", line):
+            module = re.sub(r"^\.+", "skforest.", match[1]).rstrip(".")
+            yield module, re.findall(r"\w+", match[2])
+        elif match := re.match(r"\s*c?import\s+([\w.]+)", line):
+            yield match[1], []
+
+
+def neighbours(path):
+    """Modules of the package that a file needs, by their stems."""
+    for module, names in statements(path):
+        package, _, rest = module.partition(".")
+        if package == "skforest":
+            yield from [rest.partition(".")[0]] if rest else (names or ["__init__"])
+    if path.suffix != ".py":
+        text = path.read_text(encoding="utf-8")
+        yield from re.findall(r'(?:cdef extern from|#include)\s+"(\w+)\.h"', text)
+
+
+def test_the_scan_sees_every_kind_of_import():
+    """Were the scan blind, everything below would hold."""
+    seen = {path.name: set(neighbours(path)) for path in SOURCES}
+    assert {"_random", "_tree"} <= seen["_projection.pyx"]
+    assert {"_buffer", "_projection", "_random", "_tree", "_simd", "_sort"} <= seen["_split.pyx"]
+    assert "_simd" in seen["_sort.h"]
+    assert {"_base", "_grow", "_split", "_projection"} <= seen["manifold.py"]
+    assert {"_forest_check", "_forest_file", "_tree"} <= seen["forest.py"]
+    modules = {module for module, _ in statements(ROOT / "skforest" / "_rows.pyx")}
+    assert {"libc.stdint", "numpy", "skforest._random"} <= modules
+
+
+@named
+def test_every_file_has_a_floor_and_says_so(path):
+    assert path.stem in FLOOR
+    if path.stem in ("__init__", "_version"):
+        return
+    head = path.read_text(encoding="utf-8").lstrip('/*#" \n')
+    assert head.startswith(f"Floor {FLOOR[path.stem]}: ")
+
+
+@named
+def test_imports_only_point_down(path):
+    for other in neighbours(path):
+        assert other in FLOOR, f"{path.name} needs {other}"
+        # The lookup of a class by its name needs the list of all names.
+        if (path.name, other) == ("persistence.py", "__init__"):
+            continue
+        assert FLOOR[other] <= FLOOR[path.stem], f"{path.name} needs {other} above it"
+        # Methods do not know each other.
+        assert FLOOR[path.stem] != 6 or FLOOR[other] != 6
+
+
+def test_what_stands_above_the_forest_knows_no_kernel():
+    for path in SOURCES:
+        if FLOOR[path.stem] == 7:
+            for other in neighbours(path):
+                assert FLOOR[other] >= 3 or other in ("_version", "_tree"), f"{path.name}: {other}"
+
+
+@named
+def test_only_the_door_knows_joblib_and_the_private_side_of_scikit_learn(path):
+    for module, names in statements(path):
+        package = module.partition(".")[0]
+        if path.name == "_base.py":
+            continue
+        assert package != "joblib"
+        if package == "sklearn":
+            parts = [*module.split("."), *names]
+            private = [part for part in parts if part.startswith("_")]
+            assert not private, f"{path.name} imports {module}: {private}"
+            assert "parallel" not in parts
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+def test_kernels_know_no_scikit_learn_no_numpy_headers_and_no_openmp(path):
+    text = path.read_text(encoding="utf-8")
+    packages = {module.partition(".")[0] for module, _ in statements(path)}
+    assert packages <= {"cpython", "libc", "numpy", "skforest"}
+    assert not re.search(r"cimport\s+(numpy|sklearn)|from\s+(numpy|sklearn)\S*\s+cimport", text)
+    assert not re.search(r"prange|cython\.parallel|omp\.h|omp\s+parallel|np\.ndarray\[", text)
+    assert "numpy/" not in text
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+def test_scratch_belongs_to_a_tree_and_not_to_a_module(path):
+    """No module-level C variables: the promise behind free threading."""
+    text = path.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        found = re.match(r"cdef\s+(?!class|struct|enum|extern|inline|packed|fused)[^()]*$", line)
+        assert not found, f"{path.name}: {line}"
+
+
+def test_the_build_ships_no_fast_math_and_no_native_code():
+    setup = re.sub(r"#.*", "", (ROOT / "setup.py").read_text(encoding="utf-8"))
+    assert "-ffp-contract=off" in setup
+    assert not re.search(r"ffast-math|march=native|mtune=native|-fopenmp(?!-simd)|Ofast", setup)
+    assert "freethreading_compatible" in setup
+
+
+def test_benchmarks_are_never_imported():
+    for path in SOURCES:
+        packages = {module.partition(".")[0] for module, _ in statements(path)}
+        assert "benchmarks" not in packages and "tests" not in packages

@@ -1,0 +1,84 @@
+"""scikit-learn's own checks, for every estimator and for every way of growing a tree."""
+
+import inspect
+from unittest import SkipTest
+
+import pytest
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skforest
+
+CLASSES = [
+    thing
+    for thing in (getattr(skforest, name) for name in skforest.__all__)
+    if isinstance(thing, type) and issubclass(thing, BaseEstimator)
+]
+
+# The defaults, and what takes another path through the code. An estimator takes the parameters
+# that it has. Without feature_shape a patch is a run of columns.
+CONFIGURATIONS = [
+    {},
+    {"projection": "axis"},
+    {"projection": "axis", "splitter": "exact", "criterion": "entropy"},
+    {"projection": "patch", "wrap": True, "contrast": "mix", "max_samples": 0.8},
+    {"projection": "patch", "contrast": "sum", "unordered": True, "splitter": "exact"},
+    {"projection": "patch", "contrast": "difference", "max_leaf_nodes": 30},
+    {"nonzeros": "fixed", "max_features": None, "max_bins": 16, "max_search_samples": 32},
+    # Without a bootstrap no row is too light to be seen, so small pure leaves would ignore class
+    # weights.
+    {"bootstrap": False, "min_samples_leaf": 10},
+]
+# Skipped for every estimator of scikit-learn too, unless SciPy is told to take other arrays.
+SKIPPED = "array_api"
+
+
+def configured():
+    estimators = []
+    for cls in CLASSES:
+        defaults = cls().get_params()
+        for config in CONFIGURATIONS:
+            own = {name: value for name, value in config.items() if name in defaults}
+            if not is_classifier(cls()):
+                own.pop("criterion", None)
+            if config and not own:
+                continue
+            if config and "n_estimators" in defaults:
+                own["n_estimators"] = 5
+            estimators.append(cls(**own))
+    return estimators
+
+
+@parametrize_with_checks(configured())
+def test_scikit_learn_checks(estimator, check):
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        if SKIPPED not in str(skipped).lower():
+            raise AssertionError(f"a check was skipped: {skipped}") from skipped
+        raise
+
+
+def test_there_are_estimators():
+    assert len(CLASSES) >= 2
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_no_check_is_switched_off_by_a_tag(cls):
+    tags = get_tags(cls())
+    assert tags.non_deterministic is False
+    assert tags.no_validation is False
+    assert tags._skip_test is False
+    assert tags.requires_fit is True
+    if is_classifier(cls()):
+        assert tags.classifier_tags.poor_score is False
+    else:
+        assert tags.regressor_tags.poor_score is False
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_fit_takes_sample_weight(cls):
+    parameters = inspect.signature(cls().fit).parameters
+    assert list(parameters) == ["X", "y", "sample_weight"]
+    assert parameters["sample_weight"].default is None

@@ -1,0 +1,288 @@
+"""Floor 0, rows: a training set is a weighted set, and bootstraps are drawn from it."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from makers import fixed
+from scipy import stats
+
+from skforest._rows import RowOrder, RowSet, tree_seed
+
+DTYPES = [np.uint8, np.float32]
+
+
+def repeated_rows(dtype, seed=0, n=200, n_features=3, n_outputs=1):
+    """Few values, so that rows repeat; weights 0, 1, 2, 3."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, size=(n, n_features)).astype(dtype)
+    if dtype == np.float32:
+        X = np.where(rng.random(X.shape) < 0.3, -X, X)  # of both zeros too
+    Y = rng.integers(0, 2, size=(n, n_outputs)).astype(np.float64)
+    return X, Y, rng.integers(0, 4, size=n).astype(np.float64)
+
+
+def as_dict(rows):
+    return oracles.distinct_rows(rows.X, rows.Y, rows.weight)
+
+
+def assert_same_rows(one, other):
+    np.testing.assert_array_equal(one.X, other.X)
+    np.testing.assert_array_equal(one.Y, other.Y)
+    assert one.weight.tobytes() == other.weight.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_features", [1, 2, 7, 8, 9, 17])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_row_set_is_the_set_of_weighted_rows(n_features, n_outputs, dtype):
+    X, Y, weight = repeated_rows(dtype, n_features, 300, n_features, n_outputs)
+    rows = RowSet(X, Y, weight)
+    expected = oracles.distinct_rows(X, Y, weight)
+    assert len(rows) == len(expected)
+    assert as_dict(rows) == expected
+    assert (rows.X.dtype, rows.Y.dtype) == (dtype, np.float64)
+    assert rows.X.flags.c_contiguous and rows.Y.flags.c_contiguous
+    present = weight > 0
+    assert (rows.position[~present] == -1).all()
+    np.testing.assert_array_equal(rows.X[rows.position[present]], X[present])
+    np.testing.assert_array_equal(rows.Y[rows.position[present]], Y[present])
+
+
+@fixed
+@given(
+    hnp.arrays(np.float32, (12, 2), elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, 3e38, 1e-45])),
+    hnp.arrays(np.float64, (12, 1), elements=st.sampled_from([0.0, -0.0, 1.0, 2.0])),
+    hnp.arrays(np.float64, 12, elements=st.integers(0, 3)),
+)
+def test_any_small_set(X, Y, weight):
+    weight[0] = 1
+    rows = RowSet(X, Y, weight)
+    assert as_dict(rows) == oracles.distinct_rows(X, Y, weight)
+    assert len(rows) == len(as_dict(rows))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_order_of_the_samples_does_not_matter(dtype):
+    X, Y, weight = repeated_rows(dtype)
+    rows = RowSet(X, Y, weight)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(X))
+        other = RowSet(X[order], Y[order], weight[order])
+        assert_same_rows(rows, other)
+        np.testing.assert_array_equal(other.position, rows.position[order])
+        np.testing.assert_array_equal(other.bootstrap(3, 50), rows.bootstrap(3, 50))
+
+
+def test_the_order_does_not_matter_for_real_weights():
+    """0.1 + 0.2 + 0.3 has other bits than 0.3 + 0.2 + 0.1."""
+    X = np.repeat(np.arange(5, dtype=np.float32), 20)[:, None]
+    Y = np.zeros((100, 1))
+    weight = np.random.default_rng(0).random(100)
+    rows = RowSet(X, Y, weight)
+    np.testing.assert_allclose(rows.weight.sum(), weight.sum())
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(100)
+        assert_same_rows(rows, RowSet(X[order], Y[order], weight[order]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_weight_of_k_is_k_copies_and_zero_is_absence(dtype):
+    X, Y, weight = repeated_rows(dtype)
+    copies = np.repeat(np.arange(len(X)), weight.astype(int))
+    rows = RowSet(X, Y, weight)
+    other = RowSet(X[copies], Y[copies], np.ones(len(copies)))
+    assert_same_rows(rows, other)
+    np.testing.assert_array_equal(other.bootstrap(3, 50), rows.bootstrap(3, 50))
+    np.testing.assert_array_equal(other.position, rows.position[copies])
+
+
+def test_equal_x_with_another_y_stay_apart():
+    X = np.ones((6, 4), dtype=np.uint8)
+    Y = np.array([[0.0], [1.0], [0.0], [2.0], [1.0], [0.0]])
+    rows = RowSet(X, Y, np.ones(6))
+    assert sorted(zip(rows.Y[:, 0].tolist(), rows.weight.tolist())) == [(0, 3), (1, 2), (2, 1)]
+
+
+def test_both_zeros_are_one_value():
+    X = np.array([[0.0, 1.0], [-0.0, 1.0]], dtype=np.float32)
+    assert len(RowSet(X, np.array([[0.0], [-0.0]]), np.ones(2))) == 1
+
+
+def test_neighbouring_floats_stay_apart():
+    one = np.float32(1)
+    X = np.array([[one], [np.nextafter(one, np.float32(2))], [1e-45], [0.0]], dtype=np.float32)
+    assert len(RowSet(X, np.zeros((4, 1)), np.ones(4))) == 4
+    Y = np.array([[1.0], [np.nextafter(1.0, 2.0)]])
+    assert len(RowSet(np.ones((2, 1), dtype=np.float32), Y, np.ones(2))) == 2
+
+
+# --------------------------------------------------------------------------------------- hashes
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_features", [2, 8, 11])
+def test_hashes_tell_rows_apart(n_features, dtype):
+    """Rows that differ in one place only, at every place."""
+    X = np.zeros((250 * n_features, n_features), dtype=dtype)
+    for j in range(n_features):
+        X[250 * j : 250 * (j + 1), j] = np.arange(1, 251)
+    hashes = RowOrder(X, np.zeros((len(X), 1))).hashes(np.arange(len(X)))
+    assert len(np.unique(hashes)) == len(X)
+    # and spread over all 64 bits
+    bits = np.unpackbits(hashes.view(np.uint8)).reshape(-1, 64).mean(axis=0)
+    assert abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(len(X))
+
+
+def test_the_order_tells_nothing_about_the_rows():
+    X = np.arange(4000, dtype=np.float32)[:, None]
+    rows = RowSet(X, np.zeros((4000, 1)), np.ones(4000))
+    assert abs(stats.spearmanr(rows.X[:, 0], np.arange(4000)).statistic) < 0.06
+    assert abs(stats.spearmanr(rows.X[1:, 0], rows.X[:-1, 0]).statistic) < 0.06
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_colliding_hashes_are_settled_by_the_values(dtype):
+    """All hashes equal: rows end up sorted by x, then y, and only true repetitions are merged."""
+    X, Y, _ = repeated_rows(dtype, n=60)
+    order = RowOrder(X, Y)
+    rows = np.random.default_rng(1).permutation(60)
+    is_first = order.settle(rows, np.zeros(60, dtype=np.uint64))
+    keys = [(*(X[i] + 0.0).tolist(), *Y[i].tolist()) for i in rows]
+    assert sorted(rows) == list(range(60))
+    assert keys == sorted(keys)
+    assert is_first.tolist() == [i == 0 or keys[i] != keys[i - 1] for i in range(60)]
+    assert 10 < is_first.sum() < 60
+
+
+def test_hashes_that_collide_in_groups():
+    """Equal rows have equal hashes; here unequal rows share one too, beside other groups."""
+    X = np.array([[5], [3], [5], [1], [3], [9]], dtype=np.float32)
+    order = RowOrder(X, np.zeros((6, 1)))
+    rows = np.arange(6)
+    is_first = order.settle(rows, np.array([1, 1, 1, 2, 2, 3], dtype=np.uint64))
+    assert X[rows, 0].tolist() == [3, 5, 5, 1, 3, 9]
+    assert is_first.tolist() == [True, True, False, True, True, True]
+
+
+def test_many_copies_of_few_rows():
+    X = np.tile(np.arange(7, dtype=np.uint8), 3000)[:, None]
+    rows = RowSet(X, np.zeros((21000, 1)), np.ones(21000))
+    assert sorted(rows.X[:, 0].tolist()) == list(range(7))
+    assert (rows.weight == 3000).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_spread_is_the_weighted_standard_deviation(dtype):
+    X, Y, weight = repeated_rows(dtype, n=300, n_features=6)
+    X[:, 2] = 1
+    X[:, 3] += 200
+    rows = RowSet(X, Y, weight)
+    copies = np.repeat(X, weight.astype(int), axis=0).astype(float)
+    expected = copies.std(axis=0)
+    expected[2] = 1  # a constant is not scaled
+    np.testing.assert_allclose(rows.spread(), expected, rtol=1e-5)
+    assert rows.spread().dtype == np.float32
+
+
+def test_the_spread_of_extreme_values_is_a_number():
+    X = np.array([[3e38, 1e7, 1e-45], [-3e38, 1e7 + 1, 0]], dtype=np.float32)
+    spread = RowSet(X, np.zeros((2, 1)), np.ones(2)).spread()
+    assert np.isfinite(spread).all() and (spread > 0).all()
+    assert np.isfinite(1 / spread).all()
+    assert spread[1] == 0.5
+
+
+# ----------------------------------------------------------------------------------- bootstraps
+
+
+def some_rows(weight):
+    X = np.arange(len(weight), dtype=np.float32)[:, None]
+    return RowSet(X, np.zeros((len(weight), 1)), np.asarray(weight, dtype=float))
+
+
+@pytest.mark.parametrize(
+    "weight", [np.ones(30), np.full(30, 0.25), np.arange(1, 31), [1e-9, 5, 1e3]]
+)
+def test_bootstraps_follow_the_weights(weight):
+    rows = some_rows(weight)
+    total = np.zeros(len(rows))
+    for tree in range(200):
+        counts = rows.bootstrap(tree_seed(1, tree), 100)
+        assert counts.sum() == 100 and (counts == np.rint(counts)).all()
+        total += counts
+    expected = rows.weight / rows.weight.sum() * 20000
+    rare = expected < 5
+    assert total[rare].sum() <= 5
+    assert (
+        stats.chisquare(
+            total[~rare], expected[~rare] * total[~rare].sum() / expected[~rare].sum()
+        ).pvalue
+        > 1e-3
+    )
+
+
+def test_counts_of_one_row_are_binomial():
+    rows = some_rows(np.ones(40))
+    counts = np.concatenate([rows.bootstrap(tree_seed(2, tree), 40) for tree in range(300)])
+    found = np.bincount(counts.astype(int), minlength=6)
+    chance = stats.binom.pmf(np.arange(5), 40, 1 / 40)
+    chance = np.append(chance, 1 - chance.sum())
+    found = np.append(found[:5], found[5:].sum())
+    assert stats.chisquare(found, chance * 12000).pvalue > 1e-3
+
+
+def overlap(one, other):
+    """Share of the rows drawn by one that the other drew too."""
+    return ((one > 0) & (other > 0)).sum() / (one > 0).sum()
+
+
+@pytest.mark.parametrize("weight", [np.ones(1500), np.arange(1500) % 2 + 1.0])
+def test_bootstraps_of_trees_and_of_neighbouring_seeds_overlap_as_strangers_do(weight):
+    """63 % for equal weights; a shifted copy of the same draws would overlap completely."""
+    rows = some_rows(weight)
+    pairs = [(seed, tree) for seed in (0, 1, 2, 12345, 2**62) for tree in range(12)]
+    draws = [rows.bootstrap(tree_seed(*pair), 1500) for pair in pairs]
+    chance = -np.expm1(-1500 * rows.weight / rows.weight.sum())
+    expected = (chance**2).sum() / chance.sum()
+    found = [overlap(a, b) for i, a in enumerate(draws) for b in draws[:i]]
+    assert np.mean(found) == pytest.approx(expected, abs=0.003)
+    assert np.ptp(found) < 0.14
+    if np.ptp(weight) == 0:
+        assert expected == pytest.approx(0.632, abs=0.001)
+        assert np.mean(draws[0] > 0) == pytest.approx(0.632, abs=0.03)
+
+
+def test_a_seed_gives_the_same_bootstrap():
+    rows = some_rows(np.ones(100))
+    assert rows.bootstrap(7, 100).tobytes() == rows.bootstrap(7, 100).tobytes()
+    assert (rows.bootstrap(7, 100) != rows.bootstrap(8, 100)).any()
+
+
+def test_a_set_of_one_row():
+    assert some_rows([2.5]).bootstrap(0, 9).tolist() == [9]
+
+
+# ---------------------------------------------------------------------------------------- seeds
+
+
+def test_seeds_of_trees_are_distinct_and_depend_on_the_order_of_the_two():
+    seeds = {tree_seed(seed, tree) for seed in range(100) for tree in range(100)}
+    assert len(seeds) == 10000
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert tree_seed(3, 5) != tree_seed(5, 3)
+
+
+@pytest.mark.parametrize("step", [(1, 0), (0, 1)])
+def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
+    flips = np.array([
+        [tree_seed(s, t) ^ tree_seed(s + step[0], t + step[1]) for t in range(60)]
+        for s in range(60)
+    ], dtype=np.uint64)  # fmt: skip
+    bits = np.unpackbits(flips.view(np.uint8)).reshape(-1, 64)
+    assert abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(3600)
+    assert abs(bits.sum(axis=1).mean() - 32) < 5 * 4 / np.sqrt(3600)
+    # no step in common: not a counter in disguise
+    assert len(np.unique(flips)) == flips.size
