@@ -15,23 +15,19 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
-from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_array, check_random_state
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._input import BLOCK, MAX_COUNT, as_bytes, table_dtype, tame, validate_weight
 from ._progress import Progress
 from ._rows import RowSet, tree_seed
 from .forest import Forest
 
 __all__ = [
     "BaseForest",
-    "ForestClassifierMixin",
-    "ForestRegressorMixin",
     "Integral",
     "Interval",
     "Real",
@@ -39,11 +35,6 @@ __all__ = [
     "StrOptions",
     "resolve_count",
 ]
-
-BLOCK = 4096  # rows that are walked through all trees together
-MAX_COUNT = 2**31 - 1  # of rows, and of features: kernels count in 32 bits
-MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120  # of a target, so that float32 leaf values hold it
-BYTE_FEATURES = 2**24 // 255
 
 
 def resolve_count(value, total, name):
@@ -140,10 +131,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def _fit(self, X, y, sample_weight):
         goes_on = self.warm_start and hasattr(self, "forest_")
         X, y = self._validate_fit(X, y, reset=not goes_on)
-        weight = _validate_weight(sample_weight, len(X))
+        weight = validate_weight(sample_weight, len(X))
         rows = RowSet(X, self._encode(y, goes_on), weight)
         del X, y
-        rows.weight = _tame(rows.weight)
+        rows.weight = tame(rows.weight)
         target = self._make_target(rows)
         self._resolve(rows)
         n_done = len(self.forest_) if goes_on else 0
@@ -251,18 +242,18 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         X = self._unfold(X)
         try:
             X, y = validate_data(
-                self, X, y, reset=reset, dtype=_table_dtype(X), order="C", **self._target_options
+                self, X, y, reset=reset, dtype=table_dtype(X), order="C", **self._target_options
             )
         except ValueError as error:
             if "could not convert" not in str(error):
                 raise
             raise ValueError(f"X, and y in regression, must hold numbers: {error}") from error
-        return _as_bytes(X), y
+        return as_bytes(X), y
 
     def _validate_predict(self, X):
         check_is_fitted(self, "forest_")
         X = self._unfold(X)
-        return _as_bytes(validate_data(self, X, reset=False, dtype=_table_dtype(X), order="C"))
+        return as_bytes(validate_data(self, X, reset=False, dtype=table_dtype(X), order="C"))
 
     def _new_forest(self, arrays, **meta):
         """A Forest of this estimator's task."""
@@ -362,187 +353,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         self._set_oob_attributes(of_samples, response[known], rows, known)
 
 
-class ForestClassifierMixin(ClassifierMixin):
-    """What classifiers add to `BaseForest`."""
-
-    _parameter_constraints: dict = {
-        "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, None],
-    }
-    _target_options = {"multi_output": False}
-
-    def _encode(self, y, goes_on):
-        check_classification_targets(y)
-        y = column_or_1d(y, warn=True)
-        try:
-            classes, codes = np.unique(y, return_inverse=True)
-        except TypeError as error:
-            raise TypeError(f"y must hold labels of one kind: {error}") from error
-        if goes_on and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"y has classes {classes}, but warm_start=True goes on with {self.classes_}"
-            )
-        self.classes_ = classes
-        self.n_classes_ = len(classes)
-        self.n_outputs_ = 1
-        return codes.astype(np.float64)[:, None]
-
-    def _make_target(self, rows):
-        """Class numbers of the rows; class weights become row weights, as if rows were copied."""
-        target = rows.Y[:, 0].astype(np.int32)
-        if isinstance(self.class_weight, dict):
-            labels = self.classes_[target]
-            factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-        elif self.class_weight == "balanced":
-            factor = self._balance(target, rows.weight)
-        else:
-            return target
-        rows.weight = rows.weight * factor[target]
-        if not rows.weight.any() or not np.isfinite(rows.weight).all() or rows.weight.min() < 0:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "
-                "more, not all 0"
-            )
-        return target
-
-    def _balance(self, target, weight):
-        """Factor that gives every class present the same weight."""
-        per_class = np.bincount(target, weights=weight, minlength=self.n_classes_)
-        present = per_class > 0
-        factor = np.zeros(self.n_classes_)
-        factor[present] = per_class.sum() / (present.sum() * per_class[present])
-        return factor
-
-    def _tree_weight(self, rows, target, seed):
-        """Weights of the rows of one tree: its bootstrap, perhaps balanced."""
-        weight = self._counts(rows, seed)
-        if self.class_weight == "balanced_subsample":
-            weight = weight * self._balance(target, weight)[target]
-        return weight
-
-    @property
-    def _forest_options(self):
-        return {
-            "task": "classification",
-            "n_outputs": self.n_classes_,
-            "n_shared_values": self.n_classes_,
-            "classes": self.classes_,
-        }
-
-    def predict_proba(self, X):
-        """Class probabilities.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes), float64
-            In the order of `classes_`.
-        """
-        return self._response(X)
-
-    def predict_log_proba(self, X):
-        """Logarithms of the class probabilities.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes), float64
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def predict(self, X):
-        """Class of largest probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        response = self._response(X)
-        return self.classes_[response.argmax(axis=1)]
-
-    def _set_oob_attributes(self, of_samples, response, rows, known):
-        self.oob_decision_function_ = of_samples
-        self.oob_score_ = accuracy_score(
-            rows.Y[known, 0], response.argmax(axis=1), sample_weight=rows.weight[known]
-        )
-
-
-class ForestRegressorMixin(RegressorMixin):
-    """What regressors add to `BaseForest`."""
-
-    _target_options = {"multi_output": True, "y_numeric": True}
-
-    def _encode(self, y, goes_on):
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        self._is_1d = y.ndim == 1
-        y = y.reshape(len(y), -1)
-        if goes_on and y.shape[1] != self.n_outputs_:
-            raise ValueError(
-                f"y has {y.shape[1]} outputs, but warm_start=True goes on with {self.n_outputs_}"
-            )
-        self.n_outputs_ = y.shape[1]
-        return np.ascontiguousarray(y)
-
-    def _make_target(self, rows):
-        if hasattr(self, "forest_") and self.warm_start:
-            baseline = self.forest_.baseline
-        else:
-            baseline = np.average(rows.Y, axis=0, weights=rows.weight)
-        target = rows.Y - baseline
-        # A power of two near the largest deviation: squares then stay far from the ends of
-        # float32.
-        largest = np.abs(target).max()
-        scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
-        if not MIN_SCALE <= scale <= MAX_SCALE:
-            raise ValueError(
-                f"y deviates from its mean by up to {largest}; deviations between {MIN_SCALE:.0e} "
-                f"and {MAX_SCALE:.0e} are supported: rescale y"
-            )
-        self._baseline = baseline
-        self._target_scale = scale
-        return target / scale
-
-    def _tree_weight(self, rows, target, seed):
-        return self._counts(rows, seed)
-
-    @property
-    def _forest_options(self):
-        return {"task": "regression", "n_outputs": self.n_outputs_}
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def predict(self, X):
-        """Predicted target.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_outputs), float64
-        """
-        response = self._response(X)
-        return response[:, 0] if self._is_1d else response
-
-    def _set_oob_attributes(self, of_samples, response, rows, known):
-        self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
-        self.oob_score_ = r2_score(rows.Y[known], response, sample_weight=rows.weight[known])
-
-
 def _fit_one(estimator, rows, target, seed, stop):
     """Train one tree, in a worker."""
     weight = estimator._tree_weight(rows, target, seed)
@@ -553,73 +363,3 @@ def _draw_seed(random_state):
     """62 random bits."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)
-
-
-def _table_dtype(X):
-    """uint8 for bytes and bools, float32 for everything else."""
-    dtype = getattr(X, "dtype", None)
-    dtypes = getattr(X, "dtypes", None)
-    if dtype is None and dtypes is not None:  # a DataFrame
-        names = {str(one) for one in dtypes}
-    else:
-        names = {str(dtype)}
-    return np.uint8 if names <= {"uint8", "bool"} else np.float32
-
-
-def _as_bytes(X):
-    """X as uint8 where all its values are whole numbers in 0 .. 255, as in most images.
-
-    A quarter of the memory, and the same splits: sums of bytes are exact in both dtypes as long as
-    they stay below 2^24, which BYTE_FEATURES makes sure of.
-    """
-    if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
-        return X
-    parts = []
-    with np.errstate(invalid="ignore"):
-        # In growing blocks: data of another kind is found out by its first row.
-        start, size = 0, 1
-        while start < len(X):
-            block = X[start : start + size]
-            part = block.astype(np.uint8)
-            if not (part == block).all():
-                return X
-            parts.append(part)
-            start, size = start + size, BLOCK
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-def _validate_weight(sample_weight, n_samples):
-    """Weights as float64: finite, not negative, not all 0."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    try:
-        weight = check_array(
-            sample_weight,
-            dtype=np.float64,
-            ensure_2d=False,
-            ensure_min_samples=0,
-            input_name="sample_weight",
-        )
-    except ValueError as error:
-        raise ValueError(f"sample_weight is not valid: {error}") from error
-    if weight.ndim == 0:
-        weight = np.full(n_samples, float(weight))
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight a row"
-        )
-    if (weight < 0).any():
-        raise ValueError(
-            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
-        )
-    if not weight.any():
-        raise ValueError("sample_weight is all zero; at least one weight must be positive")
-    if not np.isfinite(weight.sum()):
-        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
-    return weight
-
-
-def _tame(weight):
-    """Weights of an extreme scale times a power of two, which no tree depends on."""
-    exponent = np.frexp(weight.max())[1]
-    return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)

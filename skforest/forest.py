@@ -21,6 +21,7 @@ from scipy.special import softmax
 
 from ._forest_check import check_counts, check_forest, exactly
 from ._forest_file import narrow, read_forest, widen, write_forest
+from ._forest_join import join, without_unused
 from ._tree import Router
 from ._version import __version__
 
@@ -497,32 +498,7 @@ class Forest:
         -------
         forest : Forest
         """
-        arrays = dict(self.arrays)
-        used, direction = np.unique(self.direction, return_inverse=True)
-        kind = np.searchsorted(self._code_ends, used, side="right")
-        box = used[kind == 1] - self.n_features
-        row = used[kind == 2] - self._code_ends[1]
-        arrays["dense"] = self.dense[used[kind == 3] - self._code_ends[2]]
-        for name in ("box_corner", "box_other", "box_size", "box_subset"):
-            arrays[name] = arrays[name][box]
-        _take_rows(arrays, "sparse_start", ("sparse_feature", "sparse_weight"), row)
-        # Codes of features stay; all others follow each other without gaps.
-        code = used.copy()
-        code[kind > 0] = self.n_features + np.arange((kind > 0).sum())
-        arrays["direction"] = code[direction]
-        leaf = self.child < 0
-        row = -1 - self.child[leaf]
-        row, inverse = np.unique(
-            np.concatenate([np.arange(self.n_shared_values), row]), return_inverse=True
-        )
-        child = self.child.copy()
-        child[leaf] = -1 - inverse[self.n_shared_values :]
-        arrays["child"] = child
-        if len(self.value_start):
-            _take_rows(arrays, "value_start", ("value", "value_index"), row)
-        else:
-            arrays["value"] = self.value.reshape(-1, self.n_outputs)[row].ravel()
-        return self._with(arrays)
+        return self._with(without_unused(self))
 
     @property
     def _code_ends(self):
@@ -547,54 +523,7 @@ class Forest:
         forest : Forest
         """
         forests = list(forests)
-        if not forests:
-            raise ValueError("forests is empty; at least one Forest is needed")
-        head = forests[0]
-        for other in forests[1:]:
-            _check_same_kind(head, other)
-        ends = np.array([f._code_ends for f in forests])
-        # Codes of a forest's boxes are shifted by the boxes before it, and so on for each kind.
-        counts = np.diff(ends, axis=1)
-        before = np.cumsum(counts, axis=0) - counts
-        start = np.cumsum(np.concatenate([[head.n_features], counts.sum(axis=0)]))[:-1]
-        shift = start + before - ends[:, :-1]
-        shared = head.n_shared_values
-        n_values = np.array([_n_values(f) for f in forests])
-        value_shift = np.cumsum(n_values - shared) - (n_values - shared)
-        child, direction = [], []
-        for f, moved, values_before in zip(forests, shift, value_shift):
-            kind = np.searchsorted(f._code_ends, f.direction, side="right")
-            direction.append(f.direction + np.concatenate([[0], moved])[kind])
-            own = f.child < -shared  # a leaf with a value of its own: row >= shared
-            child.append(np.where(own, f.child - values_before, f.child))
-        nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
-        arrays = {
-            "tree_start": np.cumsum(nodes),
-            "child": np.concatenate(child),
-            "direction": np.concatenate(direction),
-            "baseline": head.baseline,
-            "bag_start": [0, len(nodes) - 1],
-        }
-        for name in (
-            "node_weight",
-            "threshold",
-            "gain",
-            "box_corner",
-            "box_other",
-            "box_size",
-            "box_subset",
-            "sparse_feature",
-            "sparse_weight",
-            "dense",
-        ):
-            arrays[name] = np.concatenate([getattr(f, name) for f in forests])
-        arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
-        values = [head.arrays, *(_without_shared(f) for f in forests[1:])]
-        for name in ("value", "value_index"):
-            arrays[name] = np.concatenate([v[name] for v in values])
-        if len(head.value_start):
-            arrays["value_start"] = _join_starts([v["value_start"] for v in values])
-        return cls(arrays, **head._meta)
+        return cls(join(forests), **forests[0]._meta)
 
     def __getstate__(self):
         """Arrays in the narrowest types that hold them exactly."""
@@ -640,64 +569,3 @@ class Forest:
             return cls(arrays, **meta)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not a saved forest: {error}") from error
-
-
-def _n_values(forest):
-    """Number of value rows."""
-    if len(forest.value_start):
-        return len(forest.value_start) - 1
-    return len(forest.value) // max(forest.n_outputs, 1)
-
-
-def _without_shared(forest):
-    """Value arrays without the rows that every forest of the kind begins with."""
-    if not len(forest.value_start):
-        cut = forest.n_shared_values * forest.n_outputs
-        return {"value": forest.value[cut:], "value_index": forest.value_index}
-    starts = forest.value_start[forest.n_shared_values :]
-    return {
-        "value": forest.value[starts[0] :],
-        "value_index": forest.value_index[starts[0] :],
-        "value_start": starts - starts[0],
-    }
-
-
-def _join_starts(starts):
-    """Starts of concatenated ragged rows, from the starts of each."""
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
-
-
-def _take_rows(arrays, start, items, rows):
-    """Keep some rows of ragged arrays."""
-    lengths = np.diff(arrays[start])[rows]
-    first = np.repeat(arrays[start][rows] - (np.cumsum(lengths) - lengths), lengths)
-    index = first + np.arange(lengths.sum())
-    for name in items:
-        arrays[name] = arrays[name][index]
-    arrays[start] = np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _check_same_kind(head, other):
-    """Raise ValueError where two forests cannot be joined."""
-    for name in (
-        "n_features",
-        "n_outputs",
-        "task",
-        "aggregate",
-        "link",
-        "gate",
-        "steepness",
-        "feature_shape",
-        "wrap",
-        "unordered",
-        "n_shared_values",
-    ):
-        if getattr(head, name) != getattr(other, name):
-            raise ValueError(
-                f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
-            )
-    for name in ("classes", "baseline"):
-        if not np.array_equal(getattr(head, name), getattr(other, name)):
-            raise ValueError(f"forests differ in {name}")
-    if bool(len(head.value_start)) != bool(len(other.value_start)):
-        raise ValueError("forests differ in how they store leaf values")

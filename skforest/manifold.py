@@ -14,8 +14,6 @@ import numpy as np
 
 from ._base import (
     BaseForest,
-    ForestClassifierMixin,
-    ForestRegressorMixin,
     Integral,
     Interval,
     Real,
@@ -24,6 +22,7 @@ from ._base import (
 from ._grow import Grower
 from ._projection import AxisSampler, BoxSampler, SparseSampler
 from ._split import SearchSplitter
+from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 MAX_DEPTH = 2**31 - 1
 MAX_AXES = 8
