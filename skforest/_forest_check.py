@@ -86,7 +86,7 @@ def _check_meta(forest):
         _need(value in allowed, f"{name} is {value!r}, one of {allowed} is needed")
     _need(np.isfinite(forest.steepness), f"steepness is {forest.steepness}, not finite")
     shape = forest.feature_shape
-    _need(len(shape) <= MAX_AXES, f"feature_shape has {len(shape)} axes, at most {MAX_AXES} work")
+    _need(1 <= len(shape) <= MAX_AXES, f"feature_shape={shape} must have 1 to {MAX_AXES} axes")
     _need(
         all(length > 0 for length in shape) and np.prod(shape, dtype=object) == forest.n_features,
         f"feature_shape {shape} does not multiply to n_features={forest.n_features}",

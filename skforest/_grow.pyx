@@ -102,17 +102,18 @@ cdef class Grower:
 
     cdef int grow_depth_first(self) except -1 nogil:
         cdef Task task, right
+        cdef Buffer* tasks = &self.tasks
         self.add_root(&task)
-        append(&self.tasks, &task, 1)
-        while self.tasks.n > 0:
-            self.tasks.n -= 1
-            task = (<Task*>self.tasks.data)[self.tasks.n]
+        append(tasks, &task, 1)
+        while tasks.n > 0:
+            tasks.n -= 1
+            task = (<Task*>tasks.data)[tasks.n]
             if not self.look(&task):
                 self.make_leaf(&task)
                 continue
             self.divide(&task, &right)
-            append(&self.tasks, &right, 1)
-            append(&self.tasks, &task, 1)
+            append(tasks, &right, 1)
+            append(tasks, &task, 1)
         return 0
 
     cdef int grow_best_first(self) except -1 nogil:
@@ -201,12 +202,13 @@ cdef class Grower:
 
     cdef void pop_best(self, Task* task) noexcept nogil:
         """Take the task of largest gain off the heap."""
-        cdef Task* heap = <Task*>self.tasks.data
+        cdef Buffer* tasks = &self.tasks
+        cdef Task* heap = <Task*>tasks.data
         cdef Task last
         cdef int64_t i = 0, child, n
         task[0] = heap[0]
-        self.tasks.n -= 1
-        n = self.tasks.n
+        tasks.n -= 1
+        n = tasks.n
         last = heap[n]
         while 2 * i + 1 < n:
             child = 2 * i + 1

@@ -222,10 +222,17 @@ class RowSet:
         if self._spread is None:
             total = self.weight.sum()
             blocks = range(0, len(self), 4096)
-            mean = sum(self.weight[b : b + 4096] @ self.X[b : b + 4096] for b in blocks) / total
+            # No BLAS, whose last bits depend on its threads: the spread decides routes.
+            mean = sum(
+                np.einsum("i,ij->j", self.weight[b : b + 4096], self.X[b : b + 4096])
+                for b in blocks
+            ) / total
             # A second pass: the square of a large mean would drown a small spread.
             variance = sum(
-                self.weight[b : b + 4096] @ np.square(self.X[b : b + 4096] - mean) for b in blocks
+                np.einsum(
+                    "i,ij->j", self.weight[b : b + 4096], np.square(self.X[b : b + 4096] - mean)
+                )
+                for b in blocks
             ) / total
             with np.errstate(over="ignore"):
                 spread = np.sqrt(variance).astype(np.float32)

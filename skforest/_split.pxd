@@ -95,6 +95,8 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int32_t* cell
     cdef uint64_t* key
     cdef uint64_t* key_spare
+    cdef double* right_score          # of the sorted rows behind each
+    cdef double* right_weight
     cdef double* histogram
     cdef double* bin_weight
     cdef double* bin_count
@@ -113,5 +115,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint try_one(self, Sample* sample, Best* best) noexcept nogil
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Best* best) noexcept nogil
     cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil
+    cdef void clear_side(self) noexcept nogil
+    cdef double add_to_side(self, const Sample* sample, int64_t at, double score) noexcept nogil
     cdef bint settle(self, const Best* best, Split* split) except -1 nogil
     cdef int32_t store(self) except -1 nogil

@@ -405,6 +405,8 @@ cdef class SearchSplitter(NodeSplitter):
         self.cell = <int32_t*>malloc(n * sizeof(int32_t))
         self.key = <uint64_t*>malloc(n * sizeof(uint64_t))
         self.key_spare = <uint64_t*>malloc(n * sizeof(uint64_t))
+        self.right_score = <double*>malloc(n * sizeof(double))
+        self.right_weight = <double*>malloc(n * sizeof(double))
         self.histogram = <double*>malloc(<int64_t>n_outputs * n_bins * sizeof(double))
         self.bin_weight = <double*>malloc(n_bins * sizeof(double))
         self.bin_count = <double*>malloc(n_bins * sizeof(double))
@@ -413,8 +415,9 @@ cdef class SearchSplitter(NodeSplitter):
         if not (
             self.drawn.offset and self.drawn.label and self.drawn.weight
             and (self.is_class or self.drawn.target) and self.trial_column and self.base and
-            self.cell and self.key and self.key_spare and self.histogram and self.bin_weight
-            and self.bin_count and self.bin_left and self.bin_score
+            self.cell and self.key and self.key_spare and self.right_score and self.right_weight
+            and self.histogram and self.bin_weight and self.bin_count and self.bin_left
+            and self.bin_score
         ):
             raise MemoryError()
 
@@ -431,6 +434,8 @@ cdef class SearchSplitter(NodeSplitter):
         free(self.cell)
         free(self.key)
         free(self.key_spare)
+        free(self.right_score)
+        free(self.right_weight)
         free(self.histogram)
         free(self.bin_weight)
         free(self.bin_count)
@@ -601,71 +606,41 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil:
-        """Best cut between any two different values."""
+        """Best cut between any two different values.
+
+        Sums grow from both ends towards the cut, a row at a time: nothing is subtracted, so a
+        heavy row does not hide light ones.
+        """
         cdef int64_t i, at, n = sample.n
-        cdef int32_t k
-        cdef double weight, old, score
-        cdef double all_weight = 0, left_weight = 0, left_score = 0, right_score = 0
+        cdef double left_score = 0, left_weight = 0, score
         cdef double needed = <double>self.min_leaf * n / self.node.n
         cdef bint better = False
         for i in range(n):
             self.key[i] = skf_sort_key(self.trial_column[i], <uint32_t>i)
         skf_sort(self.key, self.key_spare, n)
-        # In a subset, totals are those of the subset: kept in the histogram, which is free.
-        for k in range(self.n_present):
-            self.left[k] = 0
-            self.histogram[k] = 0
-        for i in range(n):
-            all_weight += sample.weight[i]
-            if self.is_class:
-                self.histogram[sample.label[i]] += sample.weight[i]
-            else:
-                for k in range(self.n_present):
-                    self.histogram[k] += sample.target[i * self.n_outputs + k]
-        if self.is_class:
-            # Sums of squares, or of x log x, move with each row in constant time.
-            for k in range(self.n_present):
-                right_score += (
-                    skf_xlogx(self.histogram[k]) if self.criterion == ENTROPY
-                    else self.histogram[k] * self.histogram[k]
-                )
+        self.clear_side()
+        self.right_score[n - 1] = 0
+        self.right_weight[n - 1] = 0
+        for i in range(n - 1, 0, -1):
+            at = <int64_t>(self.key[i] & <uint64_t>0xFFFFFFFF)
+            self.right_score[i - 1] = self.add_to_side(sample, at, self.right_score[i])
+            self.right_weight[i - 1] = self.right_weight[i] + sample.weight[at]
+        self.clear_side()
         for i in range(n - 1):
             at = <int64_t>(self.key[i] & <uint64_t>0xFFFFFFFF)
-            weight = sample.weight[at]
-            left_weight += weight
-            if self.is_class:
-                k = sample.label[at]
-                old = self.left[k]
-                self.left[k] = old + weight
-                if self.criterion == ENTROPY:
-                    left_score += skf_xlogx(old + weight) - skf_xlogx(old)
-                    old = self.histogram[k] - old
-                    right_score += skf_xlogx(old - weight) - skf_xlogx(old)
-                else:
-                    left_score += weight * (2 * old + weight)
-                    old = self.histogram[k] - old
-                    right_score -= weight * (2 * old - weight)
-            else:
-                for k in range(self.n_present):
-                    self.left[k] += sample.target[at * self.n_outputs + k]
+            left_score = self.add_to_side(sample, at, left_score)
+            left_weight += sample.weight[at]
             if self.key[i] >> 32 == self.key[i + 1] >> 32:
                 continue
             if i + 1 < needed or n - i - 1 < needed:
                 continue
-            if not self.is_class:
-                left_score = 0
-                right_score = 0
-                for k in range(self.n_present):
-                    old = self.histogram[k] - self.left[k]
-                    left_score += self.left[k] * self.left[k]
-                    right_score += old * old
             if self.criterion == ENTROPY:
                 score = (
                     left_score - skf_xlogx(left_weight)
-                    + right_score - skf_xlogx(all_weight - left_weight)
+                    + self.right_score[i] - skf_xlogx(self.right_weight[i])
                 )
             else:
-                score = left_score / left_weight + right_score / (all_weight - left_weight)
+                score = left_score / left_weight + self.right_score[i] / self.right_weight[i]
             if score > best.score:
                 best.score = score
                 best.threshold = midpoint(
@@ -674,6 +649,31 @@ cdef class SearchSplitter(NodeSplitter):
                 best.exact = True
                 better = True
         return better
+
+    cdef void clear_side(self) noexcept nogil:
+        cdef int32_t k
+        for k in range(self.n_present):
+            self.left[k] = 0
+
+    cdef inline double add_to_side(
+        self, const Sample* sample, int64_t at, double score
+    ) noexcept nogil:
+        """Add a row to the sums of a side; its sum of squares, or of x log x, is returned."""
+        cdef int32_t k
+        cdef double weight, old
+        if self.is_class:
+            k = sample.label[at]
+            weight = sample.weight[at]
+            old = self.left[k]
+            self.left[k] = old + weight
+            if self.criterion == ENTROPY:
+                return score + skf_xlogx(old + weight) - skf_xlogx(old)
+            return score + weight * (2 * old + weight)
+        score = 0
+        for k in range(self.n_present):
+            self.left[k] += sample.target[at * self.n_outputs + k]
+            score += self.left[k] * self.left[k]
+        return score
 
     cdef bint settle(self, const Best* best, Split* split) except -1 nogil:
         """Project all rows on the champion and place the threshold between them.
