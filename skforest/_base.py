@@ -21,7 +21,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._input import BLOCK, MAX_COUNT, as_bytes, table_dtype, tame, validate_weight
+from ._input import BLOCK, MAX_COUNT, as_bytes, quick_table, table_dtype, tame, validate_weight
 from ._progress import Progress
 from ._rows import RowSet, tree_seed
 from .forest import Forest
@@ -252,6 +252,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _validate_predict(self, X):
         check_is_fitted(self, "forest_")
+        if not hasattr(self, "feature_names_in_"):
+            few = quick_table(X, self.n_features_in_)
+            if few is not None:
+                return few
         X = self._unfold(X)
         return as_bytes(validate_data(self, X, reset=False, dtype=table_dtype(X), order="C"))
 
