@@ -1,5 +1,12 @@
 """Sphinx configuration. Pages are .md (MyST) or .rst; every `>>>` block runs as a doctest."""
 
+import re
+from pathlib import Path
+
+from docutils.parsers.rst import directives
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
 import skforest
 
 project = "skforest"
@@ -31,11 +38,55 @@ myst_heading_anchors = 3
 doctest_global_setup = "import numpy as np"
 
 
+class IfPresent(SphinxDirective):
+    """Show the content if a file of the documentation exists: tables and pictures of benchmarks.
+
+    The option `otherwise` is a text for when it does not.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec = {"otherwise": directives.unchanged}
+
+    def run(self):
+        _, path = self.env.relfn2path(self.arguments[0])
+        self.env.note_dependency(path)
+        if Path(path).exists():
+            return self.parse_content_to_nodes()
+        return self.parse_text_to_nodes(self.options.get("otherwise", ""))
+
+
 def skip_scikit_learn(app, what, name, obj, skip, options):
     """Leave out what is inherited from scikit-learn: its texts link to its own pages."""
     module = getattr(getattr(obj, "fget", obj), "__module__", None) or ""
     return True if module.partition(".")[0] == "sklearn" else None
 
 
+def mark_up_shapes(app, what, name, obj, options, lines):
+    """Escape the types of `name : type` lines, which docstrings write as they are read.
+
+    In a list of such lines inside a description, one without a text of its own gets an empty one.
+    """
+    for i in reversed(range(len(lines))):
+        found = re.fullmatch(r"( *)([\w, ]+) : (.+)", lines[i])
+        if not found:
+            continue
+        indent, names, kind = found.groups()
+        lines[i] = f"{indent}{names} : " + re.sub(r"\*|_(?!\w)", r"\\\g<0>", kind)
+        if indent and i + 1 < len(lines) and re.match(rf"{indent}\S", lines[i + 1]):
+            lines.insert(i + 1, f"{indent}    \u200b")
+
+
+def check_reference(app, env):
+    """Warn about public names that no page of the reference describes."""
+    described = set(env.domaindata["py"]["objects"])
+    for name in sorted(skforest.__all__):
+        if f"skforest.{name}" not in described:
+            logging.getLogger(__name__).warning("docs/api does not describe skforest.%s", name)
+
+
 def setup(app):
+    app.add_directive("if-present", IfPresent)
+    app.connect("autodoc-process-docstring", mark_up_shapes, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_scikit_learn)
+    app.connect("env-check-consistency", check_reference)

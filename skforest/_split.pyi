@@ -36,6 +36,7 @@ class SearchSplitter(NodeSplitter):
         n_bins: int,
         max_search: int,
         min_leaf: int,
+        may_overflow: bool,
     ) -> None: ...
     def directions(
         self,

@@ -39,42 +39,47 @@ typedef struct {
         }                                                                                        \
     }                                                                                            \
                                                                                                  \
-    SKF_INLINE int32_t skf_next_##name(const skf_step *steps, int32_t node, const sum_t *sums)   \
+    SKF_INLINE int32_t skf_next_##name(const skf_step *step, const sum_t *sums)                  \
     {                                                                                            \
-        const skf_step *step = steps + (node < 0 ? 0 : node);                                    \
         const uint16_t *at = step->at;                                                           \
         const sum_t one = (sum_t)(sums[at[0]] - sums[at[1]] - sums[at[2]] + sums[at[3]]);        \
         const sum_t two = (sum_t)(sums[at[4]] - sums[at[5]] - sums[at[6]] + sums[at[7]]);        \
         const int32_t value = (signed_t)(one - two);                                             \
-        const int32_t next = value <= step->threshold ? step->left : step->right;                \
-        return node < 0 ? node : next;                                                           \
+        return value <= step->threshold ? step->left : step->right;                              \
     }                                                                                            \
                                                                                                  \
-    /* leaf[i] = node of the leaf of row i; the root is the split `root`, or negative. */        \
+    /* leaf[i] = node of the leaf of row i; the root is the split `root`, or negative. A row that\
+     * has reached its leaf makes room for the next one. */                                      \
     SKF_UNUSED static void skf_walk_##name(const skf_step *steps, int32_t root,                  \
                                            const sum_t *sums, int64_t size, int64_t n,           \
                                            int32_t *leaf)                                        \
     {                                                                                            \
-        int64_t i = 0;                                                                           \
-        for (; i + SKF_ROWS <= n; i += SKF_ROWS) {                                               \
-            int32_t node[SKF_ROWS], open = 1;                                                    \
-            for (int l = 0; l < SKF_ROWS; l++)                                                   \
-                node[l] = root;                                                                  \
-            while (open) {                                                                       \
-                open = 0;                                                                        \
-                for (int l = 0; l < SKF_ROWS; l++) {                                             \
-                    node[l] = skf_next_##name(steps, node[l], sums + (i + l) * size);            \
-                    open |= node[l] >= 0;                                                        \
+        int64_t row[SKF_ROWS], next = 0;                                                         \
+        int32_t node[SKF_ROWS];                                                                  \
+        const int lanes = n < SKF_ROWS ? (int)n : SKF_ROWS;                                      \
+        for (; next < lanes; next++) {                                                           \
+            row[next] = next;                                                                    \
+            node[next] = root;                                                                   \
+        }                                                                                        \
+        while (root >= 0 && next + SKF_ROWS <= n)                                                \
+            for (int l = 0; l < SKF_ROWS; l++) {                                                 \
+                node[l] = skf_next_##name(steps + node[l], sums + row[l] * size);                \
+                if (node[l] < 0) {                                                               \
+                    leaf[row[l]] = -1 - node[l];                                                 \
+                    row[l] = next++;                                                             \
+                    node[l] = root;                                                              \
                 }                                                                                \
             }                                                                                    \
-            for (int l = 0; l < SKF_ROWS; l++)                                                   \
-                leaf[i + l] = -1 - node[l];                                                      \
+        for (int l = 0; l < lanes; l++) {                                                        \
+            while (node[l] >= 0)                                                                 \
+                node[l] = skf_next_##name(steps + node[l], sums + row[l] * size);                \
+            leaf[row[l]] = -1 - node[l];                                                         \
         }                                                                                        \
-        for (; i < n; i++) {                                                                     \
-            int32_t node = root;                                                                 \
-            while (node >= 0)                                                                    \
-                node = skf_next_##name(steps, node, sums + i * size);                            \
-            leaf[i] = -1 - node;                                                                 \
+        for (; next < n; next++) {                                                               \
+            int32_t at = root;                                                                   \
+            while (at >= 0)                                                                      \
+                at = skf_next_##name(steps + at, sums + next * size);                            \
+            leaf[next] = -1 - at;                                                                \
         }                                                                                        \
     }
 
