@@ -47,6 +47,7 @@ def join(forests):
         "child": np.concatenate(child),
         "direction": np.concatenate(direction),
         "baseline": head.baseline,
+        "spread": head.spread,
         "bag_start": [0, len(nodes) - 1],
     }
     for name in (
@@ -164,7 +165,7 @@ def _check_same_kind(head, other):
             raise ValueError(
                 f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
             )
-    for name in ("classes", "baseline"):
+    for name in ("classes", "baseline", "spread"):
         if not np.array_equal(getattr(head, name), getattr(other, name)):
             raise ValueError(f"forests differ in {name}")
     if bool(len(head.value_start)) != bool(len(other.value_start)):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import time
+import warnings
 
-try:
-    from tqdm.auto import tqdm
-except ImportError:
-    tqdm = None
+
+def _bar(total, name):
+    """A tqdm bar; None without tqdm."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
+            from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, desc=name, unit="tree")
 
 
 class Progress:
@@ -27,9 +34,7 @@ class Progress:
         self.name = name
         self.start = time.perf_counter()
         self.shown = 0
-        self.bar = None
-        if self.verbose and tqdm is not None:
-            self.bar = tqdm(total=total, desc=name, unit="tree")
+        self.bar = _bar(total, name) if self.verbose else None
 
     def update(self, done):
         """Tell that `done` trees are done."""

@@ -94,7 +94,7 @@ cdef class NodeSplitter:
     weight : ndarray of shape (n_samples,), float64
         Positive for the rows of the tree.
     rows : ndarray of shape (n_rows,), int32
-        Rows of the tree; sorted in place as the tree grows.
+        Rows of the tree.
     criterion : {"gini", "entropy", "squared_error"}
     seed : int
         Start of the tree's random generator.

@@ -44,6 +44,7 @@ ARRAYS = {
     "sparse_feature": (np.int32, 1),
     "sparse_weight": (np.float32, 1),
     "dense": (np.float32, 2),
+    "spread": (np.float32, 1),
     "baseline": (np.float64, 1),
     "bag_start": (np.int64, 1),
 }
@@ -94,11 +95,18 @@ class Forest:
             First entry of a box in the array of features, and of an equal box that is subtracted,
             or -1.
         box_size : (n_boxes, n_axes)
+            Lengths of a box.
         box_subset : (n_boxes, n_bytes)
             Bits of the entries taken along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
+            Sparse directions, as the rows of a CSR matrix.
         dense : (n_dense, n_features)
+            Dense directions.
+        spread : (n_features,) or (0,)
+            Standard deviations of the features in training, where weights of sparse and dense
+            directions are in units of their reciprocals; for importances.
         baseline : (n_outputs,)
+            What leaf values are deviations from.
         bag_start : (n_bags + 1,)
             First tree of each bag, and the number of trees.
     n_features, n_outputs : int
@@ -472,7 +480,8 @@ class Forest:
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity at every split, times the absolute weight of the
-            feature in its direction; each tree counts the same. "count": number of splits with a
+            feature in its direction (and its `spread`, if there is one, which makes the importance
+            independent of units); each tree counts the same. "count": number of splits with a
             weight that is not zero (Perry et al., section 3.2).
 
         Returns
@@ -483,7 +492,11 @@ class Forest:
         total = np.zeros(self.n_features)
         first_split = (self.tree_start - np.arange(len(self) + 1)) // 2
         for first, last in zip(first_split[:-1], first_split[1:]):
-            weights = abs(self.directions(self.direction[first:last]))
+            codes = self.direction[first:last]
+            weights = abs(self.directions(codes))
+            if len(self.spread):
+                mixes = sparse.diags_array((codes >= self._code_ends[1]).astype(np.float32))
+                weights = weights + mixes @ weights @ sparse.diags_array(self.spread - 1)
             if importance_type == "count":
                 total += weights.getnnz(axis=0)
             else:
@@ -562,7 +575,7 @@ class Forest:
         Raises
         ------
         ValueError
-            If it is no forest, of a later format, or its arrays do not fit together.
+            If it is no forest, of another format, or its arrays do not fit together.
         """
         meta, arrays = read_forest(path, mmap_mode)
         try:

@@ -301,6 +301,8 @@ class _ManifoldForest(BaseForest):
         arrays.update(splitter.directions())
         arrays.update(splitter.values())
         arrays["tree_start"] = np.array([0, len(arrays["child"])])
+        if self._is_scaled:
+            arrays["spread"] = rows.spread()
         if target.ndim == 2:
             arrays["baseline"] = self._baseline
             arrays["value"] = arrays["value"] * np.float32(self._target_scale)
@@ -355,8 +357,8 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         paper says; patches at the far borders are smaller. "inside": first its size, then one of
         all corners that leave it inside, as the paper's first code does.
     n_nonzeros : float, default=2.0
-        Sparse directions: number of features mixed, on average. More than 0; above the number of
-        features it means all.
+        Sparse directions: number of features mixed, on average before 0 is drawn again. More than
+        0; above the number of features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
         Sparse directions: whether the number of features follows a Poisson law (0 is drawn again)
         or is always `n_nonzeros`, rounded down.
@@ -456,12 +458,10 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     References
     ----------
     .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
-    Closing
-       the Gap on Neural Networks", 2019.
-    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J.
-    Yim,
-       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR
-       21, 2020.
+       Closing the Gap on Neural Networks", 2019.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe,
+       J. Yim, R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer
+       Forests", JMLR 21, 2020.
 
     Examples
     --------
@@ -594,8 +594,8 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
         paper says; patches at the far borders are smaller. "inside": first its size, then one of
         all corners that leave it inside, as the paper's first code does.
     n_nonzeros : float, default=2.0
-        Sparse directions: number of features mixed, on average. More than 0; above the number of
-        features it means all.
+        Sparse directions: number of features mixed, on average before 0 is drawn again. More than
+        0; above the number of features it means all.
     nonzeros : {"poisson", "fixed"}, default="poisson"
         Sparse directions: whether the number of features follows a Poisson law (0 is drawn again)
         or is always `n_nonzeros`, rounded down.
@@ -689,12 +689,10 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     References
     ----------
     .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
-    Closing
-       the Gap on Neural Networks", 2019.
-    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe, J.
-    Yim,
-       R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer Forests", JMLR
-       21, 2020.
+       Closing the Gap on Neural Networks", 2019.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe,
+       J. Yim, R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer
+       Forests", JMLR 21, 2020.
 
     Examples
     --------

@@ -128,7 +128,7 @@ def load(path, *, mmap_mode=None):
     Raises
     ------
     ValueError
-        If it is no saved estimator, was written by a later format, or its arrays do not fit
+        If it is no saved estimator, was written in another format, or its arrays do not fit
         together.
     """
     import skforest
