@@ -244,10 +244,11 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             X, y = validate_data(
                 self, X, y, reset=reset, dtype=table_dtype(X), order="C", **self._target_options
             )
-        except ValueError as error:
-            if "could not convert" not in str(error):
+        except (ValueError, TypeError) as error:
+            if "convert" not in str(error) and "float()" not in str(error):
                 raise
-            raise ValueError(f"X, and y in regression, must hold numbers: {error}") from error
+            message = f"X, and y in regression, must hold numbers: {error}"
+            raise type(error)(message) from error
         return as_bytes(X), y
 
     def _validate_predict(self, X):

@@ -25,9 +25,9 @@ class ForestClassifierMixin(ClassifierMixin):
     _target_options = {"multi_output": False}
 
     def _encode(self, y, goes_on):
-        check_classification_targets(y)
-        y = column_or_1d(y, warn=True)
         try:
+            check_classification_targets(y)
+            y = column_or_1d(y, warn=True)
             classes, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
             raise TypeError(f"y must hold labels of one kind: {error}") from error
@@ -45,7 +45,11 @@ class ForestClassifierMixin(ClassifierMixin):
         target = rows.Y[:, 0].astype(np.int32)
         if isinstance(self.class_weight, dict):
             labels = self.classes_[target]
-            factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+            try:
+                factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+            except (ValueError, TypeError) as error:
+                message = f"class_weight={self.class_weight!r} is not valid: {error}"
+                raise type(error)(message) from error
         elif self.class_weight == "balanced":
             factor = self._balance(target, rows.weight)
         else:

@@ -31,7 +31,7 @@ MAX_AXES = 8
 def _items(value, name, kind, what):
     """One value or a flat sequence of them as a tuple, all of one kind."""
     items = value if isinstance(value, list | tuple | np.ndarray) else [value]
-    if len(items) == 0 or not all(isinstance(item, kind) for item in items):
+    if len(items) == 0 or np.ndim(items) > 1 or not all(isinstance(item, kind) for item in items):
         raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
     return tuple(items)
 
@@ -161,13 +161,19 @@ class _ManifoldForest(BaseForest):
         if self.max_bins == "auto":
             self.max_bins_ = 32 if getattr(self, "n_classes_", 2) >= 10 else 64
         if self._is_scaled:
-            rows.spread()  # once, before the threads ask for it
+            self._spread(rows)  # once, before the threads ask for it
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
     @property
     def _is_scaled(self):
         return self.projection_ == "sparse" and self.sparse_weights == "scaled"
+
+    def _spread(self, rows):
+        """Units of the features: of these rows, or of the trees that are added to."""
+        if self.warm_start and hasattr(self, "forest_") and len(self.forest_.spread):
+            return self.forest_.spread
+        return rows.spread()
 
     def _resolve_shape(self, n_features):
         if self.feature_shape is None:
@@ -249,7 +255,7 @@ class _ManifoldForest(BaseForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = rows.spread() if self._is_scaled else ones
+            scale = self._spread(rows) if self._is_scaled else ones
             mean = min(float(self.n_nonzeros), n_features)
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale)
         return BoxSampler(
@@ -273,7 +279,7 @@ class _ManifoldForest(BaseForest):
         n_outputs = self._forest_options["n_outputs"]
         sampler = self._sampler(rows)
         # Scaled sparse weights are at most the reciprocal of a positive float32 spread.
-        steepest = 1 / rows.spread().min() if self._is_scaled else 1.0
+        steepest = 1 / self._spread(rows).min() if self._is_scaled else 1.0
         largest = rows.largest() * sampler.max_taps * max(1.0, steepest)
         splitter = SearchSplitter(
             rows.X,
@@ -302,7 +308,7 @@ class _ManifoldForest(BaseForest):
         arrays.update(splitter.values())
         arrays["tree_start"] = np.array([0, len(arrays["child"])])
         if self._is_scaled:
-            arrays["spread"] = rows.spread()
+            arrays["spread"] = self._spread(rows)
         if target.ndim == 2:
             arrays["baseline"] = self._baseline
             arrays["value"] = arrays["value"] * np.float32(self._target_scale)

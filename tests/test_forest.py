@@ -42,6 +42,7 @@ def rich_classifier(seed=0):
     arrays["value_start"] = np.concatenate([np.arange(3), 3 + 2 * np.arange(n_own + 1)])
     pairs = [rng.choice(3, 2, replace=False) for _ in range(n_own)]
     arrays["value_index"] = np.concatenate([np.arange(3), *pairs])
+    arrays["spread"] = 1 + np.arange(36) / 8
     meta = forest._meta | {
         "task": "classification",
         "classes": np.array(["ape", "bee", "cat"]),
@@ -436,6 +437,36 @@ def test_importances_are_as_defined():
     np.testing.assert_allclose(forest.feature_importances("count"), count / count.sum(), rtol=1e-9)
 
 
+def test_importances_of_mixtures_are_independent_of_units():
+    """Weights in units of 1 / spread count as numbers; axes and boxes have no units to lose."""
+    rng = np.random.default_rng(0)
+    plain = random_forest(rng, (2, 3), n_each=4, n_trees=5)
+    spread = np.array([1, 1e-12, 1e12, 1e-3, 1, 7e4])
+    arrays = plain.arrays | {"spread": spread}
+    arrays["sparse_weight"] = plain.sparse_weight / spread[plain.sparse_feature]
+    arrays["dense"] = plain.dense / spread
+    scaled = Forest(arrays, **plain._meta)
+    for kind in ("impurity", "count"):
+        np.testing.assert_allclose(
+            scaled.feature_importances(kind), plain.feature_importances(kind), rtol=1e-5
+        )
+        assert plain.feature_importances(kind).min() > 0.01
+
+
+def test_concatenate_refuses_another_spread():
+    one = rich_classifier()
+    other = Forest(one.arrays | {"spread": one.spread + 1}, **one._meta)
+    with pytest.raises(ValueError, match="differ in spread"):
+        Forest.concatenate([one, other])
+
+
+@pytest.mark.parametrize("spread", [np.ones(35), np.full(36, np.nan), -np.ones(36), np.zeros(36)])
+def test_a_corrupt_spread_is_refused(spread):
+    forest = rich_classifier()
+    with pytest.raises(ValueError, match="spread"):
+        Forest(forest.arrays | {"spread": spread}, **forest._meta)
+
+
 def test_importances_of_trees_without_splits_or_gain_are_zero():
     stump = {"tree_start": [0, 1], "child": [-1], "threshold": [], "direction": [], "value": [1]}
     forest = Forest(stump, n_features=3, n_outputs=1, task="regression")
@@ -507,6 +538,24 @@ def test_a_folder_can_be_written_over(tmp_path):
     rich_classifier().save(tmp_path, layout="folder")
     forest = rich_forest()
     forest.save(tmp_path, layout="folder")
+    assert_same(forest, Forest.load(tmp_path))
+
+
+def test_a_folder_of_other_arrays_is_left_alone(tmp_path):
+    """A user's array is neither deleted nor written over; refusing the folder is fine too."""
+    precious = np.arange(5)
+    np.save(tmp_path / "precious.npy", precious)
+    try:
+        rich_forest().save(tmp_path, layout="folder")
+    except (ValueError, OSError):
+        pass
+    np.testing.assert_array_equal(np.load(tmp_path / "precious.npy"), precious)
+
+
+def test_a_mapped_forest_can_be_saved_where_it_came_from(tmp_path):
+    forest = rich_forest()
+    forest.save(tmp_path, layout="folder")
+    Forest.load(tmp_path, mmap_mode="r").save(tmp_path, layout="folder")
     assert_same(forest, Forest.load(tmp_path))
 
 

@@ -378,6 +378,19 @@ def test_min_leaf_holds_when_a_part_is_searched(min_leaf):
         assert tree.n_leaves[0] > 3
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_search_in_part_takes_other_rows_with_another_seed(exact):
+    """Random rows from all over the node: not always the same, and not only the first."""
+    X = np.arange(4000)[:, None].astype(np.float32)
+    target = (np.random.default_rng(5).random(4000) < X[:, 0] / 4000).astype(int)
+    cuts = [
+        grow(X, target, exact=exact, max_search=100, max_depth=1, seed=seed).threshold[0]
+        for seed in range(12)
+    ]
+    assert len(set(cuts)) > 6
+    assert 1000 < np.median(cuts) < 3000
+
+
 def test_a_search_in_part_is_nearly_as_good_as_in_full():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(8000, 5)).astype(np.float32)

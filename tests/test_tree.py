@@ -3,7 +3,9 @@
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import oracles
@@ -362,6 +364,32 @@ def test_blocks_of_any_size_give_the_same_bits(gate, link, n_outputs, dtype):
         assert (leaves == forest.apply(X)).all()
     order = rng.permutation(61)
     assert forest.response(X[order]).tobytes() == whole[order].tobytes()
+
+
+@pytest.mark.parametrize("kinds", [("box",), ("box", "sparse", "dense")])
+def test_threads_share_a_forest(kinds):
+    """From the first call on, when what is cached is made."""
+    rng = np.random.default_rng(0)
+    X = whole_table(rng, 300, 42, np.uint8)
+    for seed in range(5):
+        forest = random_forest(np.random.default_rng(seed), (6, 7), n_trees=20, kinds=kinds)
+        barrier = Barrier(4)
+
+        def work(forest=forest, barrier=barrier):
+            barrier.wait()
+            return forest.response(X)
+
+        with ThreadPoolExecutor(4) as pool:
+            found = [future.result() for future in [pool.submit(work) for _ in range(4)]]
+        expected = forest.response(X)
+        assert len(np.unique(expected)) > 10
+        assert all(one.tobytes() == expected.tobytes() for one in found)
+
+
+def test_flags_are_bytes():
+    forest, rng = real_forest("hard", "identity", 2)
+    X = rng.random((20, 42)) < 0.5
+    assert forest.response(X).tobytes() == forest.response(X.astype(np.uint8)).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

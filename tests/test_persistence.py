@@ -1,0 +1,683 @@
+"""Fitted models as files and as pickles: the same bits come back, and nothing else runs."""
+
+import copy
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+
+import skforest
+
+N = 90
+
+
+def task(estimator):
+    X, y = make_classification(N, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0)
+    return X, y if is_classifier(estimator) else y + X[:, 0]
+
+
+def fitted(estimator, **params):
+    return clone(estimator).set_params(**params).fit(*task(estimator))
+
+
+def new_rows():
+    return np.random.default_rng(1).standard_normal((50, 6)) * 2
+
+
+def response(model, X):
+    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
+
+
+def assert_same(a, b, X=None):
+    """Two models answer with the same bits and know the same about themselves."""
+    X = new_rows() if X is None else X
+    assert type(a) is type(b)
+    np.testing.assert_array_equal(response(a, X), response(b, X))
+    np.testing.assert_array_equal(a.predict(X), b.predict(X))
+    assert a.predict(X).dtype == b.predict(X).dtype
+    np.testing.assert_array_equal(a.apply(X), b.apply(X))
+    np.testing.assert_array_equal(a.feature_importances_, b.feature_importances_)
+    assert repr(a.forest_) == repr(b.forest_)
+    assert a.forest_.versions == b.forest_.versions
+    assert vars(a).keys() == vars(b).keys()
+    for name in vars(a).keys() - a.get_params().keys() - {"forest_"}:
+        one, other = getattr(a, name), getattr(b, name)
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
+    for name, array in a.forest_.arrays.items():
+        other = b.forest_.arrays[name]
+        np.testing.assert_array_equal(array, other, err_msg=name)
+        assert array.dtype == other.dtype
+
+
+def by_file(model, folder):
+    skforest.save(model, folder / "model.npz")
+    return skforest.load(folder / "model.npz")
+
+
+def by_folder(model, folder):
+    skforest.save(model, folder / "model", layout="folder")
+    return skforest.load(folder / "model")
+
+
+def by_map(model, folder):
+    skforest.save(model, folder / "model", layout="folder")
+    return skforest.load(folder / "model", mmap_mode="r")
+
+
+def by_pickle(model, folder):
+    return pickle.loads(pickle.dumps(model))
+
+
+def by_old_pickle(model, folder):
+    return pickle.loads(pickle.dumps(model, protocol=2))
+
+
+def by_deepcopy(model, folder):
+    return copy.deepcopy(model)
+
+
+def by_joblib(model, folder):
+    joblib.dump(model, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib")
+
+
+def by_mapped_joblib(model, folder):
+    joblib.dump(model, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib", mmap_mode="r")
+
+
+FILES = [by_file, by_folder, by_map]
+WAYS = [*FILES, by_pickle, by_old_pickle, by_deepcopy, by_joblib, by_mapped_joblib]
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def any_way(request):
+    return request.param
+
+
+@pytest.fixture(params=FILES, ids=lambda way: way.__name__)
+def file_way(request):
+    return request.param
+
+
+@pytest.fixture(params=[by_file, by_map, by_pickle], ids=lambda way: way.__name__)
+def way(request):
+    return request.param
+
+
+# ------------------------------------------------------------------------------ the same again
+
+
+def test_the_same_bits(estimator, any_way, tmp_path):
+    model = fitted(estimator)
+    assert_same(model, any_way(model, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"projection": "axis"},
+        {"projection": "patch", "feature_shape": (2, 3), "wrap": (True, False)},
+        {"projection": "patch", "feature_shape": (2, 3), "unordered": [True, False]},
+        {"projection": "patch", "contrast": "difference", "max_leaf_nodes": 9},
+        {"oob_score": True, "n_estimators": 40, "importance_type": "count", "min_samples_leaf": 5},
+    ],
+    ids=str,
+)
+def test_every_kind_of_direction(estimator, way, tmp_path, params):
+    model = fitted(estimator, **params)
+    other = way(model, tmp_path)
+    assert_same(model, other)
+    assert other.get_params() == model.get_params()
+    if "oob_score" in params:
+        assert other.oob_score_ == model.oob_score_
+    if "feature_shape" in params:
+        assert other.feature_shape_ == (2, 3)
+        images = new_rows().reshape(-1, 2, 3)
+        np.testing.assert_array_equal(other.predict(images), model.predict(images))
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
+def test_predictions_that_are_missing_stay_missing(estimator, way, tmp_path):
+    model = fitted(estimator, oob_score=True, n_estimators=2)
+    other = way(model, tmp_path)
+    name = "oob_decision_function_" if is_classifier(model) else "oob_prediction_"
+    assert np.isnan(getattr(model, name)).any()
+    np.testing.assert_array_equal(getattr(other, name), getattr(model, name))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([10, -3, 10**12]),
+        np.array([3, 1, 2], dtype=np.int8),
+        np.array([0, 1, 255], dtype=np.uint8),
+        np.array(["setosa", "versicolor", "ü"]),
+        np.array(["a", "b", "a longer one"], dtype=object),
+        np.array([1.0, 2.0, -5.0]),
+        np.array([1, 2, 3], dtype=np.float32),
+    ],
+    ids=["int64", "int8", "uint8", "str", "object", "float64", "float32"],
+)
+def test_classes_of_every_dtype(classifier, way, tmp_path, labels):
+    X, y = task(classifier)
+    model = clone(classifier).fit(X, labels[y])
+    other = way(model, tmp_path)
+    assert other.classes_.tolist() == model.classes_.tolist()
+    if labels.dtype != object:
+        assert other.classes_.dtype == labels.dtype
+        assert other.predict(X).dtype == labels.dtype
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    np.testing.assert_array_equal(other.forest_.predict(X), model.predict(X))
+    assert other.score(X, labels[y]) == model.score(X, labels[y])
+
+
+def test_bool_classes(classifier, way, tmp_path):
+    X, y = task(classifier)
+    model = clone(classifier).fit(X, y == 1)
+    other = way(model, tmp_path)
+    assert other.classes_.dtype == bool
+    assert_same(model, other)
+
+
+@pytest.mark.parametrize("names", [list("abcdef"), ["größe", "x y", "", "1", "\n", "漢"]], ids=str)
+def test_feature_names(estimator, way, tmp_path, names):
+    pd = pytest.importorskip("pandas")
+    X, y = task(estimator)
+    frame = pd.DataFrame(X, columns=names)
+    model = clone(estimator).fit(frame, y)
+    other = way(model, tmp_path)
+    assert other.feature_names_in_.tolist() == names
+    assert other.feature_names_in_.dtype == object
+    assert other.forest_.feature_names == names
+    assert_same(model, other, pd.DataFrame(new_rows(), columns=names))
+    with pytest.raises(ValueError, match="feature names"):
+        other.predict(frame.rename(columns={names[0]: "other"}))
+
+
+def test_no_feature_names(estimator, way, tmp_path):
+    other = way(fitted(estimator), tmp_path)
+    assert not hasattr(other, "feature_names_in_")
+    assert other.n_features_in_ == 6
+    with pytest.raises(ValueError, match="X has 5 features"):
+        other.predict(new_rows()[:, :5])
+
+
+def test_several_outputs(regressor, way, tmp_path):
+    X, y = task(regressor)
+    for target in (np.column_stack([y, -y, y + 1e6]), y[:, None], y):
+        model = clone(regressor).fit(X, target)
+        other = way(model, tmp_path)
+        assert_same(model, other)
+        assert other.predict(X).shape == target.shape
+
+
+# ---------------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [{0: 1, 1: 2.5, 2: 1}, {np.int64(0): 1, np.int64(1): np.float64(3), 2: 1}, "balanced"],
+    ids=["int keys", "numpy keys", "balanced"],
+)
+def test_class_weight_comes_back(classifier, file_way, tmp_path, weight):
+    model = fitted(classifier, class_weight=weight)
+    other = file_way(model, tmp_path)
+    assert other.class_weight == weight
+    if isinstance(weight, dict):
+        assert all(isinstance(key, int) for key in other.class_weight)
+    assert_same(clone(other).fit(*task(other)), model)
+
+
+def test_class_weight_by_name_comes_back(classifier, file_way, tmp_path):
+    X, y = task(classifier)
+    weight = {"a": 1, "b": 2, "c": 3}
+    model = clone(classifier).set_params(class_weight=weight).fit(X, np.array(list("abc"))[y])
+    assert file_way(model, tmp_path).class_weight == weight
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3), [2, 3], np.array([2, 3]), 6, np.int32(6)], ids=lambda s: type(s).__name__
+)
+def test_parameters_with_arrays_and_tuples(estimator, file_way, tmp_path, shape):
+    n_axes = np.size(shape)
+    model = fitted(
+        estimator,
+        feature_shape=shape,
+        max_patch=np.ones(n_axes, dtype=np.int16) * 2,
+        wrap=(True,) * n_axes,
+        max_features=np.float64(0.5),
+        max_depth=None,
+    )
+    other = file_way(model, tmp_path)
+    found = other.get_params()
+    assert found.keys() == model.get_params().keys()
+    for name, value in model.get_params().items():
+        assert np.array_equal(found[name], value), name
+        if isinstance(value, np.ndarray | tuple | list):
+            assert type(found[name]) is type(value)
+    assert found["max_patch"].dtype == np.int16
+    assert_same(model, other)
+    assert_same(clone(other).fit(*task(other)), model)
+
+
+def test_numbers_come_back_exactly(estimator, file_way, tmp_path):
+    params = {"min_impurity_decrease": 0.1 + 0.2, "n_nonzeros": 2 + 1e-3, "max_samples": 1 / 3}
+    model = fitted(estimator, **params)
+    assert file_way(model, tmp_path).get_params() == model.get_params()
+
+
+def test_generator_as_random_state(estimator, file_way, tmp_path):
+    model = fitted(estimator, random_state=np.random.RandomState(0))
+    other = file_way(model, tmp_path)
+    assert other.random_state is None
+    np.testing.assert_array_equal(response(other, new_rows()), response(model, new_rows()))
+
+
+def test_a_parameter_that_cannot_be_saved(estimator, tmp_path):
+    model = fitted(estimator)
+    model.set_params(verbose=object())
+    for layout in ("file", "folder"):
+        with pytest.raises(TypeError, match="verbose.*object.*cannot be saved"):
+            skforest.save(model, tmp_path / layout, layout=layout)
+        assert not (tmp_path / layout).exists()
+
+
+def test_warm_start_goes_on_after_loading(estimator, way, tmp_path):
+    model = fitted(estimator, warm_start=True)
+    other = way(model, tmp_path)
+    for one in (model, other):
+        one.set_params(n_estimators=14).fit(*task(one))
+    assert_same(model, other)
+    assert_same(model.set_params(warm_start=False), fitted(estimator, n_estimators=14))
+
+
+def test_saving_again_gives_the_same_file(estimator, tmp_path):
+    model = fitted(estimator)
+    skforest.save(model, tmp_path / "a.npz")
+    again = skforest.load(tmp_path / "a.npz")
+    skforest.save(again, tmp_path / "b.npz")
+    with np.load(tmp_path / "a.npz") as a, np.load(tmp_path / "b.npz") as b:
+        assert a.files == b.files
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
+    assert_same(model, skforest.load(tmp_path / "b.npz"))
+
+
+# --------------------------------------------------------------------------------------- files
+
+
+def test_the_path_is_taken_as_it_is(estimator, tmp_path):
+    model = fitted(estimator)
+    for path in (tmp_path / "no suffix", str(tmp_path / "text.model")):
+        skforest.save(model, path)
+        assert_same(model, skforest.load(path))
+    assert {p.name for p in tmp_path.iterdir()} == {"no suffix", "text.model"}
+
+
+def test_files_are_written_over(estimator, tmp_path):
+    first, second = fitted(estimator, n_estimators=3), fitted(estimator, n_estimators=5)
+    for layout in ("file", "folder"):
+        path = tmp_path / layout
+        skforest.save(first, path, layout=layout)
+        skforest.save(second, path, layout=layout)
+        assert_same(second, skforest.load(path))
+
+
+def test_a_folder_written_over_keeps_nothing_of_the_old(tmp_path):
+    X = new_rows()
+    classifier = skforest.ManifoldForestClassifier(2).fit(X, X[:, 0] > 0)
+    regressor = skforest.ManifoldForestRegressor(2).fit(X, X[:, 0])
+    for model in (classifier, regressor, classifier):
+        skforest.save(model, tmp_path, layout="folder")
+        other = skforest.load(tmp_path)
+        assert_same(model, other)
+    skforest.save(regressor, tmp_path, layout="folder")
+    assert skforest.load(tmp_path).forest_.classes is None
+
+
+def test_a_folder_is_mapped_not_read(estimator, tmp_path):
+    mapped = by_map(fitted(estimator, n_estimators=20), tmp_path)
+    names = {
+        name
+        for name, array in mapped.forest_.arrays.items()
+        if isinstance(array, np.memmap) or isinstance(array.base, np.memmap)
+    }
+    assert {"child", "threshold", "direction"} <= names
+    assert not mapped.forest_.threshold.flags.writeable
+
+
+def test_a_single_file_cannot_be_mapped(estimator, tmp_path):
+    skforest.save(fitted(estimator), tmp_path / "model")
+    with pytest.raises(ValueError, match="mmap_mode='r'.*folder"):
+        skforest.load(tmp_path / "model", mmap_mode="r")
+
+
+def test_a_file_is_smaller_than_the_arrays(estimator, tmp_path):
+    model = fitted(estimator, n_estimators=50)
+    skforest.save(model, tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size < model.forest_.nbytes
+    assert len(pickle.dumps(model)) < model.forest_.nbytes
+
+
+def test_files_hold_plain_arrays_and_no_pickle(estimator, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = task(estimator)
+    skforest.save(clone(estimator).fit(pd.DataFrame(X, columns=list("abcdef")), y), tmp_path / "m")
+    with zipfile.ZipFile(tmp_path / "m") as archive:
+        assert archive.testzip() is None
+        assert "header.npy" in archive.namelist()
+        for name in archive.namelist():
+            array = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+            assert array.dtype.kind in "biufU"
+            if name == "header.npy":
+                assert json.loads(str(array))["estimator"] == type(estimator).__name__
+
+
+def test_unknown_layout(estimator, tmp_path):
+    with pytest.raises(ValueError, match="layout.*'zip'.*file.*folder"):
+        skforest.save(fitted(estimator), tmp_path / "model", layout="zip")
+
+
+def test_saving_an_unfitted_estimator(estimator, tmp_path):
+    with pytest.raises(NotFittedError, match=f"{type(estimator).__name__}.*not fitted"):
+        skforest.save(estimator, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_unfitted_estimators_are_pickled_and_copied(estimator):
+    for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
+        assert other.get_params() == estimator.get_params()
+        assert_same(other.fit(*task(other)), fitted(estimator))
+
+
+# ------------------------------------------------------------------------------- corrupt files
+
+
+def test_a_path_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        skforest.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"PK\x03\x04 not really", b"\x93NUMPY", pickle.dumps({"a": 1})],
+    ids=["empty", "text", "zip", "npy", "pickle"],
+)
+def test_a_file_that_is_no_model(tmp_path, content):
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="model is not a saved forest"):
+        skforest.load(path)
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    path = tmp_path / "model"
+    touched = tmp_path / "touched"
+
+    class Trap:
+        def __reduce__(self):
+            return open, (str(touched), "w")
+
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ValueError, match="not a saved forest"):
+        skforest.load(path)
+    with path.open("wb") as file:
+        np.savez(file, header=np.array([Trap()], dtype=object))
+    with pytest.raises(ValueError, match="not a saved forest"):
+        skforest.load(path)
+    assert not touched.exists()
+
+
+def test_a_folder_that_is_no_model(tmp_path):
+    with pytest.raises((ValueError, FileNotFoundError), match="header.json|not a saved forest"):
+        skforest.load(tmp_path)
+    (tmp_path / "header.json").write_text("{}")
+    with pytest.raises(ValueError, match="not a saved forest"):
+        skforest.load(tmp_path)
+
+
+def test_a_file_cut_short(estimator, tmp_path):
+    skforest.save(fitted(estimator), tmp_path / "model")
+    whole = (tmp_path / "model").read_bytes()
+    for share in (0.1, 0.5, 0.9, 0.999):
+        (tmp_path / "model").write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(ValueError, match="model"):
+            skforest.load(tmp_path / "model")
+
+
+def test_a_byte_changed_anywhere(estimator, tmp_path):
+    """The checksums of the archive or the checks of the forest notice, and say ValueError."""
+    model = fitted(estimator, n_estimators=3)
+    skforest.save(model, tmp_path / "model")
+    expected = response(model, new_rows())
+    whole = (tmp_path / "model").read_bytes()
+    n_refused = 0
+    for at in np.random.default_rng(0).integers(0, len(whole), 80):
+        broken = bytearray(whole)
+        broken[at] ^= 0xFF
+        (tmp_path / "broken").write_bytes(broken)
+        try:
+            other = skforest.load(tmp_path / "broken")
+        except ValueError:
+            n_refused += 1
+        else:  # a byte that says nothing, such as a date
+            np.testing.assert_array_equal(response(other, new_rows()), expected)
+    assert n_refused > 40
+
+
+def rewritten(path, change):
+    """A saved file with its arrays and header changed."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays.pop("header")))
+    change(header, arrays)
+    with open(path, "wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+
+
+def test_a_later_format(estimator, tmp_path):
+    skforest.save(fitted(estimator), tmp_path / "model")
+    rewritten(tmp_path / "model", lambda header, arrays: header.update(format=99))
+    with pytest.raises(ValueError, match="format 99.*reads format"):
+        skforest.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["Pipeline", "Forest", "load", "os.system", 5, "", "__version__"])
+def test_another_class(estimator, tmp_path, name):
+    skforest.save(fitted(estimator), tmp_path / "model")
+    rewritten(tmp_path / "model", lambda header, arrays: header.update(estimator=name))
+    with pytest.raises(ValueError, match=f"{name}.*not an estimator of skforest"):
+        skforest.load(tmp_path / "model")
+
+
+def test_a_forest_alone_is_no_estimator(estimator, tmp_path):
+    model = fitted(estimator)
+    model.forest_.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="Forest, not an estimator.*Forest.load"):
+        skforest.load(tmp_path / "model")
+    forest = skforest.Forest.load(tmp_path / "model")
+    np.testing.assert_array_equal(forest.predict(new_rows()), model.predict(new_rows()))
+
+
+def without(name):
+    """Drops an array, in whatever form it was written."""
+
+    def change(header, arrays):
+        for key in [key for key in arrays if key.split(":")[-1] == name]:
+            del arrays[key]
+
+    return change
+
+
+CHANGES = {
+    "no params": lambda header, arrays: header.pop("params"),
+    "unknown param": lambda header, arrays: header["params"].update(colour="green"),
+    "params is a list": lambda header, arrays: header.update(params=[1]),
+    "no state": lambda header, arrays: header.pop("state"),
+    "no forest": lambda header, arrays: header.pop("forest"),
+    "no task": lambda header, arrays: header["forest"].pop("task"),
+    "unknown meta": lambda header, arrays: header["forest"].update(colour="green"),
+    "unknown array": lambda header, arrays: arrays.update(colour=np.zeros(3)),
+    "no tree_start": without("tree_start"),
+    "no child": without("child"),
+    "no threshold": without("threshold"),
+    "other features": lambda header, arrays: header["forest"].update(n_features=2),
+    "text": lambda header, arrays: arrays.update(threshold=np.array(["a"])),
+    "short": lambda header, arrays: arrays.update(threshold=arrays["threshold"][:-1]),
+    "nan": lambda header, arrays: arrays.update(threshold=arrays["threshold"] * np.nan),
+    "an attribute over a method": lambda header, arrays: header["state"].update(predict="x"),
+    "a strange value": lambda header, arrays: header["params"].update(max_depth={"x": 1}),
+    "a strange array": lambda header, arrays: header["params"].update(
+        max_patch={"array": [1], "dtype": "no such type"}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_headers_and_arrays_that_do_not_fit(estimator, tmp_path, change):
+    skforest.save(fitted(estimator), tmp_path / "model")
+    rewritten(tmp_path / "model", change)
+    with pytest.raises(ValueError):
+        skforest.load(tmp_path / "model")
+
+
+def test_a_folder_without_one_of_its_files(estimator, tmp_path):
+    skforest.save(fitted(estimator), tmp_path, layout="folder")
+    (tmp_path / "child.npy").unlink()
+    with pytest.raises(ValueError):
+        skforest.load(tmp_path)
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_folder_with_a_broken_file(estimator, tmp_path, mmap_mode):
+    skforest.save(fitted(estimator), tmp_path, layout="folder")
+    whole = (tmp_path / "threshold.npy").read_bytes()
+    for content in (b"", b"nonsense", whole[:40], whole[:-4], pickle.dumps([1.0])):
+        (tmp_path / "threshold.npy").write_bytes(content)
+        with pytest.raises(ValueError):
+            skforest.load(tmp_path, mmap_mode=mmap_mode)
+
+
+@pytest.mark.parametrize("mmap_mode", ["r+", "w+", "c", "nonsense", 1])
+def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
+    """Writing modes above all: they would change, or wipe, the files."""
+    model = fitted(estimator)
+    skforest.save(model, tmp_path, layout="folder")
+    with pytest.raises(ValueError, match="mmap_mode"):
+        skforest.load(tmp_path, mmap_mode=mmap_mode)
+    assert_same(model, skforest.load(tmp_path))
+
+
+# --------------------------------------------------------------------------------------- skops
+
+
+def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    pd = pytest.importorskip("pandas")
+    X, y = task(estimator)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = clone(estimator).set_params(feature_shape=(2, 3), wrap=[True, False]).fit(frame, y)
+    file = tmp_path / "model.skops"
+    skops.dump(model, file)
+    untrusted = skops.get_untrusted_types(file=file)
+    assert untrusted
+    assert all(name.startswith("skforest.") for name in untrusted)
+    assert_same(model, skops.load(file, trusted=untrusted), frame)
+
+
+@pytest.mark.parametrize("kind", ["U", "O", "int", "bool"])
+def test_skops_with_every_kind_of_label(classifier, kind):
+    skops = pytest.importorskip("skops.io")
+    X, y = task(classifier)
+    if kind == "bool":
+        labels = y == 1
+    else:
+        labels = y if kind == "int" else np.array(["a", "b", "c"], dtype=kind)[y]
+    model = clone(classifier).fit(X, labels)
+    dumped = skops.dumps(model)
+    untrusted = skops.get_untrusted_types(data=dumped)
+    assert all(name.startswith("skforest.") for name in untrusted)
+    assert_same(model, skops.loads(dumped, trusted=untrusted))
+
+
+# ------------------------------------------------------------------------------ a fresh process
+
+
+@pytest.fixture
+def models(all_estimators):
+    """One of every estimator; classifiers with words as labels."""
+    words = np.array(["a", "word", "ü"])
+    for model in all_estimators:
+        X, y = task(model)
+        model.fit(X, words[y] if is_classifier(model) else y)
+    return all_estimators
+
+
+def in_a_fresh_process(code, folder):
+    place = str(Path(skforest.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": place},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_loaded_forest_needs_no_estimator(models, tmp_path):
+    """A process that imports skforest.forest alone predicts labels, from a file and a pickle."""
+    for k, model in enumerate(models):
+        model.forest_.save(tmp_path / f"{k}.npz")
+        (tmp_path / f"{k}.pickle").write_bytes(pickle.dumps(model.forest_))
+        np.save(tmp_path / f"{k}.npy", model.predict(new_rows()))
+    np.save(tmp_path / "X", new_rows())
+    code = f"""
+import pickle
+import numpy as np
+from skforest.forest import Forest
+X = np.load("X.npy")
+for k in range({len(models)}):
+    expected = np.load(f"{{k}}.npy")
+    for forest in (Forest.load(f"{{k}}.npz"), pickle.load(open(f"{{k}}.pickle", "rb"))):
+        found = forest.predict(X)
+        assert found.dtype == expected.dtype and (found == expected).all()
+        assert len(forest) == 10
+"""
+    in_a_fresh_process(code, tmp_path)
+
+
+def test_estimators_answer_the_same_in_a_fresh_process(models, tmp_path):
+    for k, model in enumerate(models):
+        (tmp_path / f"{k}.pickle").write_bytes(pickle.dumps(model))
+        skforest.save(model, tmp_path / f"{k}.npz")
+        np.save(tmp_path / f"{k}.npy", response(model, new_rows()))
+    np.save(tmp_path / "X", new_rows())
+    code = f"""
+import pickle
+import numpy as np
+X = np.load("X.npy")
+for k in range({len(models)}):
+    expected = np.load(f"{{k}}.npy")
+    answers = [pickle.load(open(f"{{k}}.pickle", "rb"))]
+    import skforest
+    answers.append(skforest.load(f"{{k}}.npz"))
+    for model in answers:
+        method = model.predict_proba if hasattr(model, "classes_") else model.predict
+        assert (method(X) == expected).all()
+"""
+    in_a_fresh_process(code, tmp_path)

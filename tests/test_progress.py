@@ -1,0 +1,164 @@
+"""What a user sees while a forest grows: a bar with tqdm, lines of text without it, or nothing."""
+
+import importlib.util
+import re
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+
+from skforest import _progress
+
+
+def task(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    return X, X[:, 0] > 0 if is_classifier(estimator) else X[:, 0]
+
+
+def fit(estimator, **params):
+    return clone(estimator).set_params(**params).fit(*task(estimator))
+
+
+@pytest.fixture
+def without_tqdm(monkeypatch):
+    monkeypatch.setattr(_progress, "tqdm", None)
+
+
+LINE = (
+    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) trees, (?P<rate>[\d.]+) trees/s, "
+    r"(?P<left>\d+) s left"
+)
+
+
+def lines(capsys):
+    out, err = capsys.readouterr()
+    assert err == ""
+    found = [re.fullmatch(LINE, line) for line in out.splitlines()]
+    assert all(found), out
+    return [match.groupdict() for match in found]
+
+
+def test_silent_by_default(estimator, capfd):
+    fit(estimator)
+    fit(estimator, verbose=0)
+    fit(estimator, verbose=False)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_lines_of_text_without_tqdm(estimator, capsys, without_tqdm):
+    fit(estimator, verbose=1, n_estimators=40)
+    shown = lines(capsys)
+    assert [int(line["done"]) for line in shown] == [4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    for line in shown:
+        assert line["name"] == type(estimator).__name__
+        assert line["total"] == "40"
+        assert float(line["rate"]) > 0
+    assert shown[-1]["left"] == "0"
+
+
+@pytest.mark.parametrize("n_estimators, n_lines", [(1, 1), (7, 7), (10, 10), (25, 13), (39, 13)])
+def test_about_ten_lines(estimator, capsys, without_tqdm, n_estimators, n_lines):
+    fit(estimator, verbose=1, n_estimators=n_estimators)
+    shown = lines(capsys)
+    assert len(shown) == n_lines
+    assert shown[-1]["done"] == str(n_estimators)
+
+
+def test_a_line_for_every_tree(estimator, capsys, without_tqdm):
+    fit(estimator, verbose=2, n_estimators=40)
+    assert [int(line["done"]) for line in lines(capsys)] == list(range(1, 41))
+
+
+def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
+    """Ten trees, one after another at 2 seconds each."""
+    clock = iter(np.arange(0, 100, 2.0).tolist())
+    monkeypatch.setattr(_progress.time, "perf_counter", lambda: next(clock))
+    progress = _progress.Progress(1, 10, "Name")
+    for done in range(1, 11):
+        progress.update(done)
+    progress.close()
+    shown = lines(capsys)
+    assert [line["rate"] for line in shown] == ["0.5"] * 10
+    assert [int(line["left"]) for line in shown] == [18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
+
+
+def test_text_of_a_parallel_fit(estimator, capsys, without_tqdm):
+    fit(estimator, verbose=1, n_estimators=20, n_jobs=2)
+    done = [int(line["done"]) for line in lines(capsys)]
+    assert done == sorted(set(done)) and done[-1] == 20
+
+
+def test_warm_start_counts_the_new_trees(estimator, capsys, without_tqdm):
+    model = fit(estimator, warm_start=True, n_estimators=4)
+    model.set_params(n_estimators=10, verbose=2).fit(*task(estimator))
+    shown = lines(capsys)
+    assert [(line["done"], line["total"]) for line in shown] == [
+        (str(i), "6") for i in range(1, 7)
+    ]
+
+
+@pytest.mark.parametrize("verbose", [1, True])
+def test_a_bar_with_tqdm(estimator, capsys, verbose):
+    pytest.importorskip("tqdm")
+    assert _progress.tqdm is not None
+    fit(estimator, verbose=verbose, n_estimators=40)
+    out, err = capsys.readouterr()
+    assert out == ""
+    last = err.split("\r")[-1]
+    assert re.search(rf"{type(estimator).__name__}: 100%\|█+\| 40/40 \[\d\d:\d\d<\d\d:\d\d", last)
+    assert re.search(r"\d+(\.\d+)? ?tree/s|s/tree", last)
+    assert err.endswith("\n")
+
+
+def test_the_bar_shows_rate_and_time_left_on_its_way(capsys):
+    pytest.importorskip("tqdm")
+    progress = _progress.Progress(1, 10, "Name")
+    progress.bar.mininterval = 0
+    progress.bar.miniters = 1
+    for done in range(1, 6):
+        progress.update(done)
+    err = capsys.readouterr().err
+    rest = r"\[\d\d:\d\d<\d\d:\d\d, +[\d.]+(tree/s|s/tree)\]"
+    assert re.search(rf"Name:  50%\|█+ +\| 5/10 {rest}", err)
+    progress.close()
+
+
+def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
+    pytest.importorskip("tqdm")
+    closed = []
+    close = _progress.Progress.close
+
+    def watched(self):
+        close(self)
+        closed.append(self.bar.disable)
+
+    def fails(*args):
+        raise RuntimeError("no tree today")
+
+    monkeypatch.setattr(_progress.Progress, "close", watched)
+    monkeypatch.setattr(type(estimator), "_fit_tree", fails)
+    estimator.set_params(verbose=1)
+    with pytest.raises(RuntimeError, match="no tree today"):
+        estimator.fit(*task(estimator))
+    assert closed == [True]
+
+
+def test_showing_changes_no_tree(estimator, without_tqdm):
+    one, other = fit(estimator), fit(estimator, verbose=2)
+    np.testing.assert_array_equal(one.forest_.threshold, other.forest_.threshold)
+    np.testing.assert_array_equal(one.forest_.child, other.forest_.child)
+
+
+def test_the_module_works_where_tqdm_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    spec = importlib.util.spec_from_file_location("progress_alone", _progress.__file__)
+    alone = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(alone)
+    assert alone.tqdm is None
+    progress = alone.Progress(1, 1, "Name")
+    progress.update(1)
+    progress.close()
+    assert len(lines(capsys)) == 1
