@@ -1,10 +1,12 @@
 """scikit-learn's own checks, for every estimator and for every way of growing a tree."""
 
 import inspect
+import pickle
 from unittest import SkipTest
 
 import pytest
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.datasets import make_classification
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -32,6 +34,8 @@ CONFIGURATIONS = [
 ]
 # Skipped for every estimator of scikit-learn too, unless SciPy is told to take other arrays.
 SKIPPED = "array_api"
+
+each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 
 
 def configured():
@@ -64,7 +68,7 @@ def test_there_are_estimators():
     assert len(CLASSES) >= 2
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@each_class
 def test_no_check_is_switched_off_by_a_tag(cls):
     tags = get_tags(cls())
     assert tags.non_deterministic is False
@@ -77,8 +81,37 @@ def test_no_check_is_switched_off_by_a_tag(cls):
         assert tags.regressor_tags.poor_score is False
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@each_class
 def test_fit_takes_sample_weight(cls):
     parameters = inspect.signature(cls().fit).parameters
     assert list(parameters) == ["X", "y", "sample_weight"]
     assert parameters["sample_weight"].default is None
+
+
+@each_class
+@pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
+def test_what_the_checks_do_not_touch(cls, projection, tmp_path):
+    """This file alone runs on the oldest versions: call once whatever else a forest offers."""
+    X, y = make_classification(80, 12, n_informative=6, n_classes=3, random_state=0)
+    model = cls(30, oob_score=True, random_state=0, n_jobs=2, warm_start=True)
+    if "projection" in model.get_params():
+        model.set_params(projection=projection, feature_shape=(3, 4))
+    model.fit(X, y)
+    assert 0 < model.oob_score_ < 1
+    for kind in ("impurity", "count"):
+        importances = model.forest_.feature_importances(kind)
+        assert importances.shape == (12,) and abs(importances.sum() - 1) < 1e-12
+    leaves, (path, starts) = model.apply(X), model.decision_path(X)
+    assert path.shape == (80, model.forest_.n_nodes)
+    assert all(path[i, starts[t] + leaves[i, t]] == 1 for i in (0, 79) for t in range(30))
+    directions = model.forest_.directions()
+    assert directions.shape == (model.forest_.n_leaves.sum() - 30, 12)
+    for layout, mmap_mode in (("file", None), ("folder", "r")):
+        skforest.save(model, tmp_path / layout, layout=layout)
+        again = skforest.load(tmp_path / layout, mmap_mode=mmap_mode)
+        assert (again.predict(X) == model.predict(X)).all()
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict(X) == model.predict(X)).all()
+    model.set_params(n_estimators=31).fit(X, y)
+    assert len(model.forest_) == 31
+    assert model.forest_[:30].response(X).tolist() == again.forest_.response(X).tolist()

@@ -622,24 +622,31 @@ def test_importances_from_their_definition(forest, params):
     forest.set_params(feature_shape=SHAPE, bootstrap=True, **params).fit(X, y)
     packed = forest.forest_
     weights = packed.directions().toarray()
-    # Mixtures have weights in units of 1 / spread, single features have 1.
-    units = (
-        np.where((packed.direction >= X.shape[1])[:, None], packed.spread, 1)
-        if len(packed.spread)
-        else 1
-    )
     # By count: how many splits have a weight on the feature (Perry et al., section 3.2).
     count = (weights != 0).sum(axis=0)
     found = clone(forest).set_params(importance_type="count").fit(X, y).feature_importances_
     np.testing.assert_allclose(found, count / count.sum(), rtol=1e-12)
-    # By impurity: decrease at the split times the absolute weight times the unit of the feature,
-    # every tree counting the same.
+    # By impurity: decrease at the split times the absolute weight, every tree counting the same.
+    # Weights that were scaled by the spread of their features count as the signs they were.
+    if params == {"projection": "sparse"}:
+        weights = np.sign(weights)
     tree = np.repeat(np.arange(len(packed)), packed.n_leaves - 1)
-    share = packed.gain[:, None].astype(float) * abs(weights) * units
+    share = packed.gain[:, None].astype(float) * abs(weights)
     by_tree = np.array([share[tree == t].sum(axis=0) for t in range(len(packed))])
     expected = (by_tree / by_tree.sum(axis=1, keepdims=True)).mean(axis=0)
     np.testing.assert_allclose(forest.feature_importances_, expected, rtol=1e-6)
     assert not np.allclose(found, forest.feature_importances_)
+
+
+def test_importances_do_not_depend_on_units(forest):
+    X, _ = noise(300, 6)
+    y = X[:, 0] - X[:, 1] > 0
+    units = np.float32([1e-3, 1e3, 1, 1, 1e6, 1e-6])
+    forest.set_params(projection="sparse", bootstrap=True, n_estimators=30)
+    one, other = clone(forest).fit(X, y), clone(forest).fit(X * units, y)
+    found = other.feature_importances_
+    assert set(found.argsort()[-2:]) == {0, 1}
+    np.testing.assert_allclose(found, one.feature_importances_, atol=0.05)
 
 
 def test_importances_point_at_the_patch():
