@@ -48,23 +48,14 @@ cdef uint64_t hash_floats(const float* at, int64_t n, uint64_t hash_) noexcept n
     return hash_
 
 
-cdef int compare_bytes(const uint8_t* a, const uint8_t* b, int64_t n) noexcept nogil:
-    cdef int64_t j
-    for j in range(n):
-        if a[j] != b[j]:
-            return -1 if a[j] < b[j] else 1
-    return 0
+ctypedef fused number_t:
+    uint8_t
+    float
+    double
 
 
-cdef int compare_floats(const float* a, const float* b, int64_t n) noexcept nogil:
-    cdef int64_t j
-    for j in range(n):
-        if a[j] != b[j]:
-            return -1 if a[j] < b[j] else 1
-    return 0
-
-
-cdef int compare_doubles(const double* a, const double* b, int64_t n) noexcept nogil:
+cdef int compare(const number_t* a, const number_t* b, int64_t n) noexcept nogil:
+    """-1, 0 or 1: the order of the first numbers that differ."""
     cdef int64_t j
     for j in range(n):
         if a[j] != b[j]:
@@ -95,14 +86,14 @@ cdef class RowOrder:
             self.floats = X
         self.Y = Y
 
-    cdef int compare(self, int64_t a, int64_t b) noexcept nogil:
+    cdef int order_of(self, int64_t a, int64_t b) noexcept nogil:
         cdef int order
         if self.is_bytes:
-            order = compare_bytes(&self.bytes_[a, 0], &self.bytes_[b, 0], self.bytes_.shape[1])
+            order = compare(&self.bytes_[a, 0], &self.bytes_[b, 0], self.bytes_.shape[1])
         else:
-            order = compare_floats(&self.floats[a, 0], &self.floats[b, 0], self.floats.shape[1])
+            order = compare(&self.floats[a, 0], &self.floats[b, 0], self.floats.shape[1])
         if order == 0:
-            order = compare_doubles(&self.Y[a, 0], &self.Y[b, 0], self.Y.shape[1])
+            order = compare(&self.Y[a, 0], &self.Y[b, 0], self.Y.shape[1])
         return order
 
     def hashes(self, const int64_t[::1] rows):
@@ -154,12 +145,12 @@ cdef class RowOrder:
                 # Insertion: rows of one hash are nearly always equal, and then nothing moves.
                 moving = rows[i]
                 j = i
-                while j > start and self.compare(rows[j - 1], moving) > 0:
+                while j > start and self.order_of(rows[j - 1], moving) > 0:
                     rows[j] = rows[j - 1]
                     j -= 1
                 rows[j] = moving
             for i in range(1, n):
-                if hashes[i] == hashes[i - 1] and self.compare(rows[i - 1], rows[i]) == 0:
+                if hashes[i] == hashes[i - 1] and self.order_of(rows[i - 1], rows[i]) == 0:
                     first[i] = 0
         return result.view(bool)
 
