@@ -769,6 +769,7 @@ def test_bytes_are_summed_without_overflow(forest, projection):
         min_patch=15,
         max_patch=20,
         n_nonzeros=300,
+        n_estimators=2,
     )
     forest.fit(X, y)
     np.testing.assert_array_equal(forest.predict(X), forest.predict(X.astype(np.float64)))

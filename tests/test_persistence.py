@@ -129,9 +129,8 @@ def test_the_same_bits(estimator, any_way, tmp_path):
     "params",
     [
         {"projection": "axis"},
-        {"projection": "patch", "feature_shape": (2, 3), "wrap": (True, False)},
-        {"projection": "patch", "feature_shape": (2, 3), "unordered": [True, False]},
-        {"projection": "patch", "contrast": "difference", "max_leaf_nodes": 9},
+        {"feature_shape": (2, 3), "wrap": (True, False), "contrast": "difference"},
+        {"feature_shape": (2, 3), "unordered": [True, False], "max_leaf_nodes": 9},
         {"oob_score": True, "n_estimators": 40, "importance_type": "count", "min_samples_leaf": 5},
     ],
     ids=str,
