@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._forest_join import join
 from ._input import BLOCK, MAX_COUNT, as_bytes, quick_table, table_dtype, tame, validate_weight
 from ._progress import Progress
 from ._rows import RowSet, tree_seed
@@ -172,7 +173,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         finally:
             stop[0] = 1  # threads that still grow see it and end
             progress.close()
-        return Forest.concatenate(grown)
+        meta = grown[0]._meta
+        return Forest(join(grown, consume=True), **meta)
 
     @abstractmethod
     def _fit_tree(self, rows, target, weight, seed, stop):

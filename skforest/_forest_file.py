@@ -109,7 +109,6 @@ def write_forest(path, meta, arrays, layout="file", extra=None):
     path = Path(path)
     meta = dict(meta)
     classes = meta.pop("classes")
-    header = {"format": FORMAT, "forest": meta, **(extra or {})}
     if layout == "file":
         arrays = narrow(arrays)
     elif layout != "folder":
@@ -117,16 +116,18 @@ def write_forest(path, meta, arrays, layout="file", extra=None):
     arrays = dict(arrays)
     if classes is not None:
         arrays["classes"] = _plain(classes)
-    text = json.dumps(header)
+    names = list(arrays)
+    text = json.dumps({"format": FORMAT, "forest": meta, "arrays": names, **(extra or {})})
     if layout == "file":
         with open(path, "wb") as file:
             np.savez_compressed(file, header=np.array(text), **arrays)
         return
     path.mkdir(parents=True, exist_ok=True)
-    for stale in path.glob("*.npy"):
-        stale.unlink()
     for name, array in arrays.items():
-        np.save(path / f"{name}.npy", array, allow_pickle=False)
+        # Beside and then over the old file: the array may be mapped from it.
+        new = path / f"{name}.new.npy"
+        np.save(new, array, allow_pickle=False)
+        new.replace(path / f"{name}.npy")
     (path / "header.json").write_text(text, encoding="utf-8")
 
 
@@ -173,12 +174,14 @@ def read_forest(path, mmap_mode=None):
         meta = dict(header["forest"])
         if path.is_dir():
             arrays = {
-                file.stem: np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
-                for file in sorted(path.glob("*.npy"))
+                name: np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
+                for name in header["arrays"]
             }
         else:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files if name != "header"}
+            if set(arrays) != set(header["arrays"]):
+                raise ValueError(f"it has the arrays {sorted(arrays)}, not {header['arrays']}")
         meta["classes"] = arrays.pop("classes", None)
         return meta, widen(arrays)
     except Exception as error:

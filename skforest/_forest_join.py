@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 
-def join(forests):
+def join(forests, consume=False):
     """Arrays of one forest of the trees of several of the same kind, in order, as one bag.
 
     Parameters
     ----------
     forests : list of Forest
+    consume : bool, default=False
+        The forests will not be used again: their arrays are freed as they are joined.
 
     Returns
     -------
@@ -63,6 +65,9 @@ def join(forests):
         "dense",
     ):
         arrays[name] = np.concatenate([getattr(f, name) for f in forests])
+        if consume:
+            for f in forests:
+                setattr(f, name, None)
     arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
     values = [head.arrays, *(_without_shared(f) for f in forests[1:])]
     for name in ("value", "value_index"):

@@ -495,8 +495,8 @@ class Forest:
             codes = self.direction[first:last]
             weights = abs(self.directions(codes))
             if len(self.spread):
-                mixes = sparse.diags_array((codes >= self._code_ends[1]).astype(np.float32))
-                weights = weights + mixes @ weights @ sparse.diags_array(self.spread - 1)
+                is_mixture = np.repeat(codes >= self._code_ends[1], np.diff(weights.indptr))
+                weights.data[is_mixture] *= self.spread[weights.indices[is_mixture]]
             if importance_type == "count":
                 total += weights.getnnz(axis=0)
             else:

@@ -1020,11 +1020,13 @@ def test_a_spoilt_folder_is_refused(mmap_mode, tmp_path):
     assert_same(forest, Forest.load(tmp_path, mmap_mode=mmap_mode))
 
 
-def test_a_stranger_among_the_arrays_is_refused(tmp_path):
-    rich_forest().save(tmp_path, layout="folder")
-    np.save(tmp_path / "stranger.npy", np.zeros(3))
-    with pytest.raises(ValueError, match="stranger"):
-        Forest.load(tmp_path)
+def test_a_stranger_in_the_folder_is_left_alone(tmp_path):
+    """The header lists the arrays; another file is neither read nor touched."""
+    forest = rich_forest()
+    np.save(tmp_path / "stranger.npy", np.arange(3))
+    forest.save(tmp_path, layout="folder")
+    assert_same(forest, Forest.load(tmp_path))
+    assert np.load(tmp_path / "stranger.npy").tolist() == [0, 1, 2]
 
 
 def test_objects_in_a_file_are_never_unpickled(tmp_path):
