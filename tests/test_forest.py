@@ -1020,13 +1020,15 @@ def test_a_spoilt_folder_is_refused(mmap_mode, tmp_path):
     assert_same(forest, Forest.load(tmp_path, mmap_mode=mmap_mode))
 
 
-def test_a_stranger_in_the_folder_is_left_alone(tmp_path):
-    """The header lists the arrays; another file is neither read nor touched."""
+def test_a_stranger_in_a_file_is_refused_and_beside_the_files_of_a_folder_ignored(tmp_path):
     forest = rich_forest()
-    np.save(tmp_path / "stranger.npy", np.arange(3))
     forest.save(tmp_path, layout="folder")
+    np.save(tmp_path / "stranger.npy", np.zeros(3))
     assert_same(forest, Forest.load(tmp_path))
-    assert np.load(tmp_path / "stranger.npy").tolist() == [0, 1, 2]
+    forest.save(tmp_path / "forest.npz")
+    rewritten(tmp_path / "forest.npz", stranger=np.zeros(3))
+    with pytest.raises(ValueError, match="stranger"):
+        Forest.load(tmp_path / "forest.npz")
 
 
 def test_objects_in_a_file_are_never_unpickled(tmp_path):

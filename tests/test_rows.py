@@ -191,6 +191,14 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
     assert rows.spread().dtype == np.float32
 
 
+def test_the_largest_value_is_absolute():
+    """Of bytes it is what a byte can hold; it serves as a bound."""
+    X = np.array([[1, -7, 2], [0, 3, 5]], dtype=np.float32)
+    assert RowSet(X, np.zeros((2, 1)), np.ones(2)).largest() == 7
+    assert RowSet(X, np.zeros((2, 1)), np.array([0.0, 1.0])).largest() == 5
+    assert RowSet(abs(X).astype(np.uint8), np.zeros((2, 1)), np.ones(2)).largest() >= 7
+
+
 def test_the_spread_of_extreme_values_is_a_number():
     X = np.array([[3e38, 1e7, 1e-45], [-3e38, 1e7 + 1, 0]], dtype=np.float32)
     spread = RowSet(X, np.zeros((2, 1)), np.ones(2)).spread()
@@ -208,7 +216,7 @@ def some_rows(weight):
 
 
 @pytest.mark.parametrize(
-    "weight", [np.ones(30), np.full(30, 0.25), np.arange(1, 31), [1e-9, 5, 1e3]]
+    "weight", [np.ones(30), np.full(30, 0.25), np.arange(1, 31), [0.5, 1, 2, 4], [1e-9, 5, 1e3]]
 )
 def test_bootstraps_follow_the_weights(weight):
     rows = some_rows(weight)

@@ -364,6 +364,25 @@ def test_a_large_nearly_pure_node_is_still_split(exact, criterion):
         np.testing.assert_array_equal(tree.predict(X), target.ravel())
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_pure_part_of_a_node_is_not_cut_at_random(exact, criterion):
+    """In which every cut is as good as any other: all rows are searched instead."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 2)).astype(np.float32)
+    target = np.zeros(5000, dtype=int)
+    target[1234] = 1
+    if criterion == "squared_error":
+        target = target[:, None].astype(float)
+    full = grow(X, target, criterion=criterion, exact=exact)
+    for max_search in (50, 1000):
+        for seed in range(5):
+            tree = grow(
+                X, target, criterion=criterion, exact=exact, max_search=max_search, seed=seed
+            )
+            assert tree.n_leaves[0] <= full.n_leaves[0] + 4
+
+
 @pytest.mark.parametrize("min_leaf", [3, 40])
 def test_min_leaf_holds_when_a_part_is_searched(min_leaf):
     rng = np.random.default_rng(3)
