@@ -106,7 +106,7 @@ cdef class AxisSampler(Sampler):
         feature = self.features[at]
         self.features[at] = self.features[self.n_drawn]
         self.features[self.n_drawn] = feature
-        self.n_drawn += 1
+        self.n_drawn = self.n_drawn + 1
         out.kind = FEATURE
         out.feature = feature
         return True

@@ -90,6 +90,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int64_t min_leaf
     cdef bint may_overflow
     cdef Sample drawn
+    cdef bint drawn_is_pure
     cdef float* trial_column
     cdef int32_t* base
     cdef int32_t* cell

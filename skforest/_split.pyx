@@ -14,7 +14,7 @@ loops that add up a column know about labels. A criterion is a score of the sums
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, isfinite, log
+from libc.math cimport INFINITY, fabs, isfinite, log
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -182,14 +182,14 @@ cdef class NodeSplitter:
         """Take up the node of rows start .. end - 1 and add it up."""
         cdef int64_t i, row
         cdef int32_t k, local
-        cdef double value
+        cdef double value, first
         cdef Sample* node = &self.node
         node.n = end - start
         node.offset = self.offset + start
         node.weight = self.weight + start
         self.node_weight = 0
         for i in range(node.n):
-            self.node_weight += node.weight[i]
+            self.node_weight = self.node_weight + node.weight[i]
         if self.is_class:
             for k in range(self.n_present):
                 self.local[self.present[k]] = -1
@@ -202,9 +202,9 @@ cdef class NodeSplitter:
                     self.local[k] = local
                     self.present[local] = k
                     self.total[local] = 0
-                    self.n_present += 1
+                    self.n_present = self.n_present + 1
                 node.label[i] = local
-                self.total[local] += node.weight[i]
+                self.total[local] = self.total[local] + node.weight[i]
             self.is_pure = self.n_present == 1
             return 0
         self.is_pure = True
@@ -214,12 +214,11 @@ cdef class NodeSplitter:
             row = self.row[start + i]
             for k in range(self.n_outputs):
                 value = self.target_of[row * self.n_outputs + k]
-                self.is_pure &= value == self.target_of[
-                    <int64_t>self.row[start] * self.n_outputs + k
-                ]
+                first = self.target_of[<int64_t>self.row[start] * self.n_outputs + k]
+                self.is_pure = self.is_pure and value == first
                 value *= node.weight[i]
                 node.target[i * self.n_outputs + k] = value
-                self.total[k] += value
+                self.total[k] = self.total[k] + value
         return 0
 
     cdef bint search(self, Split* split) except -1 nogil:
@@ -278,10 +277,10 @@ cdef class NodeSplitter:
             split.n_left += left
             weight += left * node.weight[i]
             if self.is_class:
-                self.left[node.label[i]] += left * node.weight[i]
+                self.left[node.label[i]] = self.left[node.label[i]] + left * node.weight[i]
             else:
                 for k in range(self.n_outputs):
-                    self.left[k] += left * node.target[i * self.n_outputs + k]
+                    self.left[k] = self.left[k] + left * node.target[i * self.n_outputs + k]
         gain += self.side(self.left, weight)
         for k in range(self.n_present):
             self.left[k] = self.total[k] - self.left[k]
@@ -304,7 +303,7 @@ cdef class NodeSplitter:
         """True where growth shall end; now and then lets a signal handler raise."""
         if self.stop[0]:
             return True
-        self.work += work
+        self.work = self.work + work
         if self.work > POLL:
             self.work = 0
             with gil:
@@ -457,7 +456,7 @@ cdef class SearchSplitter(NodeSplitter):
         """
         if self.node.n > self.max_search:
             self.draw_rows()
-            if self.try_all(&self.drawn, split):
+            if not self.drawn_is_pure and self.try_all(&self.drawn, split):
                 return True
         return self.try_all(&self.node, split)
 
@@ -465,18 +464,29 @@ cdef class SearchSplitter(NodeSplitter):
         """One random row from each of max_search equal stretches of the node."""
         cdef Sample* node = &self.node
         cdef Sample* drawn = &self.drawn
-        cdef int64_t i, at
+        cdef int64_t i, at, first = 0
         cdef int32_t k
         cdef double stretch = <double>node.n / self.max_search
+        cdef bint pure = True
         drawn.n = self.max_search
         for i in range(drawn.n):
             at = min(<int64_t>((i + uniform(&self.random)) * stretch), node.n - 1)
+            if i == 0:
+                first = at
             drawn.offset[i] = node.offset[at]
-            drawn.label[i] = node.label[at]
             drawn.weight[i] = node.weight[at]
-            if not self.is_class:
-                for k in range(self.n_outputs):
-                    drawn.target[i * self.n_outputs + k] = node.target[at * self.n_outputs + k]
+            if self.is_class:
+                drawn.label[i] = node.label[at]
+                pure = pure and node.label[at] == node.label[first]
+                continue
+            for k in range(self.n_outputs):
+                drawn.target[i * self.n_outputs + k] = node.target[at * self.n_outputs + k]
+                # Weight times target is stored: equal targets, up to rounding.
+                pure = pure and fabs(
+                    node.target[at * self.n_outputs + k] * node.weight[first]
+                    - node.target[first * self.n_outputs + k] * node.weight[at]
+                ) <= 1e-12 * node.weight[first] * node.weight[at]
+        self.drawn_is_pure = pure
 
     cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil:
         """Try candidates on a sample of the node; settle the best on all rows of the node."""
@@ -549,16 +559,20 @@ cdef class SearchSplitter(NodeSplitter):
         cdef float scale = n_bins / (high - low)
         cdef double needed, score = best.score
         cdef double* row
+        cdef double* histogram = self.histogram
+        cdef double* bin_weight = self.bin_weight
+        cdef double* bin_count = self.bin_count
+        cdef const int32_t* cell = self.cell
         memset(self.histogram, 0, <size_t>self.n_present * n_bins * sizeof(double))
         if self.is_class:
             skf_cells(self.trial_column, sample.n, low, scale, n_bins, self.base, self.cell)
             for i in range(sample.n):
-                self.histogram[self.cell[i]] += sample.weight[i]
+                histogram[cell[i]] += sample.weight[i]
         else:
             skf_bins(self.trial_column, sample.n, low, scale, n_bins, self.cell)
             memset(self.bin_weight, 0, n_bins * sizeof(double))
             for i in range(sample.n):
-                self.bin_weight[self.cell[i]] += sample.weight[i]
+                bin_weight[cell[i]] += sample.weight[i]
             for k in range(self.n_present):
                 row = self.histogram + k * n_bins
                 for i in range(sample.n):
@@ -570,7 +584,7 @@ cdef class SearchSplitter(NodeSplitter):
             for k in range(self.n_present):
                 row = self.histogram + k * n_bins
                 for b in range(n_bins):
-                    self.bin_weight[b] += row[b]
+                    bin_weight[b] += row[b]
         if self.criterion == ENTROPY:
             skf_score_entropy(
                 self.histogram, self.bin_weight, self.n_present, n_bins, self.bin_left,
@@ -587,7 +601,7 @@ cdef class SearchSplitter(NodeSplitter):
             memset(self.bin_count, 0, n_bins * sizeof(double))
             for i in range(sample.n):
                 b = self.cell[i]
-                self.bin_count[b % n_bins if self.is_class else b] += 1
+                bin_count[b % n_bins if self.is_class else b] += 1
             skf_prefix(self.bin_count, 1, n_bins)
             for b in range(n_bins):
                 if self.bin_count[b] < needed or sample.n - self.bin_count[b] < needed:
@@ -671,7 +685,7 @@ cdef class SearchSplitter(NodeSplitter):
             return score + weight * (2 * old + weight)
         score = 0
         for k in range(self.n_present):
-            self.left[k] += sample.target[at * self.n_outputs + k]
+            self.left[k] = self.left[k] + sample.target[at * self.n_outputs + k]
             score += self.left[k] * self.left[k]
         return score
 
