@@ -150,11 +150,13 @@ def speed_patch(options):
 
 
 def speed_sparse(options):
-    """Sparse projections against treeple's oblique forest, the same number of candidates."""
+    """Sparse projections against treeple's oblique forest: signs, three of them, sqrt(p) times."""
     if not options.treeple_python:
         sys.exit("speed-sparse needs --treeple-python, see the head of this file")
     rivals = {
-        "skforest": manifold(projection="sparse", max_features="sqrt"),
+        "skforest": manifold(
+            projection="sparse", sparse_weights="sign", n_nonzeros=3.0, max_features="sqrt"
+        ),
         "treeple": Rival(
             "treeple.ensemble.ObliqueRandomForestClassifier",
             {"max_features": "sqrt", "feature_combinations": 3.0},

@@ -11,7 +11,8 @@ import numpy as np
 from ._tree import GATES
 
 MAX_INDEX = 2**31 - 1
-MAX_AXES = 8  # as in _tree.pxd
+MAX_AXES = 8  # as in _direction.pxd
+CHECKED_TOGETHER = 1 << 16  # nodes
 
 
 def exactly(array, dtype, name):
@@ -120,6 +121,17 @@ def _check_trees(forest):
     _need(len(forest.node_weight) == len(child), "node_weight needs one entry a node")
     _rises(forest.bag_start, len(sizes), "bag_start")
     _need((np.diff(forest.bag_start) > 0).all(), "a bag has no trees")
+    # Some trees at a time: the arrays made on the way are larger than those of the forest.
+    first = 0
+    while first < len(sizes):
+        last = max(first + 1, np.searchsorted(start, start[first] + CHECKED_TOGETHER, "right") - 1)
+        _check_children(child[start[first] : start[last]], sizes[first:last])
+        first = last
+
+
+def _check_children(child, sizes):
+    """The children of some trees with `sizes` nodes."""
+    start = np.cumsum(sizes) - sizes
     tree = np.repeat(np.arange(len(sizes)), sizes)
     split = child >= 0
     node = np.arange(len(child)) - start[tree]
@@ -127,6 +139,7 @@ def _check_trees(forest):
     _need((left > node[split]).all(), "a child stands before its parent")
     _need((left % 2 == 1).all() and (left + 1 < sizes[tree]).all(), "a child is out of range")
     pair = (start[tree] - tree) // 2 + (left - 1) // 2
+    n_splits = (len(child) - len(sizes)) // 2
     _need(
         len(pair) == n_splits and (np.bincount(pair, minlength=n_splits) == 1).all(),
         "the children do not form trees",
@@ -161,11 +174,14 @@ def _check_boxes(forest):
     _need(_within(forest.box_other, -1, forest.n_features), "box_other is out of range")
     size = forest.box_size
     _need((size >= 1).all() and (size <= shape).all(), "box_size is out of range")
-    corner = np.stack(np.unravel_index(forest.box_corner, forest.feature_shape), axis=1)
     other = np.where(forest.box_other < 0, forest.box_corner, forest.box_other)
-    other = np.stack(np.unravel_index(other, forest.feature_shape), axis=1)
     first_byte = 0
+    stride = forest.n_features
     for axis, length in enumerate(forest.feature_shape):
+        stride //= length
+        corners = [
+            corner // np.int32(stride) % np.int32(length) for corner in (forest.box_corner, other)
+        ]
         if forest.unordered[axis]:
             n = (length + 7) // 8
             bits = np.unpackbits(
@@ -175,11 +191,11 @@ def _check_boxes(forest):
             _need((bits[:, length:] == 0).all(), "box_subset has bits behind the axis")
             _need((bits.sum(axis=1) == size[:, axis]).all(), "box_subset does not match box_size")
             _need(
-                (corner[:, axis] == 0).all() and (other[:, axis] == 0).all(),
+                not (corners[0].any() or corners[1].any()),
                 "a corner on an unordered axis is not 0",
             )
         elif not forest.wrap[axis]:
-            end = np.maximum(corner[:, axis], other[:, axis]) + size[:, axis]
+            end = np.maximum(*corners) + size[:, axis]
             _need((end <= length).all(), "a box leaves the array")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+MOST = 2**31 - 1  # codes of directions and rows of values are int32
+
 
 def join(forests, consume=False):
     """Arrays of one forest of the trees of several of the same kind, in order, as one bag.
@@ -37,17 +39,22 @@ def join(forests, consume=False):
     shared = head.n_shared_values
     n_values = np.array([_n_values(f) for f in forests])
     value_shift = np.cumsum(n_values - shared) - (n_values - shared)
-    child, direction = [], []
-    for f, moved, values_before in zip(forests, shift, value_shift):
+    if max(start[-1] + counts[:, -1].sum(), value_shift[-1] + n_values[-1]) > MOST:
+        raise ValueError(f"the forests have more than {MOST} directions or values together")
+
+    def moved_codes(f, moved):
         kind = np.searchsorted(f._code_ends, f.direction, side="right")
-        direction.append(f.direction + np.concatenate([[0], moved])[kind])
+        return f.direction + np.concatenate([[0], moved]).astype(np.int32)[kind]
+
+    def moved_leaves(f, values_before):
         own = f.child < -shared  # a leaf with a value of its own: row >= shared
-        child.append(np.where(own, f.child - values_before, f.child))
+        return f.child - np.int32(values_before) * own
+
     nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
     arrays = {
         "tree_start": np.cumsum(nodes),
-        "child": np.concatenate(child),
-        "direction": np.concatenate(direction),
+        "direction": np.concatenate([moved_codes(*each) for each in zip(forests, shift)]),
+        "child": np.concatenate([moved_leaves(*each) for each in zip(forests, value_shift)]),
         "baseline": head.baseline,
         "spread": head.spread,
         "bag_start": [0, len(nodes) - 1],

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from ._random cimport Random
-from ._tree cimport Grid, Table, Taps
+from ._direction cimport Grid, Table, Taps
 
 
 cdef enum Kind:

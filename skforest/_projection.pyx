@@ -16,7 +16,7 @@ from libc.string cimport memset
 import numpy as np
 
 from ._random cimport Random, below, between, positive_poisson
-from ._tree cimport (
+from ._direction cimport (
     Box,
     Table,
     Taps,

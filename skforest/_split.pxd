@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from ._buffer cimport Buffer
 from ._projection cimport Candidate, Sampler
 from ._random cimport Random
-from ._tree cimport Table, Taps
+from ._direction cimport Table, Taps
 
 
 cdef struct Split:

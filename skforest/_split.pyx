@@ -24,7 +24,7 @@ import numpy as np
 from ._buffer cimport append, free_buffer, start_buffer, used_bytes
 from ._projection cimport BOX, FEATURE, AxisSampler, Candidate, Sampler, free_candidate
 from ._random cimport next_word, uniform
-from ._tree cimport Taps, alloc_taps, as_table, free_taps, project
+from ._direction cimport Taps, alloc_taps, as_table, free_taps, project
 
 cdef extern from "_simd.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)

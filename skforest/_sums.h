@@ -10,16 +10,24 @@
 
 #include "_simd.h"
 
-#define SKF_ROWS 8
+#define SKF_ABREAST 8
 
-/* A split: go right where S[at[0]] - S[at[1]] - S[at[2]] + S[at[3]] minus the same of at[4..7]
- * exceeds the threshold. A leaf is a negative number, -1 - (its node). */
+#if defined(__GNUC__)
+#define SKF_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define SKF_PREFETCH(address)
+#endif
+
+/* A split: go right where the box at `one` minus the box at `two` (of the same size; none where both
+ * are equal) exceeds the threshold. `next` is 4 * (the left child's split) + (1 where the left child
+ * is a leaf) + (2 where the right one is); the right child's split stands after the left one's. */
 typedef struct {
-    uint16_t at[8];
+    uint16_t one;
+    uint16_t two;
+    uint16_t across; /* from the left to the right edge of the box */
+    uint16_t down;   /* from its upper to its lower edge */
     int32_t threshold;
-    int32_t left;
-    int32_t right;
-    int32_t unused;
+    uint32_t next;
 } skf_step;
 
 #define SKF_SUMS(name, sum_t, signed_t)                                                          \
@@ -39,48 +47,48 @@ typedef struct {
         }                                                                                        \
     }                                                                                            \
                                                                                                  \
-    SKF_INLINE int32_t skf_next_##name(const skf_step *step, const sum_t *sums)                  \
+    SKF_INLINE uint32_t skf_right_##name(const skf_step *step, const sum_t *sums)                \
     {                                                                                            \
-        const uint16_t *at = step->at;                                                           \
-        const sum_t one = (sum_t)(sums[at[0]] - sums[at[1]] - sums[at[2]] + sums[at[3]]);        \
-        const sum_t two = (sum_t)(sums[at[4]] - sums[at[5]] - sums[at[6]] + sums[at[7]]);        \
-        const int32_t value = (signed_t)(one - two);                                             \
-        return value <= step->threshold ? step->left : step->right;                              \
+        const sum_t *a = sums + step->one, *b = sums + step->two;                                \
+        const int x = step->across, y = step->down;                                              \
+        const sum_t one = (sum_t)(a[x + y] - a[x] - a[y] + a[0]);                                \
+        const sum_t two = (sum_t)(b[x + y] - b[x] - b[y] + b[0]);                                \
+        const sum_t contrast = (sum_t)(step->one == step->two ? 0 : ~(sum_t)0);                  \
+        return (int32_t)(signed_t)(sum_t)(one - (two & contrast)) > step->threshold;             \
     }                                                                                            \
                                                                                                  \
-    /* leaf[i] = node of the leaf of row i; the root is the split `root`, or negative. A row that\
-     * has reached its leaf makes room for the next one. */                                      \
-    SKF_UNUSED static void skf_walk_##name(const skf_step *steps, int32_t root,                  \
+    /* leaf[i] = node of the leaf of row i, where the root is the split `root` and first[s] is the\
+     * left child of split s. A row that has reached its leaf makes room for the next one. */    \
+    SKF_UNUSED static void skf_walk_##name(const skf_step *steps, const int32_t *first, int32_t root,\
                                            const sum_t *sums, int64_t size, int64_t n,           \
                                            int32_t *leaf)                                        \
     {                                                                                            \
-        int64_t row[SKF_ROWS], next = 0;                                                         \
-        int32_t node[SKF_ROWS];                                                                  \
-        const int lanes = n < SKF_ROWS ? (int)n : SKF_ROWS;                                      \
-        for (; next < lanes; next++) {                                                           \
-            row[next] = next;                                                                    \
-            node[next] = root;                                                                   \
+        uint32_t at[SKF_ABREAST];                                                                \
+        int64_t row[SKF_ABREAST], next = 0;                                                      \
+        int n_lanes = 0;                                                                         \
+        for (; n_lanes < SKF_ABREAST && next < n; n_lanes++) {                                   \
+            at[n_lanes] = (uint32_t)root;                                                        \
+            row[n_lanes] = next++;                                                               \
         }                                                                                        \
-        while (root >= 0 && next + SKF_ROWS <= n)                                                \
-            for (int l = 0; l < SKF_ROWS; l++) {                                                 \
-                node[l] = skf_next_##name(steps + node[l], sums + row[l] * size);                \
-                if (node[l] < 0) {                                                               \
-                    leaf[row[l]] = -1 - node[l];                                                 \
+        while (n_lanes)                                                                          \
+            for (int l = 0; l < n_lanes; l++) {                                                  \
+                const skf_step *step = steps + at[l];                                            \
+                const uint32_t right = skf_right_##name(step, sums + row[l] * size);             \
+                if (!(step->next >> right & 1)) {                                                \
+                    at[l] = (step->next >> 2) + (right & ~step->next & 1);                       \
+                    SKF_PREFETCH(steps + at[l]);                                                 \
+                    continue;                                                                    \
+                }                                                                                \
+                leaf[row[l]] = first[at[l]] + (int32_t)right;                                    \
+                if (next < n) {                                                                  \
+                    at[l] = (uint32_t)root;                                                      \
                     row[l] = next++;                                                             \
-                    node[l] = root;                                                              \
+                } else {                                                                         \
+                    n_lanes--;                                                                   \
+                    at[l] = at[n_lanes];                                                         \
+                    row[l] = row[n_lanes];                                                       \
                 }                                                                                \
             }                                                                                    \
-        for (int l = 0; l < lanes; l++) {                                                        \
-            while (node[l] >= 0)                                                                 \
-                node[l] = skf_next_##name(steps + node[l], sums + row[l] * size);                \
-            leaf[row[l]] = -1 - node[l];                                                         \
-        }                                                                                        \
-        for (; next < n; next++) {                                                               \
-            int32_t at = root;                                                                   \
-            while (at >= 0)                                                                      \
-                at = skf_next_##name(steps + at, sums + next * size);                            \
-            leaf[next] = -1 - at;                                                                \
-        }                                                                                        \
     }
 
 SKF_SUMS(u16, uint16_t, int16_t)

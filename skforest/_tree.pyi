@@ -5,8 +5,6 @@ import numpy.typing as npt
 
 GATES: dict[str, int]
 
-def simd_level() -> int: ...
-
 class Router:
     def __init__(
         self,

@@ -168,7 +168,7 @@ def show_versions():
     <BLANKLINE>
     skforest: ...
     """
-    from ._tree import simd_level
+    from ._direction import simd_level
 
     print()
     print("skforest:", package_versions()["skforest"])

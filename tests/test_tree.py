@@ -224,6 +224,25 @@ def test_trees_of_boxes_take_the_same_turns_over_bytes_as_over_floats(shape, hig
     np.testing.assert_array_equal(forest.response(X), forest.response(X.astype(np.float32)))
 
 
+def test_a_contrast_of_a_box_with_itself_is_zero():
+    arrays = {
+        "tree_start": [0, 3],
+        "child": [1, -1, -2],
+        "direction": [12],
+        "threshold": [-0.5],
+        "box_corner": [1],
+        "box_other": [1],
+        "box_size": [[2, 2]],
+        "value": [0, 1],
+    }
+    options = {"n_features": 12, "n_outputs": 1, "task": "regression", "feature_shape": (3, 4)}
+    X = np.full((2, 12), 200, dtype=np.uint8)
+    for threshold, side in ((-0.5, 1), (0, 0)):
+        forest = Forest(arrays | {"threshold": [threshold]}, **options)
+        np.testing.assert_array_equal(forest.predict(X), [side, side])
+        np.testing.assert_array_equal(forest.predict(X.astype(np.float32)), [side, side])
+
+
 @pytest.mark.parametrize("shape", [(254, 255), (255, 255), (65534,), (65600,), (1, 65000)])
 def test_grids_as_large_as_tables_of_sums_can_be(shape):
     """Positions up to 2^16, sums up to 2^24."""
@@ -414,14 +433,14 @@ PROBE = """
 import hashlib, json, sys
 import numpy as np
 from makers import grow, random_forest, whole_table
-from skforest import _tree
+from skforest import _direction
 from skforest._projection import BoxSampler, SparseSampler
 from skforest.forest import Forest
 
 def digest(*arrays):
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
 
-out = {"level": _tree.simd_level()}
+out = {"level": _direction.simd_level()}
 rng = np.random.default_rng(0)
 for gate in ("hard", "margin", "sigmoid"):
     made = random_forest(rng, (6, 7), n_trees=9, n_splits=30, n_each=40, gate=gate)
@@ -515,7 +534,7 @@ def test_the_widest_level_of_the_processor_is_taken(probes):
 @pytest.mark.parametrize(
     "module, loops",
     [
-        ("_tree", ["skf_axis_u8", "skf_taps_f32", "skf_dense_u8", "skf_dense_f32"]),
+        ("_direction", ["skf_axis_u8", "skf_taps_f32", "skf_dense_u8", "skf_dense_f32"]),
         ("_split", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
     ],
 )
