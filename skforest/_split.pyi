@@ -1,8 +1,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from ._projection import Sampler
-
 CRITERIA: dict[str, int]
 
 class NodeSplitter:
@@ -18,26 +16,3 @@ class NodeSplitter:
         stop: npt.NDArray[np.uint8],
     ) -> None: ...
     def values(self) -> dict[str, npt.NDArray[np.float32 | np.int32 | np.int64]]: ...
-
-class SearchSplitter(NodeSplitter):
-    def __init__(
-        self,
-        X: npt.NDArray[np.uint8 | np.float32],
-        target: npt.NDArray[np.int32 | np.float64],
-        n_outputs: int,
-        weight: npt.NDArray[np.float64],
-        rows: npt.NDArray[np.int32],
-        criterion: str,
-        seed: int,
-        stop: npt.NDArray[np.uint8],
-        sampler: Sampler,
-        n_candidates: int,
-        exact: bool,
-        n_bins: int,
-        max_search: int,
-        min_leaf: int,
-        may_overflow: bool,
-    ) -> None: ...
-    def directions(
-        self,
-    ) -> dict[str, npt.NDArray[np.float32 | np.int32 | np.int64 | np.uint8]]: ...

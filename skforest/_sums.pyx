@@ -88,7 +88,7 @@ cdef class SumWalker:
     cdef void write_steps(
         self, const int32_t[::1] child, int32_t first_split, int32_t[::1] step_of
     ) noexcept nogil:
-        """Number the splits, those of two siblings side by side; step_of[node] is -1 for a leaf."""
+        """Number the splits, those of siblings side by side; step_of[node] is -1 for a leaf."""
         cdef int32_t node, left, next = first_split
         cdef bint left_splits, right_splits
         step_of[0] = -1

@@ -21,7 +21,7 @@ from ._base import (
 )
 from ._grow import Grower
 from ._projection import AxisSampler, BoxSampler, SparseSampler
-from ._split import SearchSplitter
+from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 MAX_DEPTH = 2**31 - 1

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from skforest._grow import Grower
 from skforest._projection import AxisSampler
-from skforest._split import SearchSplitter
+from skforest._search import SearchSplitter
 from skforest.forest import Forest
 
 # The same examples in every run, and no time limit on a busy machine.

@@ -535,7 +535,7 @@ def test_the_widest_level_of_the_processor_is_taken(probes):
     "module, loops",
     [
         ("_direction", ["skf_axis_u8", "skf_taps_f32", "skf_dense_u8", "skf_dense_f32"]),
-        ("_split", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
+        ("_search", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
     ],
 )
 def test_fast_variants_are_in_the_binary(module, loops):
