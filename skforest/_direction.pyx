@@ -3,6 +3,7 @@
 `unfold` turns a stored direction ``a`` (a feature, a box of the feature array, a sparse or a dense
 row) into taps for one table; `project` evaluates the taps on a list of rows. Growing and
 predicting call the same two functions on the same dtype, so no training row crosses a threshold.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
