@@ -25,6 +25,7 @@ from ._forest_join import join
 from ._input import BLOCK, MAX_COUNT, as_bytes, quick_table, table_dtype, tame, validate_weight
 from ._progress import Progress
 from ._rows import RowSet, tree_seed
+from ._scaling import min_max, scaled
 from .forest import Forest
 
 __all__ = [
@@ -93,6 +94,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
     }
+    _scales = False  # features are taken to [0, 1] before training, and by the forest
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -133,6 +135,12 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         goes_on = self.warm_start and hasattr(self, "forest_")
         X, y = self._validate_fit(X, y, reset=not goes_on)
         weight = validate_weight(sample_weight, len(X))
+        if self._scales:
+            if goes_on:
+                self._offset, self._scale = self.forest_.offset, self.forest_.scale
+            else:
+                self._offset, self._scale = min_max(X[weight > 0] if (weight == 0).any() else X)
+            X = scaled(X, self._offset, self._scale)
         rows = RowSet(X, self._encode(y, goes_on), weight)
         del X, y
         rows.weight = tame(rows.weight)
@@ -244,23 +252,31 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         X = self._unfold(X)
         try:
             X, y = validate_data(
-                self, X, y, reset=reset, dtype=table_dtype(X), order="C", **self._target_options
+                self,
+                X,
+                y,
+                reset=reset,
+                dtype=table_dtype(X, self._scales),
+                order="C",
+                **self._target_options,
             )
         except (ValueError, TypeError) as error:
             if "convert" not in str(error) and "float()" not in str(error):
                 raise
             message = f"X, and y in regression, must hold numbers: {error}"
             raise type(error)(message) from error
-        return as_bytes(X), y
+        return (X if self._scales else as_bytes(X)), y
 
     def _validate_predict(self, X):
         check_is_fitted(self, "forest_")
         if not hasattr(self, "feature_names_in_"):
-            few = quick_table(X, self.n_features_in_)
+            few = quick_table(X, self.n_features_in_, self._scales)
             if few is not None:
                 return few
         X = self._unfold(X)
-        return as_bytes(validate_data(self, X, reset=False, dtype=table_dtype(X), order="C"))
+        dtype = table_dtype(X, self._scales)
+        X = validate_data(self, X, reset=False, dtype=dtype, order="C")
+        return X if self._scales else as_bytes(X)
 
     def _new_forest(self, arrays, **meta):
         """A Forest of this estimator's task."""
@@ -343,7 +359,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         n_trees = np.zeros(len(rows))
         for tree in range(len(self.forest_)):
             out = self._counts(rows, tree_seed(self._seed, tree)) == 0
-            total[out] += self.forest_[tree].response(rows.X[out])
+            total[out] += self.forest_[tree]._respond(rows.X[out])
             n_trees += out
         known = n_trees > 0
         if not known.all():

@@ -53,6 +53,9 @@ def check_forest(forest):
     _need(n_codes <= MAX_INDEX, f"{n_codes} directions, at most {MAX_INDEX} have codes")
     _need(len(forest.spread) in (0, forest.n_features), "spread needs one entry a feature")
     _need((forest.spread > 0).all(), "spread holds values that are not positive")
+    _need(len(forest.offset) == len(forest.scale), "offset is not as long as scale")
+    _need(len(forest.scale) in (0, forest.n_features), "scale needs one entry a feature")
+    _need((forest.scale > 0).all(), "scale holds values that are not positive")
     _need(forest.dense.shape[1:] == (forest.n_features,), "dense has not n_features columns")
     _need(_within(forest.direction, 0, n_codes), f"direction outside of 0 .. {n_codes - 1}")
     for name in (
@@ -63,6 +66,8 @@ def check_forest(forest):
         "sparse_weight",
         "dense",
         "spread",
+        "offset",
+        "scale",
         "baseline",
     ):
         _need(np.isfinite(getattr(forest, name)).all(), f"{name} holds values that are not finite")

@@ -57,6 +57,8 @@ def join(forests, consume=False):
         "child": np.concatenate([moved_leaves(*each) for each in zip(forests, value_shift)]),
         "baseline": head.baseline,
         "spread": head.spread,
+        "offset": head.offset,
+        "scale": head.scale,
         "bag_start": [0, len(nodes) - 1],
     }
     for name in (
@@ -177,7 +179,7 @@ def _check_same_kind(head, other):
             raise ValueError(
                 f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
             )
-    for name in ("classes", "baseline", "spread"):
+    for name in ("classes", "baseline", "spread", "offset", "scale"):
         if not np.array_equal(getattr(head, name), getattr(other, name)):
             raise ValueError(f"forests differ in {name}")
     if bool(len(head.value_start)) != bool(len(other.value_start)):

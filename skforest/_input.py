@@ -11,19 +11,21 @@ MAX_COUNT = 2**31 - 1  # of rows, and of features: kernels count in 32 bits
 BYTE_FEATURES = 2**24 // 255
 
 
-def table_dtype(X):
-    """uint8 for bytes and bools, float32 for everything else."""
+def table_dtype(X, exact=False):
+    """uint8 for bytes and bools, float32 for everything else; or what holds X exactly."""
     dtype = getattr(X, "dtype", None)
     dtypes = getattr(X, "dtypes", None)
     if dtype is None and dtypes is not None:  # a DataFrame
         names = {str(one) for one in dtypes}
     else:
         names = {str(dtype)}
-    return np.uint8 if names <= {"uint8", "bool"} else np.float32
+    if names <= {"uint8", "bool"}:
+        return np.uint8
+    return np.float64 if exact and names != {"float32"} else np.float32
 
 
-def quick_table(X, n_features):
-    """A few rows as uint8 or float32, if they are plainly valid; else None.
+def quick_table(X, n_features, exact=False):
+    """A few rows as uint8 or float32, or as they are, if they are plainly valid; else None.
 
     For a single row, the full validation takes several times as long as the prediction. Whatever
     is not a sound matrix of numbers is left to it.
@@ -38,10 +40,10 @@ def quick_table(X, n_features):
         return None
     if X.dtype != np.uint8:
         with np.errstate(over="ignore"):
-            X = X.astype(np.float32, copy=False)
+            X = X if exact else X.astype(np.float32, copy=False)
         if not np.isfinite(X).all():
             return None
-    return as_bytes(np.ascontiguousarray(X))
+    return X if exact else as_bytes(np.ascontiguousarray(X))
 
 
 def as_bytes(X):

@@ -22,6 +22,7 @@ from scipy.special import softmax
 from ._forest_check import check_counts, check_forest, exactly
 from ._forest_file import narrow, read_forest, widen, write_forest
 from ._forest_join import join, without_unused
+from ._scaling import scaled
 from ._tree import Router
 from ._version import __version__
 
@@ -45,6 +46,8 @@ ARRAYS = {
     "sparse_weight": (np.float32, 1),
     "dense": (np.float32, 2),
     "spread": (np.float32, 1),
+    "offset": (np.float64, 1),
+    "scale": (np.float64, 1),
     "baseline": (np.float64, 1),
     "bag_start": (np.int64, 1),
 }
@@ -105,6 +108,9 @@ class Forest:
         spread : (n_features,) or (0,)
             Standard deviations of the features in training, where weights of sparse and dense
             directions are in units of their reciprocals; for importances.
+        offset, scale : (n_features,) or (0,)
+            A row x is walked as ``(x - offset) * scale``, which is computed in float64 and rounded
+            to float32; as it is where both are empty.
         baseline : (n_outputs,)
             What leaf values are deviations from.
         bag_start : (n_bags + 1,)
@@ -262,12 +268,14 @@ class Forest:
     def _table(self, X):
         """X as the kernels read it; uint8 and float32 in C order pass through."""
         X = np.asarray(X)
-        if X.dtype != np.uint8:
-            X = X.astype(np.uint8 if X.dtype == bool else np.float32, copy=False)
         if X.ndim != 2:
             X = X.reshape(len(X), -1)
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, the forest takes {self.n_features}")
+        if len(self.scale):
+            return scaled(X, self.offset, self.scale)
+        if X.dtype != np.uint8:
+            X = X.astype(np.uint8 if X.dtype == bool else np.float32, copy=False)
         return np.ascontiguousarray(X)
 
     def apply(self, X):
@@ -295,12 +303,15 @@ class Forest:
         -------
         response : ndarray of shape (n_samples, n_outputs), float64
         """
-        X = self._table(X)
+        return self._respond(self._table(X))
+
+    def _respond(self, table):
+        """Response of rows that are scaled already."""
         link = LINKS[self.link]
         n_bags = len(self.bag_start) - 1
         total = None
         for first, last in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist()):
-            raw = self._router.respond(X, first, last)
+            raw = self._router.respond(table, first, last)
             if self.aggregate == "mean":
                 raw /= last - first
             raw += self.baseline

@@ -12,19 +12,12 @@ import math
 
 import numpy as np
 
-from ._base import (
-    BaseForest,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-)
-from ._grow import Grower
+from ._base import Integral, Interval, Real, StrOptions
+from ._greedy import GreedyForest
 from ._projection import AxisSampler, BoxSampler, SparseSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
-MAX_DEPTH = 2**31 - 1
 MAX_AXES = 8
 
 
@@ -47,19 +40,11 @@ def _booleans(value, name):
     return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
 
 
-class _ManifoldForest(BaseForest):
+class _ManifoldForest(GreedyForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **BaseForest._parameter_constraints,
-        "max_features": [
-            StrOptions({"auto", "sqrt", "log2"}),
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0.0, None, closed="neither"),
-            None,
-        ],
-        "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
-        "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
+        **GreedyForest._parameter_constraints,
         "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "contrast": [StrOptions({"sum", "edge", "difference", "mix"})],
@@ -78,7 +63,6 @@ class _ManifoldForest(BaseForest):
         "splitter": [StrOptions({"hist", "exact"})],
         "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
         "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
-        "importance_type": [StrOptions({"impurity", "count"})],
     }
 
     def __init__(
@@ -157,9 +141,7 @@ class _ManifoldForest(BaseForest):
             self.projection_ = "sparse" if self.feature_shape is None else "patch"
         self.feature_shape_ = self._resolve_shape(n_features)
         self.max_features_ = self._resolve_max_features(n_features)
-        self.max_bins_ = self.max_bins
-        if self.max_bins == "auto":
-            self.max_bins_ = 32 if getattr(self, "n_classes_", 2) >= 10 else 64
+        self.max_bins_ = self._auto_bins() if self.max_bins == "auto" else self.max_bins
         if self._is_scaled:
             self._spread(rows)  # once, before the threads ask for it
         if self.projection_ == "patch":
@@ -168,12 +150,6 @@ class _ManifoldForest(BaseForest):
     @property
     def _is_scaled(self):
         return self.projection_ == "sparse" and self.sparse_weights == "scaled"
-
-    def _spread(self, rows):
-        """Units of the features: of these rows, or of the trees that are added to."""
-        if self.warm_start and hasattr(self, "forest_") and len(self.forest_.spread):
-            return self.forest_.spread
-        return rows.spread()
 
     def _resolve_shape(self, n_features):
         if self.feature_shape is None:
@@ -225,20 +201,6 @@ class _ManifoldForest(BaseForest):
             )
         return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
 
-    def _resolve_max_features(self, n_features):
-        value = self.max_features
-        if value == "auto":
-            return self._auto_max_features(n_features)
-        if value == "sqrt":
-            return max(1, int(np.sqrt(n_features)))
-        if value == "log2":
-            return max(1, int(np.log2(n_features)))
-        if value is None:
-            return n_features
-        if isinstance(value, Integral):
-            return int(value)
-        return max(1, int(value * n_features))
-
     def _auto_max_features(self, n_features):
         """Chosen on the tables of docs/performance (sparse) and out of bag on images (patch)."""
         root = math.sqrt(n_features)
@@ -271,7 +233,6 @@ class _ManifoldForest(BaseForest):
     def _fit_tree(self, rows, target, weight, seed, stop):
         chosen = np.flatnonzero(weight).astype(np.int32)
         min_split, min_leaf = self._min_samples(len(chosen))
-        total = weight.sum()
         exact = self.splitter == "exact"
         searched = len(chosen)
         if not exact and self.max_search_samples is not None:
@@ -298,28 +259,16 @@ class _ManifoldForest(BaseForest):
             min_leaf,
             largest > np.finfo(np.float32).max,
         )
-        min_gain = self.min_impurity_decrease * total
-        if target.ndim == 2:
-            # Given as a mean over outputs, in the units of y; the target is scaled.
-            min_gain *= n_outputs / self._target_scale**2
-        depth = MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
-        arrays = Grower(splitter, depth, min_split, min_gain, self.max_leaf_nodes or 0).grow()
-        arrays.update(splitter.directions())
-        arrays.update(splitter.values())
-        arrays["tree_start"] = np.array([0, len(arrays["child"])])
-        if self._is_scaled:
-            arrays["spread"] = self._spread(rows)
-        if target.ndim == 2:
-            arrays["baseline"] = self._baseline
-            arrays["value"] = arrays["value"] * np.float32(self._target_scale)
-        forest = self._new_forest(
-            arrays,
+        return self._grow(
+            splitter,
+            target,
+            weight,
+            min_split,
+            {"spread": self._spread(rows)} if self._is_scaled else {},
             feature_shape=self.feature_shape_,
             wrap=self._per_axis("wrap"),
             unordered=self._per_axis("unordered"),
         )
-        # Best-first growth searches nodes that it never splits.
-        return forest.compact() if self.max_leaf_nodes else forest
 
 
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):

@@ -1,0 +1,69 @@
+"""Floor 4: forests whose trees are grown node by node."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._base import BaseForest, Integral, Interval, Real, StrOptions
+from ._grow import Grower
+
+MAX_DEPTH = 2**31 - 1
+
+
+class GreedyForest(BaseForest):
+    """What forests grown node by node share; not for direct use."""
+
+    _parameter_constraints: dict = {
+        **BaseForest._parameter_constraints,
+        "max_features": [
+            StrOptions({"auto", "sqrt", "log2"}),
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0.0, None, closed="neither"),
+            None,
+        ],
+        "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
+        "importance_type": [StrOptions({"impurity", "count"})],
+    }
+
+    def _resolve_max_features(self, n_features):
+        value = self.max_features
+        if value == "auto":
+            return self._auto_max_features(n_features)
+        if value == "sqrt":
+            return max(1, int(np.sqrt(n_features)))
+        if value == "log2":
+            return max(1, int(np.log2(n_features)))
+        if value is None:
+            return n_features
+        if isinstance(value, Integral):
+            return int(value)
+        return max(1, int(value * n_features))
+
+    def _auto_bins(self):
+        """Bins that the number of classes deserves."""
+        return 32 if getattr(self, "n_classes_", 2) >= 10 else 64
+
+    def _spread(self, rows):
+        """Units of the features: of these rows, or of the trees that are added to."""
+        if self.warm_start and hasattr(self, "forest_") and len(self.forest_.spread):
+            return self.forest_.spread
+        return rows.spread()
+
+    def _grow(self, splitter, target, weight, min_split, arrays, **meta):
+        """Grow a tree with a splitter; a Forest of it, with further arrays."""
+        n_outputs = self._forest_options["n_outputs"]
+        min_gain = self.min_impurity_decrease * weight.sum()
+        if target.ndim == 2:
+            # Given as a mean over outputs, in the units of y; the target is scaled.
+            min_gain *= n_outputs / self._target_scale**2
+        depth = MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
+        grower = Grower(splitter, depth, min_split, min_gain, self.max_leaf_nodes or 0)
+        arrays = grower.grow() | splitter.directions() | splitter.values() | arrays
+        arrays["tree_start"] = np.array([0, len(arrays["child"])])
+        if target.ndim == 2:
+            arrays["baseline"] = self._baseline
+            arrays["value"] = arrays["value"] * np.float32(self._target_scale)
+        forest = self._new_forest(arrays, **meta)
+        # Best-first growth searches nodes that it never splits.
+        return forest.compact() if self.max_leaf_nodes else forest
