@@ -1,11 +1,14 @@
 """Oblique, structured and differentiable decision forests as scikit-learn estimators."""
 
 from ._version import __version__
+from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .forest import Forest
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from .persistence import load, save, show_versions
 
 __all__ = [
+    "CO2ForestClassifier",
+    "CO2ForestRegressor",
     "Forest",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",

@@ -21,6 +21,7 @@ class GreedyForest(BaseForest):
             Interval(Real, 0.0, None, closed="neither"),
             None,
         ],
+        "min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")],
         "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
         "importance_type": [StrOptions({"impurity", "count"})],

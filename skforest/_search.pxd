@@ -28,6 +28,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int32_t n_bins
     cdef int64_t max_search
     cdef int64_t min_leaf
+    cdef double min_weight
     cdef bint may_overflow
     cdef Sample drawn
     cdef bint drawn_is_pure
@@ -58,5 +59,6 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil
     cdef void clear_side(self) noexcept nogil
     cdef double add_to_side(self, const Sample* sample, int64_t at, double score) noexcept nogil
+    cdef bint fits(self, const Split* split) noexcept nogil
     cdef bint settle(self, const Best* best, Split* split) except -1 nogil
     cdef int32_t store(self) except -1 nogil

@@ -21,6 +21,7 @@ class SearchSplitter(NodeSplitter):
         n_bins: int,
         max_search: int,
         min_leaf: int,
+        min_weight: float,
         may_overflow: bool,
     ) -> None: ...
     def directions(

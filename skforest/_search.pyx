@@ -58,8 +58,8 @@ cdef class SearchSplitter(NodeSplitter):
     n_bins : int
     max_search : int
         Larger nodes search in a random subset of this many rows.
-    min_leaf : int
-        Smallest number of rows of a child.
+    min_leaf, min_weight : int, float
+        Smallest number of rows of a child, and smallest weight.
     may_overflow : bool
         Values are so large that a projection may leave float32.
     """
@@ -79,7 +79,7 @@ cdef class SearchSplitter(NodeSplitter):
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
         stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf, bint may_overflow
+        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow
     ):
         NodeSplitter.__init__(self, X, target, n_outputs, weight, rows, criterion, seed, stop)
         cdef int64_t n = min(rows.shape[0], max_search)
@@ -91,6 +91,7 @@ cdef class SearchSplitter(NodeSplitter):
         self.n_bins = n_bins
         self.max_search = max_search
         self.min_leaf = min_leaf
+        self.min_weight = min_weight
         self.may_overflow = may_overflow
         sampler.alloc(&self.trial)
         sampler.alloc(&self.champion)
@@ -310,6 +311,11 @@ cdef class SearchSplitter(NodeSplitter):
             for b in range(n_bins):
                 if self.bin_count[b] < needed or sample.n - self.bin_count[b] < needed:
                     self.bin_score[b] = -INFINITY
+        if self.min_weight > 0:
+            needed = self.min_weight * bin_weight[n_bins - 1] / self.node_weight
+            for b in range(n_bins):
+                if bin_weight[b] < needed or bin_weight[n_bins - 1] - bin_weight[b] < needed:
+                    self.bin_score[b] = -INFINITY
         for b in range(n_bins - 1):
             if self.bin_score[b] > score:
                 score = self.bin_score[b]
@@ -332,6 +338,7 @@ cdef class SearchSplitter(NodeSplitter):
         cdef int64_t i, at, n = sample.n
         cdef double left_score = 0, left_weight = 0, score
         cdef double needed = <double>self.min_leaf * n / self.node.n
+        cdef double needed_weight
         cdef bint better = False
         for i in range(n):
             self.key[i] = skf_sort_key(self.trial_column[i], <uint32_t>i)
@@ -343,6 +350,10 @@ cdef class SearchSplitter(NodeSplitter):
             at = <int64_t>(self.key[i] & <uint64_t>0xFFFFFFFF)
             self.right_score[i - 1] = self.add_to_side(sample, at, self.right_score[i])
             self.right_weight[i - 1] = self.right_weight[i] + sample.weight[at]
+        at = <int64_t>(self.key[0] & <uint64_t>0xFFFFFFFF)
+        needed_weight = (
+            self.min_weight * (self.right_weight[0] + sample.weight[at]) / self.node_weight
+        )
         self.clear_side()
         for i in range(n - 1):
             at = <int64_t>(self.key[i] & <uint64_t>0xFFFFFFFF)
@@ -351,6 +362,8 @@ cdef class SearchSplitter(NodeSplitter):
             if self.key[i] >> 32 == self.key[i + 1] >> 32:
                 continue
             if i + 1 < needed or n - i - 1 < needed:
+                continue
+            if left_weight < needed_weight or self.right_weight[i] < needed_weight:
                 continue
             if self.criterion == ENTROPY:
                 score = (
@@ -414,10 +427,19 @@ cdef class SearchSplitter(NodeSplitter):
                     high = min(high, self.column[i])
             split.threshold = midpoint(low, high)
         self.finish(split)
-        if split.n_left < self.min_leaf or node.n - split.n_left < self.min_leaf:
+        if not self.fits(split):
             return False
         split.code = self.store()
         return True
+
+    cdef bint fits(self, const Split* split) noexcept nogil:
+        """Are both children of the node at hand large enough?"""
+        return (
+            split.n_left >= self.min_leaf
+            and self.node.n - split.n_left >= self.min_leaf
+            and split.left_weight >= self.min_weight
+            and self.node_weight - split.left_weight >= self.min_weight
+        )
 
     cdef int32_t store(self) except -1 nogil:
         """Keep the champion; its code counts the features first, then what is stored here."""

@@ -16,6 +16,7 @@ cdef struct Split:
     float threshold
     int32_t code           # direction, as the splitter counts them
     int64_t n_left
+    double left_weight
     double gain            # weight times impurity, minus the same of both sides
 
 

@@ -254,6 +254,7 @@ cdef class NodeSplitter:
             else:
                 for k in range(self.n_outputs):
                     self.left[k] = self.left[k] + left * node.target[i * self.n_outputs + k]
+        split.left_weight = weight
         gain += self.side(self.left, weight)
         for k in range(self.n_present):
             self.left[k] = self.total[k] - self.left[k]

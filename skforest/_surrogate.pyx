@@ -71,7 +71,7 @@ cdef class StumpSplitter(SearchSplitter):
     Parameters
     ----------
     X, target, n_outputs, weight, rows, criterion, seed, stop, sampler, n_candidates, exact, \
-n_bins, max_search, min_leaf, may_overflow
+n_bins, max_search, min_leaf, min_weight, may_overflow
         As in SearchSplitter; X is float32 and the sampler draws features.
     objective : {"co2", "soft", "mixed"}
     nu, learning_rate, momentum : float
@@ -88,13 +88,13 @@ n_bins, max_search, min_leaf, may_overflow
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
         stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf, bint may_overflow, objective, double nu,
-        double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
+        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow, objective,
+        double nu, double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
         int32_t max_epochs, double smoothing, double radius, double holdout, bint old_signs
     ):
         SearchSplitter.__init__(
             self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
-            n_candidates, exact, n_bins, max_search, min_leaf, may_overflow
+            n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
         )
         cdef int64_t n = rows.shape[0]
         cdef int64_t p = X.shape[1]
@@ -558,8 +558,8 @@ n_bins, max_search, min_leaf, may_overflow
         project(&self.taps, &self.table, self.node.offset, n, self.column)
         split.threshold = <float>threshold
         self.finish(split)
-        if split.n_left < self.min_leaf or n - split.n_left < self.min_leaf:
-            # Rounding, or the fewest rows of a leaf: back to the feature.
+        if not self.fits(split):
+            # Rounding, or the smallest leaf allowed: back to the feature.
             self.sampler.unfold(&self.champion, &self.table, &self.taps)
             project(&self.taps, &self.table, self.node.offset, n, self.column)
             split[0] = axis[0]

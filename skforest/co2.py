@@ -58,6 +58,7 @@ class _CO2Forest(GreedyForest):
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=False,
@@ -84,6 +85,7 @@ class _CO2Forest(GreedyForest):
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
         self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.max_leaf_nodes = max_leaf_nodes
         self.min_impurity_decrease = min_impurity_decrease
         self.bootstrap = bootstrap
@@ -121,6 +123,7 @@ class _CO2Forest(GreedyForest):
             self._auto_bins(),
             min(len(chosen), SEARCHED),
             min_leaf,
+            self.min_weight_fraction_leaf * weight.sum(),
             False,
             self.objective,
             self.nu,
@@ -141,10 +144,139 @@ class _CO2Forest(GreedyForest):
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     """Classify with a forest of hyperplanes, each optimised by a convex-concave bound.
 
+    A node takes the best cut of a few single features and turns it into a hyperplane over all of
+    them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
+    the paper [1]_, equations 6 to 12). Trees are grown until their leaves are pure and averaged.
+
     Parameters
     ----------
     n_estimators : int, default=100
-        Number of trees.
+        Number of trees, at least 1.
+    objective : {"co2", "soft", "mixed"}, default="co2"
+        What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
+        the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
+        with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
+        ones. "mixed": one of the two, by a coin for each node.
+    nu : float, default=100.0
+        Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
+        bring the bound closer to the loss. Features count in the units of `row_norm`.
+    learning_rate : float, default=0.03
+        Length of a gradient step, more than 0. Halved where the objective has not decreased for
+        three epochs; training ends at a fiftieth.
+    momentum : float, default=0.9
+        Share of the last step that is added to the next, in [0, 1).
+    n_epochs : "auto" or int, default="auto"
+        How often, at most, a node's rows are shown. "auto": 30000 / n times for n rows, but at
+        least 3 and at most 30 times.
+    batch_size : int, default=100
+        Rows of a gradient step, at least 1.
+    holdout : float, default=0.3
+        Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
+        hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
+        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+    smoothing : float, default=0.1
+        Rows, of mean weight, that are added to each class of a leaf when its log loss is taken in
+        training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed.
+    row_norm : float, default=8.0
+        Root mean square norm that the rows of a node are scaled to, by one number for all
+        features, after they have been centred on their mean. More than 0.
+    signs : {"current", "old"}, default="current"
+        Which branch a row counts as having taken in the bound: by the weights as they are, or by
+        those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Features among which the first cut of a node is sought, q in the paper. An int is a count,
+        a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
+        the number of features ("auto" rounds up).
+    max_depth : int or None, default=None
+        Largest depth of a leaf. None: no limit.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
+        count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
+    max_leaf_nodes : int or None, default=None
+        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much: entropy, in bits.
+    bootstrap : bool, default=False
+        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
+        proportional to their weight. False: every tree sees all rows, and trees differ by the
+        features of their first cuts and by the rows held out. True is better with noisy labels.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows. Needs `bootstrap`.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
+        Weights of the classes, which multiply the weights of their rows: a dict from label to
+        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
+        in every tree's bootstrap.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
+        feature and its standard deviation, or how often a feature has a weight in a split.
+    n_jobs : int or None, default=None
+        Threads that grow trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first cuts, of the rows held out, of batches and of bootstraps.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees.
+    classes_ : ndarray of shape (n_classes_,)
+        Labels, sorted.
+    n_classes_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    max_features_ : int
+        What `max_features` came to.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1.
+    oob_score_ : float
+        Accuracy on the rows left out; only with `oob_score`.
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
+        Probabilities by the trees that did not draw the row; NaN where every tree drew it, or its
+        weight is 0. Only with `oob_score`.
+
+    See Also
+    --------
+    CO2ForestRegressor : The same for real targets.
+    ManifoldForestClassifier : Sparse mixtures and patches, which are searched and not optimised.
+
+    Notes
+    -----
+    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
+    it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    References
+    ----------
+    .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
+       Continuous Optimization of Oblique Splits", 2015.
+
+    Examples
+    --------
+    >>> from skforest import CO2ForestClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> forest = CO2ForestClassifier(30, random_state=0).fit(X_train, y_train)
+    >>> bool(forest.score(X_test, y_test) > 0.97)
+    True
     """
 
     _parameter_constraints: dict = {
@@ -171,6 +303,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=False,
@@ -199,6 +332,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             max_depth=max_depth,
             min_samples_split=min_samples_split,
             min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
             max_leaf_nodes=max_leaf_nodes,
             min_impurity_decrease=min_impurity_decrease,
             bootstrap=bootstrap,
@@ -214,10 +348,128 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
 
 
 class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
-    """Predict real targets with a forest of hyperplanes.
+    """Predict real targets with a forest of hyperplanes, optimised by a convex-concave bound.
+
+    As `CO2ForestClassifier`, with the squared error of the leaves (equations 4 and 11 of the paper
+    [1]_), in units of the variance of each node.
 
     Parameters
     ----------
     n_estimators : int, default=100
-        Number of trees.
+        Number of trees, at least 1.
+    objective : {"co2", "soft", "mixed"}, default="co2"
+        What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
+        the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
+        with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
+        ones. "mixed": one of the two, by a coin for each node.
+    nu : float, default=100.0
+        Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
+        bring the bound closer to the loss. Features count in the units of `row_norm`.
+    learning_rate : float, default=0.03
+        Length of a gradient step, more than 0. Halved where the objective has not decreased for
+        three epochs; training ends at a fiftieth.
+    momentum : float, default=0.9
+        Share of the last step that is added to the next, in [0, 1).
+    n_epochs : "auto" or int, default="auto"
+        How often, at most, a node's rows are shown. "auto": 30000 / n times for n rows, but at
+        least 3 and at most 30 times.
+    batch_size : int, default=100
+        Rows of a gradient step, at least 1.
+    holdout : float, default=0.3
+        Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
+        hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
+        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+    smoothing : float, default=0.1
+        For classifiers; without effect here.
+    row_norm : float, default=8.0
+        Root mean square norm that the rows of a node are scaled to, by one number for all
+        features, after they have been centred on their mean. More than 0.
+    signs : {"current", "old"}, default="current"
+        Which branch a row counts as having taken in the bound: by the weights as they are, or by
+        those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Features among which the first cut of a node is sought, q in the paper. An int is a count,
+        a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
+        the number of features ("auto" rounds up).
+    max_depth : int or None, default=None
+        Largest depth of a leaf. None: no limit.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
+        count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
+    max_leaf_nodes : int or None, default=None
+        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much: variance, a mean over outputs.
+    bootstrap : bool, default=False
+        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
+        proportional to their weight. False: every tree sees all rows, and trees differ by the
+        features of their first cuts and by the rows held out. True is better with noisy labels.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows. Needs `bootstrap`.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
+        feature and its standard deviation, or how often a feature has a weight in a split.
+    n_jobs : int or None, default=None
+        Threads that grow trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first cuts, of the rows held out, of batches and of bootstraps.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    max_features_ : int
+        What `max_features` came to.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1.
+    oob_score_ : float
+        R2 on the rows left out, averaged over outputs; only with `oob_score`.
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
+        Predictions by the trees that did not draw the row; NaN where every tree drew it, or its
+        weight is 0. Only with `oob_score`.
+
+    See Also
+    --------
+    CO2ForestClassifier : The same for labels.
+    ManifoldForestRegressor : Sparse mixtures and patches, which are searched and not optimised.
+
+    Notes
+    -----
+    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
+    it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    References
+    ----------
+    .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
+       Continuous Optimization of Oblique Splits", 2015.
+
+    Examples
+    --------
+    >>> from skforest import CO2ForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0).fit(X, y)
+    >>> bool(forest.oob_score_ > 0.4)
+    True
     """

@@ -88,6 +88,7 @@ class _ManifoldForest(GreedyForest):
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=True,
@@ -119,6 +120,7 @@ class _ManifoldForest(GreedyForest):
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
         self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.max_leaf_nodes = max_leaf_nodes
         self.min_impurity_decrease = min_impurity_decrease
         self.bootstrap = bootstrap
@@ -257,6 +259,7 @@ class _ManifoldForest(GreedyForest):
             self.max_bins_,
             searched,
             min_leaf,
+            self.min_weight_fraction_leaf * weight.sum(),
             largest > np.finfo(np.float32).max,
         )
         return self._grow(
@@ -343,6 +346,8 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         count as one.
     min_samples_leaf : int or float, default=1
         Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
     max_leaf_nodes : int or None, default=None
         Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
     min_impurity_decrease : float, default=0.0
@@ -461,6 +466,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=True,
@@ -494,6 +500,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
             max_depth=max_depth,
             min_samples_split=min_samples_split,
             min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
             max_leaf_nodes=max_leaf_nodes,
             min_impurity_decrease=min_impurity_decrease,
             bootstrap=bootstrap,
@@ -581,6 +588,8 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
         count as one.
     min_samples_leaf : int or float, default=1
         Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
     max_leaf_nodes : int or None, default=None
         Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
     min_impurity_decrease : float, default=0.0

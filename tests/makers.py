@@ -182,6 +182,7 @@ def grow(
     n_bins=32,
     max_search=None,
     min_leaf=1,
+    min_weight=0.0,
     max_depth=None,
     min_split=2,
     min_gain=0.0,
@@ -223,6 +224,7 @@ def grow(
         n_bins,
         max_search or len(rows),
         min_leaf,
+        min_weight,
         largest > np.finfo(np.float32).max,
     )
     depth = 2**31 - 1 if max_depth is None else max_depth

@@ -24,7 +24,7 @@ CONFIGURATIONS = [
     {},
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy"},
-    {"projection": "patch", "wrap": True, "contrast": "mix", "max_samples": 0.8},
+    {"projection": "patch", "wrap": True, "contrast": "mix", "max_samples": 0.8, "bootstrap": True},
     {"projection": "patch", "unordered": True, "contrast": "sum", "max_leaf_nodes": 30},
     # Without a bootstrap no row is too light to be seen, so small pure leaves would ignore class
     # weights.

@@ -127,6 +127,8 @@ def test_trees_by_entropy_are_those_of_scikit_learn(name):
         ("min_samples_split", 20),
         ("min_samples_leaf", 4),
         ("min_samples_leaf", 30),
+        ("min_weight_fraction_leaf", 0.01),
+        ("min_weight_fraction_leaf", 0.2),
         ("max_leaf_nodes", 2),
         ("max_leaf_nodes", 7),
         ("max_leaf_nodes", 15),
@@ -139,9 +141,11 @@ def test_limited_trees_are_those_of_scikit_learn(name, option, value):
         "max_depth": "max_depth",
         "min_samples_split": "min_split",
         "min_samples_leaf": "min_leaf",
+        "min_weight_fraction_leaf": "min_weight",
         "max_leaf_nodes": "max_leaves",
     }[option]
-    ours = grow(X, target, weight, **{ours_option: value})
+    ours_value = value * weight.sum() if ours_option == "min_weight" else value
+    ours = grow(X, target, weight, **{ours_option: ours_value})
     theirs = their_tree(X, target, weight, **{option: value})
     assert_same_tree(X, target, ours, theirs)
 

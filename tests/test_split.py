@@ -383,6 +383,24 @@ def test_a_pure_part_of_a_node_is_not_cut_at_random(exact, criterion):
             assert tree.n_leaves[0] <= full.n_leaves[0] + 4
 
 
+@pytest.mark.parametrize("max_search", [64, 2000])
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_leaf_has_the_smallest_weight(exact, max_search):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(2000, 3)).astype(np.float32)
+    weight = rng.exponential(size=2000)
+    target = (X[:, 0] + 0.3 * rng.normal(size=2000) > 1).astype(int)
+    for least in (5.0, 60.0):
+        for kind in (target, X[:, :1] + 0.3 * rng.normal(size=(2000, 1))):
+            tree = grow(
+                X, kind, weight, exact=exact, max_search=max_search, min_weight=least
+            )  # fmt: skip
+            leaf = tree.child < 0
+            weights = np.bincount(tree.apply(X)[:, 0], weight, minlength=tree.n_nodes)[leaf]
+            assert weights.min() >= least
+            assert weights.min() < 3 * least
+
+
 @pytest.mark.parametrize("min_leaf", [3, 40])
 def test_min_leaf_holds_when_a_part_is_searched(min_leaf):
     rng = np.random.default_rng(3)
