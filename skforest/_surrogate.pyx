@@ -199,7 +199,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.accept(&axis, split)
         return True
 
-    # ------------------------------------------------------------------------------ the node's rows
+    # ----------------------------------------------------------------------------- the node's rows
 
     cdef void line_up(self) noexcept nogil:
         """Set the training rows apart from those held out, and copy what is known of each row."""
@@ -287,7 +287,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         return True
 
     cdef void add_up_mean(self) noexcept nogil:
-        """Weighted mean of every feature. Each block adds to the sum only once: float32 will do."""
+        """Weighted mean of every feature. A block adds to the sum only once: float32 will do."""
         cdef int64_t start = 0, size, i, j, n = self.node.n, p = self.table.n_features
         cdef float* mean = self.node_mean
         cdef float* sum_ = self.gradient

@@ -50,7 +50,7 @@ class _CO2Forest(GreedyForest):
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
-        holdout=0.3,
+        holdout=0.0,
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
@@ -170,10 +170,11 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
-    holdout : float, default=0.3
+    holdout : float, default=0.0
         Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
         hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
-        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+        more hold rows out. Guards against features that are noise: try 0.3 where there are many.
+        0: keep the hyperplane.
     smoothing : float, default=0.1
         Rows, of mean weight, that are added to each class of a leaf when its log loss is taken in
         training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed.
@@ -204,7 +205,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     bootstrap : bool, default=False
         Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
         proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the rows held out. True is better with noisy labels.
+        features of their first cuts and by the order of batches. True is better with noisy labels.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
         there are distinct rows. Needs `bootstrap`.
@@ -295,7 +296,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
-        holdout=0.3,
+        holdout=0.0,
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
@@ -375,10 +376,11 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
-    holdout : float, default=0.3
+    holdout : float, default=0.0
         Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
         hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
-        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+        more hold rows out. Guards against features that are noise: try 0.3 where there are many.
+        0: keep the hyperplane.
     smoothing : float, default=0.1
         For classifiers; without effect here.
     row_norm : float, default=8.0
@@ -408,7 +410,7 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     bootstrap : bool, default=False
         Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
         proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the rows held out. True is better with noisy labels.
+        features of their first cuts and by the order of batches. True is better with noisy labels.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
         there are distinct rows. Needs `bootstrap`.

@@ -16,8 +16,20 @@ REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 
 def small(cls):
     """An estimator that is trained in a moment; unfitted."""
-    wanted = {"n_estimators": 10, "random_state": 0}
+    wanted = {"n_estimators": 10, "random_state": 0, "bootstrap": True}
     return cls(**{name: value for name, value in wanted.items() if name in cls().get_params()})
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of some parameters are not collected for estimators that do not have them."""
+
+    def takes_part(item):
+        names = [name for mark in item.iter_markers("needs") for name in mark.args]
+        params = getattr(item, "callspec", None) and item.callspec.params
+        classes = [value for value in (params or {}).values() if isinstance(value, type)]
+        return all(name in cls().get_params() for cls in classes for name in names)
+
+    items[:] = [item for item in items if takes_part(item)]
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)

@@ -303,3 +303,75 @@ def distinct_rows(X, Y, weight):
             key = (tuple((x + 0.0).tolist()), tuple((y + 0.0).tolist()))
             rows[key] = rows.get(key, 0.0) + w
     return rows
+
+
+# ----------------------------------------------------------------------------------- CO2 forests
+
+
+def co2_bound(m, l0, l1):
+    """Bound on the loss of the leaf reached with margin m (CO2 forest, equation 9)."""
+    return np.maximum(l0 - m, l1 + m) - np.abs(m)
+
+
+def soft_loss(m, l0, l1):
+    """Expected loss when a row goes right with probability sigmoid(2 m)."""
+    return l0 + (l1 - l0) / (1 + np.exp(-2 * m))
+
+
+def co2_slope(m, d, objective):
+    """Derivative by the margin, where d = l1 - l0."""
+    if objective == "soft":
+        right = 1 / (1 + np.exp(-2 * m))
+        return 2 * right * (1 - right) * d
+    return np.where(2 * m + d > 0, 1, -1) - np.where(m > 0, 1, -1)
+
+
+def co2_stump(
+    Z, y, feature, cut, objective, *, n_epochs, rate=0.03, momentum=0.9, nu=100.0,
+    smoothing=0.1, row_norm=8.0,
+):  # fmt: skip
+    """One split by gradient descent with all rows in each step, from the cut of a feature.
+
+    Returns
+    -------
+    direction, threshold : ndarray of shape (n_features,), float
+    """
+    n, p = Z.shape
+    onehot = np.eye(y.max() + 1)[y]
+    mean = Z.mean(axis=0)
+    scale = row_norm / np.sqrt(((Z - mean) ** 2).sum(axis=1).mean())
+    R = scale * (Z - mean)
+    w, bias = np.eye(p)[feature], scale * (cut - mean[feature])
+    v, v_bias = np.zeros(p), 0.0
+    best, last, stalled, l0, l1 = None, np.inf, 0, 0.0, 0.0
+    for epoch in range(n_epochs + 1):
+        m = R @ w - bias
+        right = m > 0
+        if epoch:
+            loss = (co2_bound if objective == "co2" else soft_loss)(m, l0, l1).mean()
+        if 0 < right.sum() < n:
+            gain = -sum(
+                side.sum() * -sum(q * np.log(q) for q in onehot[side].mean(axis=0) if q > 0)
+                for side in (right, ~right)
+            )
+            if best is None or gain >= best[0] - 1e-9:
+                best = gain, w.copy(), bias
+        if epoch:
+            stalled = 0 if loss < 0.999 * last else stalled + 1
+            last = min(last, loss) if stalled == 0 else last
+            if stalled == 3:
+                rate, stalled = rate / 2, 0
+        leaf = [
+            np.log((onehot[side].sum(axis=0) + smoothing) / (side.sum() + 3 * smoothing))
+            for side in (~right, right)
+        ]
+        l0, l1 = -leaf[0][y], -leaf[1][y]
+        slope = co2_slope(m, l1 - l0, objective)
+        v = momentum * v + slope @ R / n
+        v_bias = momentum * v_bias - slope.sum() / n
+        w, bias = w - rate * v, bias - rate * v_bias
+        square = w @ w + bias**2
+        if square > nu:
+            w, bias = w * np.sqrt(nu / square), bias * np.sqrt(nu / square)
+    _, w, bias = best
+    return w, w @ mean + bias / scale

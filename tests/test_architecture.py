@@ -81,7 +81,7 @@ def test_the_scan_sees_every_kind_of_import():
     assert {"_random", "_direction"} <= seen["_projection.pyx"]
     assert {"_projection", "_random", "_direction", "_simd", "_sort"} <= seen["_search.pyx"]
     assert "_simd" in seen["_sort.h"]
-    assert {"_base", "_grow", "_search", "_projection"} <= seen["manifold.py"]
+    assert {"_base", "_greedy", "_search", "_projection"} <= seen["manifold.py"]
     assert {"_forest_check", "_forest_file", "_tree"} <= seen["forest.py"]
     assert seen["persistence.py"] >= {"forest", "__init__"}
     modules = {module for module, _ in statements(ROOT / "skforest" / "_rows.pyx")}

@@ -24,7 +24,9 @@ CONFIGURATIONS = [
     {},
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy"},
-    {"projection": "patch", "wrap": True, "contrast": "mix", "max_samples": 0.8, "bootstrap": True},
+    {"projection": "patch", "wrap": True, "contrast": "mix"},
+    {"bootstrap": True, "max_samples": 0.8, "signs": "old"},
+    {"objective": "mixed", "holdout": 0.3, "n_epochs": 3},
     {"projection": "patch", "unordered": True, "contrast": "sum", "max_leaf_nodes": 30},
     # Without a bootstrap no row is too light to be seen, so small pure leaves would ignore class
     # weights.
@@ -91,7 +93,7 @@ def test_fit_takes_sample_weight(cls):
 def test_what_the_checks_do_not_touch(cls, projection, tmp_path):
     """This file alone runs on the oldest versions: call once whatever else a forest offers."""
     X, y = make_classification(80, 12, n_informative=6, n_classes=3, random_state=0)
-    model = cls(30, oob_score=True, random_state=0, n_jobs=2, warm_start=True)
+    model = cls(30, bootstrap=True, oob_score=True, random_state=0, n_jobs=2, warm_start=True)
     if "projection" in model.get_params():
         model.set_params(projection=projection, feature_shape=(3, 4))
     model.fit(X, y)

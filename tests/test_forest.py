@@ -453,6 +453,41 @@ def test_importances_of_mixtures_are_independent_of_units():
         assert plain.feature_importances(kind).min() > 0.01
 
 
+def test_rows_are_scaled_before_they_are_walked():
+    """In float64: a feature near 1e9 keeps its last digits."""
+    plain = rich_forest()
+    rng = np.random.default_rng(0)
+    Z = table(plain, 60)
+    offset = 1e9 * rng.random(36).round(3)
+    scale = 2.0 ** rng.integers(-3, 4, 36)
+    forest = Forest(plain.arrays | {"offset": offset, "scale": scale}, **plain._meta)
+    X = np.round(Z * 64) / 64 / scale + offset
+    Z = np.float32((X - offset) * scale)
+    np.testing.assert_array_equal(forest.apply(X), plain.apply(Z))
+    np.testing.assert_array_equal(forest.response(X), plain.response(Z))
+    np.testing.assert_array_equal(forest[1:].response(X), plain[1:].response(Z))
+    both = Forest.concatenate([forest[:1], forest[1:]])
+    np.testing.assert_array_equal(both.offset, offset)
+    far = forest.response(np.full((1, 36), 1e300))
+    assert np.isfinite(far).all()
+    other = Forest(forest.arrays | {"scale": scale * 2}, **forest._meta)
+    with pytest.raises(ValueError, match="differ in scale"):
+        Forest.concatenate([forest, other])
+
+
+@pytest.mark.parametrize("name", ["offset", "scale"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, 0.0])
+def test_a_corrupt_scale_is_refused(name, value):
+    forest = rich_forest()
+    units = {"offset": np.zeros(36), "scale": np.ones(36)}
+    units[name] = np.full(36, value)
+    if name == "offset" and np.isfinite(value):
+        Forest(forest.arrays | units, **forest._meta)
+        return
+    with pytest.raises(ValueError, match=name):
+        Forest(forest.arrays | units, **forest._meta)
+
+
 def test_concatenate_refuses_another_spread():
     one = rich_classifier()
     other = Forest(one.arrays | {"spread": one.spread + 1}, **one._meta)
@@ -846,6 +881,8 @@ RESIZED = [
 @pytest.mark.parametrize("resize, name", RESIZED)
 def test_an_array_of_another_length_is_refused(resize, name):
     forest = rich_classifier()
+    units = {"offset": np.arange(36.0), "scale": np.full(36, 0.5)}
+    forest = Forest(forest.arrays | units, **forest._meta)
     assert len(getattr(forest, name)) > 1
     with pytest.raises(ValueError, match=r"\w"):
         Forest(resize(forest, name), **forest._meta)

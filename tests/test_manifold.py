@@ -87,6 +87,7 @@ EFFECTS = {
     "max_leaf_nodes": ({}, 7),
     "min_impurity_decrease": ({}, 0.02),
     "bootstrap": ({}, False),
+    "min_weight_fraction_leaf": ({}, 0.2),
     "max_samples": ({}, 0.4),
     "class_weight": ({}, {0: 5, 1: 1, 2: 1}),
     "random_state": ({}, 1),

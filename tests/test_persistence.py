@@ -125,6 +125,7 @@ def test_the_same_bits(estimator, any_way, tmp_path):
     assert_same(model, any_way(model, tmp_path))
 
 
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize(
     "params",
     [
@@ -247,6 +248,7 @@ def test_class_weight_by_name_comes_back(classifier, file_way, tmp_path):
     assert file_way(model, tmp_path).class_weight == weight
 
 
+@pytest.mark.needs("feature_shape")
 @pytest.mark.parametrize(
     "shape", [(2, 3), [2, 3], np.array([2, 3]), 6, np.int32(6)], ids=lambda s: type(s).__name__
 )
@@ -272,6 +274,7 @@ def test_parameters_with_arrays_and_tuples(estimator, file_way, tmp_path, shape)
     assert_same(clone(other).fit(*task(other)), model)
 
 
+@pytest.mark.needs("n_nonzeros")
 def test_numbers_come_back_exactly(estimator, file_way, tmp_path):
     params = {"min_impurity_decrease": 0.1 + 0.2, "n_nonzeros": 2 + 1e-3, "max_samples": 1 / 3}
     model = fitted(estimator, **params)
@@ -583,6 +586,7 @@ def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
 # --------------------------------------------------------------------------------------- skops
 
 
+@pytest.mark.needs("feature_shape")
 def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
     skops = pytest.importorskip("skops.io")
     pd = pytest.importorskip("pandas")

@@ -1,0 +1,126 @@
+"""Every figure of the CO2 forest, each group of them by one command.
+
+    python benchmarks/co2.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
+
+A group merges its rows into ``benchmarks/results/co2.json``; the last command, ``table``, writes
+them into ``docs/performance``. One setting, the defaults, serves all data sets.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import data
+import results
+from results import Bar, Row
+from timing import mean_sd
+
+from skforest import CO2ForestClassifier
+
+FOLDER = Path(__file__).resolve().parent
+# Bars of 10, 30 and 100 trees, and the errors that the paper reports for 10, 30 and 1000.
+SETS = {
+    "letter_libsvm": ((3.0, 2.2, 1.8), (3.2, 2.3, 1.8)),
+    "usps": ((5.6, 5.2, 4.9), (5.8, 5.9, 5.5)),
+    "pendigits": ((2.3, 2.0, 1.9), (1.8, 1.7, 1.7)),
+    "satimage": ((9.2, 8.6, 8.5), (9.6, 9.1, 8.9)),
+    "mnist": ((2.4, 1.9, 1.75), (2.5, 2.0, 1.9)),
+}
+TREES = (10, 30, 100)
+SECONDS = {"letter_libsvm": (0.08, 0.04), "usps": (0.07, 0.03), "mnist": (2.0, 1.0)}
+
+BARS = {
+    f"errors/{name}-{n}": Bar(
+        f"error, {name}, {n} trees, defaults (paper, {1000 if n == 100 else n} trees: {paper})",
+        "%",
+        bar,
+        paper if n < 100 else None,
+        more=False,
+    )
+    for name, (bars, papers) in SETS.items()
+    for n, bar, paper in zip(TREES, bars, papers, strict=True)
+} | {
+    f"seconds/{name}": Bar(f"processor seconds a tree, {name}", "s", bar, stretch, more=False)
+    for name, (bar, stretch) in SECONDS.items()
+}
+
+
+def errors(options):
+    """Test error with the defaults, for growing numbers of trees of one forest."""
+    for name in options.sets or SETS:
+        split = _load(name, options)
+        seeds = range(options.rounds or 3)
+        trees = [n for n in TREES if n <= options.trees]
+        found = {n: [] for n in trees}
+        for seed in seeds:
+            model = CO2ForestClassifier(trees[0], random_state=seed, n_jobs=options.n_jobs)
+            model.set_params(warm_start=True)
+            for n in trees:
+                model.set_params(n_estimators=n).fit(split.X_train, split.y_train)
+                found[n].append(100 * (1 - model.score(split.X_test, split.y_test)))
+        for n in trees:
+            size = model.forest_[:n].nbytes / 2**20 if n == trees[-1] else None
+            note = f"{mean_sd(found[n])} %"
+            yield Row(f"errors/{name}-{n}", found[n], note + (f", {size:.0f} MiB" if size else ""))
+
+
+def seconds(options):
+    """Processor seconds of one thread for a tree."""
+    for name in options.sets or SECONDS:
+        split = _load(name, options)
+        times = []
+        for seed in range(options.rounds or 3):
+            n_trees = 2 if name == "mnist" else 10
+            model = CO2ForestClassifier(n_trees, random_state=seed)
+            start = time.process_time()
+            model.fit(split.X_train, split.y_train)
+            times.append((time.process_time() - start) / n_trees)
+        yield Row(f"seconds/{name}", times, f"median {statistics.median(times):.3f} s")
+
+
+def table(options):
+    """Write the table of all stored rows into the documentation."""
+    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
+    stored = results.read(options.results / "co2.json")
+    lines = results.list_table([stored[name] for name in BARS if name in stored])
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "co2.inc").write_text("\n".join(lines) + "\n")
+    return ()
+
+
+def _load(name, options):
+    split = data.load(name, options.data)
+    return split.head(600, 200) if options.quick else split
+
+
+def main():
+    """Run one group and store its rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    groups = {function.__name__: function for function in (errors, seconds, table)}
+    parser.add_argument("group", choices=groups)
+    parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
+    parser.add_argument("--quick", action="store_true", help="smoke run on small data")
+    parser.add_argument("--rounds", type=int, help="seeds, other than 3")
+    parser.add_argument("--trees", type=int, default=100, help="at most this many trees")
+    parser.add_argument("--sets", nargs="*", choices=SETS, help="some data sets only")
+    parser.add_argument("--n-jobs", type=int, default=1, help="for what is not timed")
+    options = parser.parse_args()
+    if options.quick:
+        options.results = options.results / "quick"
+    command = f"python benchmarks/co2.py {options.group}"
+    if options.rounds:
+        command += f" --rounds {options.rounds}"
+    if options.trees != 100:
+        command += f" --trees {options.trees}"
+    for row in groups[options.group](options):
+        stored = results.add(options.results / "co2.json", row, BARS[row.name], command)
+        wanted = results.wanted(stored, "bar") or "no bar"
+        print(f"{row.name}: {results.show(stored['value'], stored['unit'])} ({wanted}) {row.note}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""CO2 forests: the stump against a plain definition, and what holds for every tree."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_digits, make_blobs, make_classification
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.model_selection import cross_val_score
+
+from skforest import CO2ForestClassifier, CO2ForestRegressor
+from skforest._scaling import min_max, scaled
+
+PLAIN = {"n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0}
+
+
+def blobs(n=60, p=5, n_classes=3, seed=0):
+    X, y = make_blobs(n, p, centers=n_classes, cluster_std=4.0, random_state=seed)
+    return X, y
+
+
+def split_of(model):
+    """Direction, threshold and left rows of the split at the root of a fitted tree."""
+    forest = model.forest_
+    direction = forest.directions(forest.direction[:1]).toarray()[0]
+    return direction, float(forest.threshold[0])
+
+
+# ---------------------------------------------------------------------------- the plain definition
+
+
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+@pytest.mark.parametrize("seed", range(6))
+def test_one_stump_is_that_of_the_definition(objective, seed):
+    """All rows in one batch, so that their order has no part in it."""
+    X, y = blobs(20 + 10 * seed, seed=seed)
+    model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
+    model.fit(X, y)
+    # With steps of no length the split is the cut that training begins with.
+    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
+    assert (np.abs(start) > 1e-9).sum() == 1
+    expected, threshold = oracles.co2_stump(
+        scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut, objective, n_epochs=12
+    )
+    found, where = split_of(model)
+    assert (np.abs(found) > 1e-3).sum() > 1
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+    assert where == pytest.approx(threshold, rel=2e-3, abs=2e-3)
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_the_bound_is_above_the_loss_and_touches_it_far_out(seed):
+    """Equation 9: for any margin and losses; equality where |m| exceeds half the difference."""
+    rng = np.random.default_rng(seed)
+    m, l0, l1 = rng.normal(size=3) * 10 ** rng.uniform(-2, 2, size=3)
+    loss = l1 if m > 0 else l0
+    bound = oracles.co2_bound(m, l0, l1)
+    assert bound >= loss - 1e-9 * (abs(loss) + abs(m))
+    if 2 * abs(m) >= abs(l1 - l0):
+        assert bound == pytest.approx(loss, abs=1e-9 * (1 + abs(loss) + abs(m)))
+
+
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_slopes_of_the_objectives_are_their_derivatives(objective):
+    rng = np.random.default_rng(0)
+    m, l0, l1 = rng.normal(size=(3, 1000))
+    value = oracles.co2_bound if objective == "co2" else oracles.soft_loss
+    smooth = np.abs(2 * m + l1 - l0) > 1e-3
+    smooth &= np.abs(m) > 1e-3
+    numeric = (value(m + 1e-6, l0, l1) - value(m - 1e-6, l0, l1)) / 2e-6
+    slope = oracles.co2_slope(m, l1 - l0, objective)
+    np.testing.assert_allclose(slope[smooth], numeric[smooth], atol=1e-6)
+
+
+# ----------------------------------------------------------------------- what holds for every tree
+
+
+@pytest.mark.parametrize("objective", ["co2", "soft", "mixed"])
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, CO2ForestRegressor])
+def test_no_training_row_crosses_a_threshold(cls, objective):
+    X, y = blobs(300, 8, 4)
+    weight = np.random.default_rng(0).exponential(size=300)
+    model = cls(5, objective=objective, random_state=0).fit(X, y, weight)
+    leaves = model.apply(X)
+    for tree, leaf in zip(model.forest_, leaves.T):
+        counted = np.bincount(leaf, weight, minlength=tree.n_nodes)
+        is_leaf = tree.child < 0
+        np.testing.assert_allclose(counted[is_leaf], tree.node_weight[is_leaf], rtol=1e-9)
+    assert model.score(X, y) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_features_in_other_units_give_the_same_trees(objective):
+    """Powers of two, and shifts that float64 holds exactly."""
+    X, y = make_classification(200, 6, n_informative=5, n_redundant=0, random_state=0)
+    X = np.float32(X).astype(float)
+    model = CO2ForestClassifier(5, objective=objective, random_state=0)
+    plain = clone(model).fit(X, y)
+    other = X * 2.0 ** np.array([0, 30, -30, 5, 1, -200]) + np.array([1024, 0, 0, 0, -7, 0])
+    moved = clone(model).fit(other, y)
+    for name in ("child", "threshold", "direction", "dense", "value"):
+        np.testing.assert_array_equal(
+            getattr(plain.forest_, name), getattr(moved.forest_, name), err_msg=name
+        )
+    np.testing.assert_array_equal(plain.predict_proba(X), moved.predict_proba(other))
+
+
+def test_features_that_do_not_vary_in_a_node_have_no_weight():
+    X, y = load_digits(return_X_y=True)
+    model = CO2ForestClassifier(1, random_state=0).fit(X, y)
+    forest = model.forest_
+    path, _ = model.decision_path(X)
+    parents = np.flatnonzero(forest.child >= 0)
+    n_dense = 0
+    for node in parents:
+        split = (forest.child[node] - 1) // 2
+        weights = forest.directions(forest.direction[[split]]).toarray()[0]
+        rows = np.asarray(path[:, [node]].todense()).ravel() > 0
+        constant = np.ptp(X[rows], axis=0) == 0
+        assert (weights[constant] == 0).all()
+        n_dense += np.count_nonzero(weights) > 1
+    assert n_dense > 0.5 * len(parents)
+
+
+@pytest.mark.parametrize("nu", [0.5, 10.0])
+def test_the_norm_of_a_split_is_bounded(nu):
+    X, y = blobs(200, 6)
+    forest = CO2ForestClassifier(3, nu=nu, holdout=0.0, random_state=0).fit(X, y).forest_
+    square = (forest.dense.astype(float) ** 2).sum(axis=1)
+    # Stored weights of an untouched start have norm 1.
+    assert square.max() <= max(nu, 1) * (1 + 1e-5)
+    assert len(square) > 10
+
+
+def test_held_out_rows_reject_planes_through_noise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 60))
+    y = (X[:, 0] > 0) ^ (rng.random(600) < 0.2)
+    shares = []
+    for holdout in (0.0, 0.3):
+        model = CO2ForestClassifier(10, holdout=holdout, max_depth=1, max_features=None)
+        forest = model.set_params(random_state=0, bootstrap=True).fit(X, y).forest_
+        shares.append(np.mean(forest.direction >= 60))
+    assert shares[0] > 0.9
+    assert shares[1] < 0.5
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"signs": "old"},
+        {"objective": "soft"},
+        {"objective": "mixed"},
+        {"n_epochs": 1},
+        {"batch_size": 7},
+        {"momentum": 0.0},
+        {"learning_rate": 0.3},
+        {"smoothing": 5.0},
+        {"row_norm": 1.0},
+        {"nu": 0.1},
+    ],
+)
+def test_every_parameter_of_training_matters(params):
+    X, y = make_classification(400, 8, n_informative=6, n_classes=3, random_state=0)
+    model = CO2ForestClassifier(3, random_state=0)
+    plain = clone(model).fit(X, y).predict_proba(X[:50] + 0.3)
+    other = clone(model).set_params(**params).fit(X, y).predict_proba(X[:50] + 0.3)
+    assert not np.array_equal(plain, other)
+
+
+def test_several_outputs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    Y = np.stack([X @ rng.normal(size=5), np.sin(X[:, 0]), X[:, 1] > X[:, 2]], axis=1)
+    model = CO2ForestRegressor(20, random_state=0).fit(X[:200], Y[:200])
+    assert model.score(X[200:], Y[200:]) > 0.6
+
+
+# --------------------------------------------------------------------------------------- numbers
+
+
+def test_numbers_beyond_float32_are_learnt():
+    X, y = blobs(100)
+    huge = X * 1e150
+    model = CO2ForestClassifier(3, random_state=0)
+    assert clone(model).fit(huge, y).score(huge, y) == 1
+    far = clone(model).fit(X, y).predict_proba(np.full((1, X.shape[1]), 1e300))
+    assert np.isfinite(far).all()
+
+
+def test_differences_beyond_float32_are_learnt():
+    X = (1 + 1e-12 * np.arange(40.0))[:, None]
+    y = np.arange(40) // 10
+    assert CO2ForestClassifier(3, random_state=0).fit(X, y).score(X, y) == 1
+
+
+@pytest.mark.parametrize("column", [[-1.7e308, 1.7e308], [0, 1e-320]])
+def test_ranges_beyond_float64_are_refused(column):
+    X = np.array([[0.0, column[0]], [1.0, column[1]]])
+    with pytest.raises(ValueError, match="feature 1 of X has a range"):
+        CO2ForestClassifier(2).fit(X, [0, 1])
+
+
+def test_bytes_and_floats_give_the_same_forest():
+    X, y = load_digits(return_X_y=True)
+    model = CO2ForestClassifier(3, random_state=0)
+    plain = clone(model).fit(X, y)
+    for dtype in (np.uint8, np.float32, np.int64):
+        other = clone(model).fit(X.astype(dtype), y)
+        np.testing.assert_array_equal(plain.forest_.dense, other.forest_.dense)
+        np.testing.assert_array_equal(plain.predict_proba(X), other.predict_proba(X.astype(dtype)))
+
+
+# -------------------------------------------------------------------------------------- accuracy
+
+
+def test_better_than_a_random_forest_on_digits():
+    X, y = load_digits(return_X_y=True)
+    ours = cross_val_score(CO2ForestClassifier(30, random_state=0), X, y, cv=3).mean()
+    theirs = cross_val_score(RandomForestClassifier(30, random_state=0), X, y, cv=3).mean()
+    assert ours > theirs + 0.01
+
+
+def test_better_than_a_random_forest_on_a_linear_target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 10))
+    y = X @ rng.normal(size=10)
+    ours = cross_val_score(CO2ForestRegressor(30, random_state=0), X, y, cv=3).mean()
+    theirs = cross_val_score(RandomForestRegressor(30, random_state=0), X, y, cv=3).mean()
+    assert ours > theirs + 0.1
+    X, y = load_diabetes(return_X_y=True)
+    model = CO2ForestRegressor(100, bootstrap=True, random_state=0)
+    assert cross_val_score(model, X, y, cv=3).mean() > 0.4
