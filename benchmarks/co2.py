@@ -35,7 +35,7 @@ BARS = {
         f"error, {name}, {n} trees, defaults (paper, {1000 if n == 100 else n} trees: {paper})",
         "%",
         bar,
-        paper if n < 100 else None,
+        paper if n < 100 and paper < bar else None,
         more=False,
     )
     for name, (bars, papers) in SETS.items()
