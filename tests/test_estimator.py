@@ -4,6 +4,7 @@ import _thread
 import inspect
 import pickle
 import re
+import signal
 import sys
 import threading
 import time
@@ -1017,12 +1018,15 @@ class Interrupt:
         _thread.interrupt_main()
 
     def __enter__(self):
+        # A process that was started in the background may ignore interrupts.
+        self.handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.timer.start()
         return self
 
     def __exit__(self, kind, *_):
         arrived = time.perf_counter()
         self.timer.cancel()
+        signal.signal(signal.SIGINT, self.handler)
         assert kind is KeyboardInterrupt, f"fit ended with {kind}, not with the interrupt"
         self.delay = arrived - self.fired
         return True
