@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
@@ -51,8 +53,14 @@ class GreedyForest(BaseForest):
             return self.forest_.spread
         return rows.spread()
 
-    def _grow(self, splitter, target, weight, min_split, arrays, **meta):
-        """Grow a tree with a splitter; a Forest of it, with further arrays."""
+    def _fit_tree(self, rows, target, weight, seed, stop):
+        # Divided by a power of two near the sum: no tree depends on the scale of the weights, not
+        # even where logarithms of them tie.
+        unit = np.ldexp(1.0, np.frexp(weight.sum())[1])
+        weight = weight / unit
+        chosen = np.flatnonzero(weight).astype(np.int32)
+        min_split, min_leaf = self._min_samples(len(chosen))
+        splitter = self._splitter(rows, target, weight, chosen, min_leaf, seed, stop)
         n_outputs = self._forest_options["n_outputs"]
         min_gain = self.min_impurity_decrease * weight.sum()
         if target.ndim == 2:
@@ -60,11 +68,31 @@ class GreedyForest(BaseForest):
             min_gain *= n_outputs / self._target_scale**2
         depth = MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
         grower = Grower(splitter, depth, min_split, min_gain, self.max_leaf_nodes or 0)
-        arrays = grower.grow() | splitter.directions() | splitter.values() | arrays
+        arrays = grower.grow() | splitter.directions() | splitter.values()
+        arrays["node_weight"] = arrays["node_weight"] * unit
+        arrays["gain"] = arrays["gain"] * np.float32(unit)
         arrays["tree_start"] = np.array([0, len(arrays["child"])])
         if target.ndim == 2:
             arrays["baseline"] = self._baseline
             arrays["value"] = arrays["value"] * np.float32(self._target_scale)
+        meta = self._directions_meta(rows, arrays)
         forest = self._new_forest(arrays, **meta)
         # Best-first growth searches nodes that it never splits.
         return forest.compact() if self.max_leaf_nodes else forest
+
+    @abstractmethod
+    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
+        """The `NodeSplitter` of a tree.
+
+        Parameters
+        ----------
+        rows, target, weight, seed, stop
+            As in `_fit_tree`, but for the scale of the weights.
+        chosen : ndarray of shape (n_chosen,), int32
+            Rows of the tree.
+        min_leaf : int
+        """
+
+    @abstractmethod
+    def _directions_meta(self, rows, arrays):
+        """Add arrays that the directions need; what else a Forest of them is told, as a dict."""

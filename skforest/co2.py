@@ -7,8 +7,6 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 
 import math
 
-import numpy as np
-
 from ._base import Integral, Interval, Real, StrOptions
 from ._greedy import GreedyForest
 from ._projection import AxisSampler
@@ -104,11 +102,9 @@ class _CO2Forest(GreedyForest):
     def _auto_max_features(self, n_features):
         return math.ceil(math.sqrt(n_features))
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        chosen = np.flatnonzero(weight).astype(np.int32)
-        min_split, min_leaf = self._min_samples(len(chosen))
+    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
         auto = self.n_epochs == "auto"
-        splitter = StumpSplitter(
+        return StumpSplitter(
             rows.X,
             target,
             self._forest_options["n_outputs"],
@@ -137,8 +133,10 @@ class _CO2Forest(GreedyForest):
             self.holdout,
             self.signs == "old",
         )
-        arrays = {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
-        return self._grow(splitter, target, weight, min_split, arrays)
+
+    def _directions_meta(self, rows, arrays):
+        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
+        return {}
 
 
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):

@@ -232,22 +232,19 @@ class _ManifoldForest(GreedyForest):
             self.placement == "inside",
         )
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        chosen = np.flatnonzero(weight).astype(np.int32)
-        min_split, min_leaf = self._min_samples(len(chosen))
+    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
         exact = self.splitter == "exact"
         searched = len(chosen)
         if not exact and self.max_search_samples is not None:
             searched = min(searched, self.max_search_samples)
-        n_outputs = self._forest_options["n_outputs"]
         sampler = self._sampler(rows)
         # Scaled sparse weights are at most the reciprocal of a positive float32 spread.
         steepest = 1 / self._spread(rows).min() if self._is_scaled else 1.0
         largest = rows.largest() * sampler.max_taps * max(1.0, steepest)
-        splitter = SearchSplitter(
+        return SearchSplitter(
             rows.X,
             target,
-            n_outputs,
+            self._forest_options["n_outputs"],
             weight,
             chosen,
             self.criterion,
@@ -262,16 +259,15 @@ class _ManifoldForest(GreedyForest):
             self.min_weight_fraction_leaf * weight.sum(),
             largest > np.finfo(np.float32).max,
         )
-        return self._grow(
-            splitter,
-            target,
-            weight,
-            min_split,
-            {"spread": self._spread(rows)} if self._is_scaled else {},
-            feature_shape=self.feature_shape_,
-            wrap=self._per_axis("wrap"),
-            unordered=self._per_axis("unordered"),
-        )
+
+    def _directions_meta(self, rows, arrays):
+        if self._is_scaled:
+            arrays["spread"] = self._spread(rows)
+        return {
+            "feature_shape": self.feature_shape_,
+            "wrap": self._per_axis("wrap"),
+            "unordered": self._per_axis("unordered"),
+        }
 
 
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
