@@ -1,0 +1,232 @@
+"""Whole trees taken apart and put together: every function against its definition."""
+
+import makers
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed
+
+from skforest import Forest
+from skforest._oblique import is_short, prune, reached_nodes, recount, repack, unpack
+
+
+def tree(rng, shape=(3, 4), n_splits=6, **options):
+    return makers.random_forest(rng, shape, n_trees=1, n_splits=n_splits, **options)
+
+
+def class_tree(rng, n_classes=3, n_splits=6):
+    """A tree with shared pure leaves, as an estimator grows it, and rows to count in it."""
+    X = makers.whole_table(rng, 40, 12, np.float32)
+    forest = tree(rng, n_splits=n_splits)
+    arrays = dict(forest.arrays)
+    mixed = [[0, 1], [1, 2]]
+    arrays["child"] = np.where(
+        forest.child < 0, -1 - rng.integers(n_classes + 2, size=forest.n_nodes), forest.child
+    )
+    arrays["value"] = np.concatenate([np.ones(n_classes), [0.25, 0.75, 0.5, 0.5]])
+    arrays["value_index"] = np.concatenate([np.arange(n_classes), *mixed])
+    arrays["value_start"] = np.concatenate(
+        [np.arange(n_classes + 1), n_classes + np.array([2, 4])]
+    )
+    arrays["baseline"] = np.zeros(n_classes)
+    meta = {
+        **forest._meta,
+        "task": "classification",
+        "classes": np.arange(n_classes),
+        "n_outputs": n_classes,
+        "n_shared_values": n_classes,
+    }
+    return Forest(arrays, **meta), X
+
+
+def checked(forest):
+    """The forest, if its arrays pass every check."""
+    return Forest(forest.arrays, **forest._meta)
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_unpack_is_the_definition_and_repack_undoes_it(seed):
+    rng = np.random.default_rng(seed)
+    forest = tree(rng)
+    X = makers.whole_table(rng, 50, 12, np.float32)
+    W, threshold = unpack(forest)
+    expected = [oracles.direction_weights(forest, code) for code in forest.direction]
+    np.testing.assert_array_equal(W, expected)
+    assert W.flags.c_contiguous and W.dtype == threshold.dtype == np.float32
+    for changed in (np.ones(6, bool), rng.random(6) < 0.5, np.zeros(6, bool)):
+        other = checked(repack(forest, W, threshold, changed))
+        np.testing.assert_array_equal(other.apply(X), oracles.apply(forest, X))
+        np.testing.assert_array_equal(other.child, forest.compact().child)
+        np.testing.assert_array_equal(unpack(other)[0], W)
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_repacked_splits_are_the_new_ones(seed):
+    rng = np.random.default_rng(seed)
+    forest = tree(rng)
+    W, threshold = unpack(forest)
+    changed = rng.random(6) < 0.5
+    new = W.copy()
+    keep = rng.random((6, 12)) < rng.choice([0.05, 0.3, 1.0], size=(6, 1))
+    new[changed] = (keep * rng.normal(size=(6, 12)))[changed].astype(np.float32)
+    other = checked(repack(forest, new, threshold + 1, changed))
+    X = rng.normal(size=(200, 12)).astype(np.float32) * 10
+    reach = np.ones(len(X), bool)
+    node = 0
+    # Down the left-most path, with the products taken plainly.
+    while other.child[node] > 0 and reach.any():
+        split = (other.child[node] - 1) // 2
+        z = X.astype(float) @ new[split] - threshold[split] - changed[split]
+        node = other.child[node] + 0
+        passes = np.isin(other.apply(X)[:, 0], below(other, node))
+        clear = reach & (abs(z) > 1e-4)
+        np.testing.assert_array_equal(passes[clear], z[clear] < 0)
+        reach = passes
+    stored = unpack(other)[0]
+    for split in np.flatnonzero(changed):
+        n = np.count_nonzero(new[split])
+        code = other.direction[split]
+        if code >= 12:  # not a feature
+            np.testing.assert_array_equal(stored[split], new[split])
+            assert (code < other._code_ends[2]) == is_short(n, 12)
+        else:
+            assert n == 1 and new[split].max() > 0
+    np.testing.assert_array_equal(stored[~changed], W[~changed])
+    assert (np.unique(other.direction) >= 12).sum() == other._code_ends[-1] - 12  # all are used
+
+
+def below(forest, node):
+    """All nodes under a node, itself included."""
+    if forest.child[node] < 0:
+        return [node]
+    left = forest.child[node]
+    return [node, *below(forest, left), *below(forest, left + 1)]
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_a_single_weight_becomes_its_feature_where_every_row_turns_alike(seed):
+    """As x w > t is counted in float32, so for neighbours of the cut too."""
+    rng = np.random.default_rng(seed)
+    stump = Forest(
+        {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [0], "direction": [0],
+         "value": [0, 1]}, n_features=4, n_outputs=1, task="regression",
+    )  # fmt: skip
+    W = np.zeros((1, 4), np.float32)
+    W[0, 2] = rng.normal() * 10 ** rng.uniform(-20, 20)
+    t = np.float32(rng.normal() * 10 ** rng.uniform(-20, 10)) * rng.integers(2)
+    other = checked(repack(stump, W, np.float32([t]), np.ones(1, bool)))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        x = np.float32(t / np.float64(W[0, 2]))
+        near = [x, np.nextafter(x, np.float32(3e38)), np.nextafter(x, np.float32(-3e38)), 0, 1]
+        X = np.zeros((len(near), 4), np.float32)
+        X[:, 2] = np.nan_to_num(near)
+        right = X[:, 2] * W[0, 2] > t
+    np.testing.assert_array_equal(other.apply(X)[:, 0] == 2, right)
+    assert other.direction[0] == 2 or W[0, 2] < 0 or abs(other.threshold[0]) == t
+
+
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_recount_of_classes(criterion, seed):
+    rng = np.random.default_rng(seed)
+    forest, X = class_tree(rng)
+    y = rng.integers(3, size=40).astype(np.int32)
+    weight = rng.integers(0, 3, size=40).astype(float)
+    weight[0] = 1
+    other = checked(recount(forest, X, y, weight, criterion=criterion))
+    compare_counts(forest, other, X, oracles.one_hot(y, 3), weight, criterion)
+    doubled = recount(forest, X, y, 4 * weight, criterion=criterion)
+    np.testing.assert_array_equal(doubled.gain, 4 * other.gain)
+    np.testing.assert_array_equal(doubled.value, other.value)
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_recount_of_outputs(seed):
+    rng = np.random.default_rng(seed)
+    forest = tree(rng)
+    X = makers.whole_table(rng, 40, 12, np.float32)
+    Y = rng.integers(-5, 6, size=(40, 2)) / 8
+    weight = rng.integers(0, 3, size=40).astype(float)
+    weight[0] = 1
+    other = checked(recount(forest, X, Y, weight, criterion="squared_error", scale=8.0))
+    compare_counts(forest, other, X, Y, weight, "squared_error", 8)
+
+
+def compare_counts(forest, other, X, Y, weight, criterion, scale=1):
+    """Every number of a recounted tree, from the rows that walk through it."""
+    reach, _ = oracles.walk(forest, 0, X)
+    reach = reach > 0
+    np.testing.assert_array_equal(other.node_weight, weight @ reach)
+    before, after = oracles.leaf_values(forest), oracles.leaf_values(other)
+    for node in range(forest.n_nodes):
+        rows = reach[:, node]
+        child = forest.child[node]
+        if child > 0:
+            gain = oracles.split_gain(Y[rows], weight[rows], reach[rows, child], criterion)
+            assert other.gain[(child - 1) // 2] == pytest.approx(gain, abs=1e-5)
+            continue
+        found = after[-1 - other.child[node]]
+        if weight[rows].sum() == 0:
+            np.testing.assert_array_equal(found, before[-1 - child])
+        else:
+            mean = weight[rows] @ Y[rows] / weight[rows].sum()
+            np.testing.assert_allclose(found, scale * mean, rtol=1e-6, atol=1e-7)
+            if forest.task == "classification" and mean.max() == 1:
+                assert other.child[node] == -1 - mean.argmax()
+
+
+def test_recount_of_a_root_that_is_a_leaf():
+    forest, X = class_tree(np.random.default_rng(0), n_splits=0)
+    other = recount(forest, X, np.arange(40, dtype=np.int32) % 2, np.ones(40), criterion="gini")
+    np.testing.assert_array_equal(other.response(X[:1]), [[0.5, 0.5, 0]])
+    with pytest.raises(ValueError, match="criterion"):
+        recount(forest, X, np.zeros(40, np.int32), np.ones(40), criterion="loss")
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12))
+@fixed
+def test_pruned_trees_answer_as_before(seed, n_rows):
+    rng = np.random.default_rng(seed)
+    forest = tree(rng, n_splits=int(rng.integers(0, 20)))
+    X = makers.whole_table(rng, n_rows, 12, np.float32)
+    leaf = forest.apply(X)[:, 0]
+    reached = reached_nodes(forest, leaf)
+    reach, _ = oracles.walk(forest, 0, X)
+    np.testing.assert_array_equal(reached, reach.any(axis=0))
+    pruned = checked(prune(forest, reached))
+    np.testing.assert_array_equal(pruned.response(X), forest.response(X))
+    # Only leaves that are reached are left, and nothing of theirs is lost.
+    leaves = pruned.apply(X)[:, 0]
+    assert set(leaves) == set(np.flatnonzero(pruned.child < 0))
+    np.testing.assert_array_equal(pruned.node_weight[leaves], forest.node_weight[leaf])
+    assert len(pruned.threshold) == len(np.unique(leaf)) - 1
+
+
+def test_many_classes_and_leaves_take_little_time_and_memory():
+    rng = np.random.default_rng(0)
+    n_splits, n_classes, n = 20_000, 10_000, 30_000
+    child = makers.random_children(rng, n_splits)
+    child[child < 0] = -1 - rng.integers(n_classes, size=n_splits + 1)
+    arrays = {
+        "tree_start": [0, 2 * n_splits + 1],
+        "child": child,
+        "threshold": rng.random(n_splits),
+        "direction": rng.integers(5, size=n_splits),
+        "value": np.ones(n_classes),
+        "value_start": np.arange(n_classes + 1),
+        "value_index": np.arange(n_classes),
+    }
+    meta = {"n_features": 5, "n_outputs": n_classes, "classes": range(n_classes)}
+    forest = Forest(arrays, task="classification", n_shared_values=n_classes, **meta)
+    X = rng.random((n, 5)).astype(np.float32)
+    y = rng.integers(n_classes, size=n).astype(np.int32)
+    other = recount(forest, X, y, np.ones(n), criterion="entropy")
+    assert other.node_weight[0] == n
+    assert other.nbytes < 5e6
