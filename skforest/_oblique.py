@@ -2,7 +2,7 @@
 
 The structure of a tree that was grown stays as it is while its hyperplanes move: take them out
 (`unpack`), put new ones in (`repack`), count again what of the training rows arrives where
-(`recount`), and drop the nodes that nothing reaches any more (`prune`). Forests have one tree here.
+(`recount`), and drop the nodes that nothing reaches any more (`prune`). A forest here is one tree.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def recount(forest, table, target, weight, *, criterion, scale=1.0):
 
 
 class _Classes:
-    """Weight of the classes of nodes, as entries (node, class); one level of the tree at a time."""
+    """Weight of the classes of nodes, as entries (node, class), one level at a time."""
 
     def __init__(self, leaf, label, weight, n_classes, depth):
         self.n_classes = n_classes
