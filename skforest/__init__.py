@@ -4,6 +4,12 @@ from ._version import __version__
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .forest import Forest
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from .nongreedy import (
+    NonGreedyForestClassifier,
+    NonGreedyForestRegressor,
+    NonGreedyTreeClassifier,
+    NonGreedyTreeRegressor,
+)
 from .persistence import load, save, show_versions
 
 __all__ = [
@@ -12,6 +18,10 @@ __all__ = [
     "Forest",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
+    "NonGreedyForestClassifier",
+    "NonGreedyForestRegressor",
+    "NonGreedyTreeClassifier",
+    "NonGreedyTreeRegressor",
     "__version__",
     "load",
     "save",

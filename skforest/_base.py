@@ -35,6 +35,7 @@ __all__ = [
     "Real",
     "RealNotInt",
     "StrOptions",
+    "check_is_fitted",
     "resolve_count",
 ]
 
@@ -171,16 +172,20 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         jobs = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
         progress = Progress(self.verbose, len(trees), type(self).__name__)
         try:
-            grown = []
-            for forest in jobs(
+            grown, records = [], []
+            for forest, record in jobs(
                 delayed(_fit_one)(self, rows, target, tree_seed(self._seed, tree), stop)
                 for tree in trees
             ):
                 grown.append(forest)
+                records.append(record)
                 progress.update(len(grown))
         finally:
             stop[0] = 1  # threads that still grow see it and end
             progress.close()
+        for name in records[0]:
+            before = getattr(self, name) if trees[0] else []
+            setattr(self, name, before + [record[name] for record in records])
         meta = grown[0]._meta
         return Forest(join(grown, consume=True), **meta)
 
@@ -202,7 +207,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         forest : Forest
-            Of one tree.
+            Of one tree; or a pair of it and a dict of what training recorded, which become fitted
+            attributes: lists with one entry a tree.
         """
 
     def _resolve(self, rows):
@@ -377,9 +383,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
 
 def _fit_one(estimator, rows, target, seed, stop):
-    """Train one tree, in a worker."""
+    """Train one tree, in a worker: the tree, and what training recorded."""
     weight = estimator._tree_weight(rows, target, seed)
-    return estimator._fit_tree(rows, target, weight, seed, stop)
+    grown = estimator._fit_tree(rows, target, weight, seed, stop)
+    return grown if isinstance(grown, tuple) else (grown, {})
 
 
 def _draw_seed(random_state):

@@ -177,6 +177,43 @@ SKF_KERNEL(skf_momentum_step,
     *square = rest;
 }
 
+/* *dot = a . b, with four chains of additions. */
+SKF_KERNEL(skf_dot, (const float *a, const float *b, int64_t p, float *dot), (a, b, p, dot))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    int64_t j = 0;
+    skf_vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    float rest = 0;
+    for (; j + 4 * SKF_WIDTH <= whole; j += 4 * SKF_WIDTH) {
+        s0 += SKF_IN(a + j) * SKF_IN(b + j);
+        s1 += SKF_IN(a + j + SKF_WIDTH) * SKF_IN(b + j + SKF_WIDTH);
+        s2 += SKF_IN(a + j + 2 * SKF_WIDTH) * SKF_IN(b + j + 2 * SKF_WIDTH);
+        s3 += SKF_IN(a + j + 3 * SKF_WIDTH) * SKF_IN(b + j + 3 * SKF_WIDTH);
+    }
+    for (; j < whole; j += SKF_WIDTH)
+        s0 += SKF_IN(a + j) * SKF_IN(b + j);
+    s0 = (s0 + s1) + (s2 + s3);
+    for (j = whole; j < p; j++)
+        rest += a[j] * b[j];
+    SKF_ADD_LANES(rest, s0);
+    *dot = rest;
+}
+
+/* w moved towards 0 by at most `amount`; *square = |w|^2. */
+SKF_KERNEL(skf_shrink, (float *SKF_RESTRICT w, int64_t p, float amount, float *square),
+           (w, p, amount, square))
+{
+    float total = 0;
+    for (int64_t j = 0; j < p; j++) {
+        const float size = (w[j] < 0 ? -w[j] : w[j]) - amount;
+        const float left = size > 0 ? size : 0;
+        w[j] = w[j] < 0 ? -left : left;
+    }
+    for (int64_t j = 0; j < p; j++)
+        total += w[j] * w[j];
+    *square = total;
+}
+
 /* value[i] = scale value[i] - shift */
 SKF_KERNEL(skf_rescale, (float *SKF_RESTRICT value, int64_t n, float scale, float shift),
            (value, n, scale, shift))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
 from ._grow import Grower
+from ._projection import AxisSampler
+from ._surrogate import StumpSplitter
 
 MAX_DEPTH = 2**31 - 1
+SEARCHED = 1024  # rows in which the first cut of a stump is searched
+VISITS = 30_000  # rows that n_epochs="auto" shows to a stump, in 3 to 30 epochs
+MAX_EPOCHS = 30
+MANY = 2**40
 
 
 class GreedyForest(BaseForest):
@@ -96,3 +103,74 @@ class GreedyForest(BaseForest):
     @abstractmethod
     def _directions_meta(self, rows, arrays):
         """Add arrays that the directions need; what else a Forest of them is told, as a dict."""
+
+
+class ObliqueForest(GreedyForest):
+    """What forests of hyperplanes over features in [0, 1] share; not for direct use."""
+
+    _criterion = "squared_error"
+    _scales = True
+
+    def _resolve(self, rows):
+        self.max_features_ = self._resolve_max_features(rows.X.shape[1])
+        self._spread(rows)  # once, before the threads ask for it
+
+    def _auto_max_features(self, n_features):
+        return math.ceil(math.sqrt(n_features))
+
+    def _directions_meta(self, rows, arrays):
+        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
+        return {}
+
+    def _stump_splitter(
+        self,
+        rows,
+        target,
+        weight,
+        chosen,
+        min_leaf,
+        seed,
+        stop,
+        *,
+        objective,
+        nu=100.0,
+        learning_rate=0.03,
+        momentum=0.9,
+        n_epochs="auto",
+        batch_size=100,
+        smoothing,
+        row_norm,
+        holdout=0.0,
+        signs="current",
+    ):
+        """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
+        auto = n_epochs == "auto"
+        return StumpSplitter(
+            rows.X,
+            target,
+            self._forest_options["n_outputs"],
+            weight,
+            chosen,
+            self._criterion,
+            seed,
+            stop,
+            AxisSampler(rows.X.shape[1]),
+            self.max_features_,
+            False,
+            self._auto_bins(),
+            min(len(chosen), SEARCHED),
+            min_leaf,
+            self.min_weight_fraction_leaf * weight.sum(),
+            False,
+            objective,
+            nu,
+            learning_rate,
+            momentum,
+            batch_size,
+            VISITS if auto else MANY,
+            MAX_EPOCHS if auto else n_epochs,
+            smoothing,
+            row_norm,
+            holdout,
+            signs == "old",
+        )

@@ -5,25 +5,16 @@ Oblique Splits", 2015. A node starts at the best cut of a few single features an
 hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
-import math
-
 from ._base import Integral, Interval, Real, StrOptions
-from ._greedy import GreedyForest
-from ._projection import AxisSampler
-from ._surrogate import StumpSplitter
+from ._greedy import ObliqueForest
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
-SEARCHED = 1024  # rows in which the first cut of a large node is searched
-VISITS = 30_000  # rows that n_epochs="auto" shows to a node, in 3 to 30 epochs
-MAX_EPOCHS = 30
-MANY = 2**40
 
-
-class _CO2Forest(GreedyForest):
+class _CO2Forest(ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **GreedyForest._parameter_constraints,
+        **ObliqueForest._parameter_constraints,
         "objective": [StrOptions({"co2", "soft", "mixed"})],
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
@@ -35,8 +26,6 @@ class _CO2Forest(GreedyForest):
         "row_norm": [Interval(Real, 0.0, None, closed="neither")],
         "signs": [StrOptions({"current", "old"})],
     }
-    _criterion = "squared_error"
-    _scales = True
 
     def __init__(
         self,
@@ -95,48 +84,21 @@ class _CO2Forest(GreedyForest):
         self.verbose = verbose
         self.warm_start = warm_start
 
-    def _resolve(self, rows):
-        self.max_features_ = self._resolve_max_features(rows.X.shape[1])
-        self._spread(rows)  # once, before the threads ask for it
-
-    def _auto_max_features(self, n_features):
-        return math.ceil(math.sqrt(n_features))
-
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
-        auto = self.n_epochs == "auto"
-        return StumpSplitter(
-            rows.X,
+        names = (
+            "objective nu learning_rate momentum n_epochs batch_size smoothing row_norm holdout "
+            "signs"
+        )
+        return self._stump_splitter(
+            rows,
             target,
-            self._forest_options["n_outputs"],
             weight,
             chosen,
-            self._criterion,
+            min_leaf,
             seed,
             stop,
-            AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            False,
-            self._auto_bins(),
-            min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
-            self.objective,
-            self.nu,
-            self.learning_rate,
-            self.momentum,
-            self.batch_size,
-            VISITS if auto else MANY,
-            MAX_EPOCHS if auto else self.n_epochs,
-            self.smoothing,
-            self.row_norm,
-            self.holdout,
-            self.signs == "old",
+            **{name: getattr(self, name) for name in names.split()},
         )
-
-    def _directions_meta(self, rows, arrays):
-        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
-        return {}
 
 
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
