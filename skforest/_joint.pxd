@@ -54,13 +54,19 @@ cdef class JointTrainer:
     cdef float* w              # (n_splits, p)
     cdef double* bias          # of a split: right where scale (w . x - w . mean) > bias
     cdef float* centre         # scale (w . mean) + bias, of every split
-    cdef double* theta         # (n_leaves, n_outputs)
+    # Leaf parameters, from leaf_start[leaf] on: of the classes leaf_class, in ascending order; the
+    # classes of a leaf that are not listed share `other`. In regression: one an output.
+    cdef object leaf_arrays
+    cdef const int64_t* leaf_start
+    cdef const int32_t* leaf_class
+    cdef double* theta
+    cdef double* other
     cdef double* log_sum       # of exp(theta), of every leaf
-    cdef double* worst         # largest loss of a label at any leaf
+    cdef double* worst         # largest loss of a label at any leaf that lists it
+    cdef double worst_other    # and at those that do not
     cdef double* low           # smallest and largest leaf value of an output
     cdef double* high
     cdef double loss_scale
-    cdef double* softmax       # scratch of one leaf
 
     # scratch of a batch
     cdef Random random
@@ -75,6 +81,7 @@ cdef class JointTrainer:
     cdef Buffer turns
     cdef Buffer touched        # splits that have turns
     cdef int32_t* best_leaf    # of every row of the batch
+    cdef double* pull          # weight of the rows of the batch at each leaf, times the step
     cdef float* velocity       # (n_splits, p)
     cdef double* bias_velocity
     cdef float* gradient
@@ -89,6 +96,7 @@ cdef class JointTrainer:
     cdef void bound_losses(self) noexcept nogil
     cdef void widen_losses(self, int64_t leaf) noexcept nogil
     cdef void set_log_sum(self, int64_t leaf) noexcept nogil
+    cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil
     cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil
     cdef double worst_loss(self, int64_t row) noexcept nogil
     cdef float margin_at(self, int64_t split, int64_t row) noexcept nogil
@@ -98,6 +106,9 @@ cdef class JointTrainer:
     cdef int add_turn(self, int64_t split, int64_t row, double slope) except -1 nogil
     cdef int batch(self, int64_t start, int64_t size, double rate, double* total) except -1 nogil
     cdef int step_split(self, int64_t split, double rate, double weight) except -1 nogil
-    cdef void step_leaf(self, int64_t leaf, int64_t row, double rate) noexcept nogil
+    cdef void step_leaves(self, int64_t start, int64_t size, double rate) noexcept nogil
+    cdef void push_all(self, int64_t leaf, double step) noexcept nogil
+    cdef void pull_one(self, int64_t leaf, int64_t row, double step) noexcept nogil
+    cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil
     cdef void decay(self, int64_t split) noexcept nogil
     cdef bint poll(self, int64_t work) except -1 nogil

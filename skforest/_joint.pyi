@@ -11,7 +11,12 @@ class JointTrainer:
         child: npt.NDArray[np.int32],
         W: npt.NDArray[np.float32],
         threshold: npt.NDArray[np.float32],
-        theta: npt.NDArray[np.float64],
+        leaves: tuple[
+            npt.NDArray[np.int64],
+            npt.NDArray[np.int32],
+            npt.NDArray[np.float64],
+            npt.NDArray[np.float64],
+        ],
         seed: int,
         stop: npt.NDArray[np.uint8],
         radius: float,
@@ -29,5 +34,11 @@ class JointTrainer:
         self,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
     def planes(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]: ...
-    def leaves(self) -> npt.NDArray[np.float64]: ...
-    def set_theta(self, theta: npt.NDArray[np.float64]) -> None: ...
+    def losses(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]: ...
+    def set_leaves(
+        self,
+        start: npt.NDArray[np.int64],
+        label: npt.NDArray[np.int32],
+        theta: npt.NDArray[np.float64],
+        other: npt.NDArray[np.float64],
+    ) -> None: ...

@@ -72,8 +72,8 @@ cdef class JointTrainer:
     W : ndarray of shape (n_splits, n_features), float32
     threshold : ndarray of shape (n_splits,), float32
         Right where ``w . x > threshold``. Each split is rescaled to squared norm nu.
-    theta : ndarray of shape (n_leaves, n_outputs), float64
-        Logarithms of class probabilities, up to a constant, or values.
+    leaves : tuple
+        As for `set_leaves`.
     seed : int
     stop : ndarray of shape (1,), uint8
     radius : float
@@ -96,7 +96,7 @@ cdef class JointTrainer:
     def __init__(
         self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
         const int32_t[::1] child, const float[:, ::1] W, const float[::1] threshold,
-        const double[:, ::1] theta, uint64_t seed, const uint8_t[::1] stop, double radius,
+        leaves, uint64_t seed, const uint8_t[::1] stop, double radius,
         double nu, double momentum, int32_t batch_size, int32_t max_flips, bint stable, double l1
     ):
         cdef const int32_t[::1] labels
@@ -121,7 +121,7 @@ cdef class JointTrainer:
         self.random.state ^= <uint64_t>0x3C6EF372FE94F82B
         self.n_nodes = child.shape[0]
         self.n_splits = W.shape[0]
-        self.n_leaves = theta.shape[0]
+        self.n_leaves = self.n_splits + 1
         self.row_weight = floats(n)
         self.assigned = ints(n)
         self.mean = floats(p)
@@ -131,12 +131,11 @@ cdef class JointTrainer:
         self.w = floats(self.n_splits * p)
         self.bias = doubles(self.n_splits)
         self.centre = floats(self.n_splits)
-        self.theta = doubles(self.n_leaves * n_outputs)
         self.log_sum = doubles(self.n_leaves)
         self.worst = doubles(n_outputs)
+        self.pull = doubles(self.n_leaves)
         self.low = doubles(n_outputs)
         self.high = doubles(n_outputs)
-        self.softmax = doubles(n_outputs)
         self.order = ints(n)
         self.margin = floats(self.n_splits)
         self.seen = <int64_t*>calloc(<size_t>(self.n_splits + 1), sizeof(int64_t))
@@ -148,8 +147,8 @@ cdef class JointTrainer:
         self.rate_seen = doubles(self.n_splits)
         if not (
             self.row_weight and self.assigned and self.mean and self.child and self.parent and
-            self.leaf_node and self.w and self.bias and self.centre and self.theta and
-            self.log_sum and self.worst and self.low and self.high and self.softmax and
+            self.leaf_node and self.w and self.bias and self.centre and
+            self.log_sum and self.worst and self.pull and self.low and self.high and
             self.order and self.margin and self.seen and self.last_turn and self.best_leaf and
             self.velocity and self.bias_velocity and self.gradient and self.rate_seen
         ):
@@ -202,7 +201,7 @@ cdef class JointTrainer:
             self.bias[i] *= factor
             skf_rescale(self.w + i * p, p, <float>factor, 0)
             self.set_centre(i)
-        self.set_theta(theta)
+        self.set_leaves(*leaves)
 
     def __dealloc__(self):
         free(self.row_weight)
@@ -214,12 +213,11 @@ cdef class JointTrainer:
         free(self.w)
         free(self.bias)
         free(self.centre)
-        free(self.theta)
         free(self.log_sum)
         free(self.worst)
+        free(self.pull)
         free(self.low)
         free(self.high)
-        free(self.softmax)
         free(self.order)
         free(self.margin)
         free(self.seen)
@@ -343,29 +341,55 @@ cdef class JointTrainer:
             at[i] = <float>value
         return weights, threshold
 
-    def leaves(self):
-        """Parameters of the leaves: logarithms of class probabilities, or values.
+    def losses(self, const int64_t[::1] rows):
+        """Loss of some rows at the leaves that they reach: log loss, or scaled squared error.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_chosen,), int64
 
         Returns
         -------
-        theta : ndarray of shape (n_leaves, n_outputs), float64
+        losses : ndarray of shape (n_chosen,), float64
         """
-        theta = np.empty((self.n_leaves, self.n_outputs))
-        cdef double[:, ::1] out = theta
-        cdef int64_t i, k
-        for i in range(self.n_leaves):
-            for k in range(self.n_outputs):
-                out[i, k] = self.theta[i * self.n_outputs + k]
-                if self.is_class:
-                    out[i, k] -= self.log_sum[i]
-        return theta
+        cdef int64_t i
+        losses = np.zeros(rows.shape[0])
+        cdef double[::1] out = losses
+        with nogil:
+            for i in range(rows.shape[0]):
+                if self.poll(self.p):
+                    break
+                out[i] = self.loss(self.descend(rows[i]), rows[i])
+        return losses
 
-    def set_theta(self, const double[:, ::1] theta):
-        """Replace the parameters of the leaves."""
-        cdef int64_t i, k
+    @property
+    def parameters(self):
+        """tuple: what `set_leaves` was given, as training has left it."""
+        return self.leaf_arrays
+
+    def set_leaves(self, start, label, theta, other):
+        """Replace the parameters of the leaves; theta and other are trained in place.
+
+        Parameters
+        ----------
+        start : ndarray of shape (n_leaves + 1,), int64
+        label : ndarray of shape (n_entries,), int32
+            Classes that have a parameter of their own in a leaf, in ascending order.
+        theta : ndarray of shape (n_entries,), float64
+            Logarithms of the probabilities of classes, up to a constant, or values of outputs.
+        other : ndarray of shape (n_leaves,), float64
+            What the classes that a leaf does not list share.
+        """
+        cdef int64_t i
+        cdef const int64_t[::1] start_ = start
+        cdef const int32_t[::1] label_ = label
+        cdef double[::1] theta_ = theta, other_ = other
+        self.leaf_arrays = (start, label, theta, other)
+        self.leaf_start = &start_[0]
+        self.leaf_class = &label_[0]
+        self.theta = &theta_[0]
+        self.other = &other_[0]
         for i in range(self.n_leaves):
-            for k in range(self.n_outputs):
-                self.theta[i * self.n_outputs + k] = theta[i, k]
             self.set_log_sum(i)
 
     # ----------------------------------------------------------------------------------- the rows
@@ -407,21 +431,25 @@ cdef class JointTrainer:
     # ------------------------------------------------------------------------------------- losses
 
     cdef void set_log_sum(self, int64_t leaf) noexcept nogil:
-        cdef const double* theta = self.theta + leaf * self.n_outputs
-        cdef double largest = theta[0], total = 0
-        cdef int32_t k
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int64_t n_other = self.n_outputs - (last - first)
+        cdef double largest = -INFINITY, total = 0
         if not self.is_class:
             return
-        for k in range(1, self.n_outputs):
-            largest = max(largest, theta[k])
-        for k in range(self.n_outputs):
-            total += exp(theta[k] - largest)
+        for i in range(first, last):
+            largest = max(largest, self.theta[i])
+        if n_other > 0:
+            largest = max(largest, self.other[leaf])
+            total = n_other * exp(self.other[leaf] - largest)
+        for i in range(first, last):
+            total += exp(self.theta[i] - largest)
         self.log_sum[leaf] = largest + log(total)
 
     cdef void bound_losses(self) noexcept nogil:
         """What no leaf exceeds: the loss of each label, the range of each output."""
         cdef int64_t i
         cdef int32_t k
+        self.worst_other = 0
         for k in range(self.n_outputs):
             self.worst[k] = 0
             self.low[k] = INFINITY
@@ -430,24 +458,45 @@ cdef class JointTrainer:
             self.widen_losses(i)
 
     cdef void widen_losses(self, int64_t leaf) noexcept nogil:
-        cdef const double* theta = self.theta + leaf * self.n_outputs
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
         cdef int32_t k
-        for k in range(self.n_outputs):
-            if self.is_class:
-                self.worst[k] = max(self.worst[k], self.log_sum[leaf] - theta[k])
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                self.low[k] = min(self.low[k], self.theta[first + k])
+                self.high[k] = max(self.high[k], self.theta[first + k])
+            return
+        for i in range(first, last):
+            k = self.leaf_class[i]
+            self.worst[k] = max(self.worst[k], self.log_sum[leaf] - self.theta[i])
+        if last - first < self.n_outputs:
+            self.worst_other = max(self.worst_other, self.log_sum[leaf] - self.other[leaf])
+
+    cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil:
+        """Where the parameter of a class is, -1 if a leaf does not list it."""
+        cdef int64_t low = self.leaf_start[leaf], high = self.leaf_start[leaf + 1], middle
+        if high - low == self.n_outputs:
+            return low + label
+        while low < high:
+            middle = (low + high) // 2
+            if self.leaf_class[middle] < label:
+                low = middle + 1
             else:
-                self.low[k] = min(self.low[k], theta[k])
-                self.high[k] = max(self.high[k], theta[k])
+                high = middle
+        if low < self.leaf_start[leaf + 1] and self.leaf_class[low] == label:
+            return low
+        return -1
 
     cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil:
         """Log loss, or scaled squared error, of a row at a leaf (equations 2 and 3)."""
-        cdef const double* theta = self.theta + leaf * self.n_outputs
         cdef double y, total = 0
+        cdef int64_t at
         cdef int32_t k
         if self.is_class:
-            return self.log_sum[leaf] - theta[self.label[row]]
+            at = self.entry(leaf, self.label[row])
+            return self.log_sum[leaf] - (self.theta[at] if at >= 0 else self.other[leaf])
+        at = self.leaf_start[leaf]
         for k in range(self.n_outputs):
-            y = self.target[row * self.n_outputs + k] - theta[k]
+            y = self.target[row * self.n_outputs + k] - self.theta[at + k]
             total += y * y
         return total * self.loss_scale
 
@@ -456,7 +505,7 @@ cdef class JointTrainer:
         cdef double y, total = 0
         cdef int32_t k
         if self.is_class:
-            return self.worst[self.label[row]]
+            return max(self.worst[self.label[row]], self.worst_other)
         for k in range(self.n_outputs):
             y = self.target[row * self.n_outputs + k]
             y = max(fabs(y - self.low[k]), fabs(y - self.high[k]))
@@ -553,13 +602,8 @@ cdef class JointTrainer:
         self.rate_sum = self.rate_sum + rate
         for i in range(self.touched.n):
             self.step_split((<int32_t*>self.touched.data)[i], rate, weight)
-        for i in range(size):
-            row = self.order[start + i]
-            # Without momentum of its own: a step as long as momentum makes it in the end.
-            self.step_leaf(
-                self.best_leaf[i], row,
-                rate / (1 - self.momentum) * self.row_weight[row] / weight
-            )
+        # Leaves have no momentum: their steps are as long as momentum would make them in the end.
+        self.step_leaves(start, size, rate / (1 - self.momentum) / weight)
         return 0
 
     cdef double add_turns(self, int64_t row, int32_t leaf, double factor) except? -1 nogil:
@@ -654,25 +698,60 @@ cdef class JointTrainer:
             self.rate_seen[split] = self.rate_sum
             self.set_centre(split)
 
-    cdef void step_leaf(self, int64_t leaf, int64_t row, double rate) noexcept nogil:
-        """Step along the gradient of the loss by the leaf's parameters (line 10)."""
-        cdef double* theta = self.theta + leaf * self.n_outputs
-        cdef int32_t k
-        cdef double y
+    cdef void step_leaves(self, int64_t start, int64_t size, double rate) noexcept nogil:
+        """Step along the gradient of the loss by the parameters of the leaves (line 10)."""
+        cdef int64_t i, row
+        cdef int32_t leaf
+        cdef double step
+        for i in range(size):
+            self.pull[self.best_leaf[i]] = (
+                self.pull[self.best_leaf[i]] + rate * self.row_weight[self.order[start + i]]
+            )
         if self.is_class:
-            for k in range(self.n_outputs):
-                self.softmax[k] = exp(theta[k] - self.log_sum[leaf])
-            for k in range(self.n_outputs):
-                theta[k] -= rate * self.softmax[k]
-            theta[self.label[row]] += rate
-            self.set_log_sum(leaf)
+            for i in range(size):
+                leaf = self.best_leaf[i]
+                if self.pull[leaf] > 0:
+                    self.push_all(leaf, self.pull[leaf])
+                    self.pull[leaf] = -1
+        for i in range(size):
+            row = self.order[start + i]
+            leaf = self.best_leaf[i]
+            step = rate * self.row_weight[row]
+            if self.is_class:
+                self.pull_one(leaf, row, step)
+            else:
+                # Together, the rows of a batch never move a leaf beyond their own values.
+                step *= 2 * self.loss_scale / max(2 * self.loss_scale * self.pull[leaf], 1.0)
+                self.move_mean(leaf, row, step)
+        for i in range(size):
+            leaf = self.best_leaf[i]
+            if self.pull[leaf] != 0:
+                self.pull[leaf] = 0
+                self.set_log_sum(leaf)
+                self.widen_losses(leaf)
+
+    cdef void push_all(self, int64_t leaf, double step) noexcept nogil:
+        """The gradient of the logarithm of the sum: all classes go down by their probability."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        self.other[leaf] = self.other[leaf] - (
+            step * (self.n_outputs - (last - first)) * exp(self.other[leaf] - self.log_sum[leaf])
+        )
+        for i in range(first, last):
+            self.theta[i] = self.theta[i] - step * exp(self.theta[i] - self.log_sum[leaf])
+
+    cdef void pull_one(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        """The class of a row goes up."""
+        cdef int64_t at = self.entry(leaf, self.label[row])
+        if at >= 0:
+            self.theta[at] = self.theta[at] + step
         else:
-            # Never beyond the row's own value.
-            rate = min(2 * rate * self.loss_scale, 1.0)
-            for k in range(self.n_outputs):
-                y = self.target[row * self.n_outputs + k]
-                theta[k] += rate * (y - theta[k])
-        self.widen_losses(leaf)
+            self.other[leaf] = self.other[leaf] + step
+
+    cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef double* theta = self.theta + self.leaf_start[leaf]
+        cdef int32_t k
+        for k in range(self.n_outputs):
+            theta[k] += step * (self.target[row * self.n_outputs + k] - theta[k])
 
     cdef bint poll(self, int64_t work) except -1 nogil:
         """True where training shall end; now and then lets a signal handler raise."""

@@ -10,6 +10,7 @@ from ._oblique import prune, reached_nodes, recount, repack, route, unpack
 VISITS = 1_000_000  # rows that n_epochs="auto" shows to a tree, in 10 to 30 epochs
 SETTLED = 0.01  # of the bound: less progress in an epoch, and stable assignments are renewed
 TOLERANCE = 1e-4  # of the validation loss
+MANY_CLASSES = 100
 
 
 def train_jointly(forest, table, target, weight, held, seed, stop, settings, criterion, scale=1.0):
@@ -74,7 +75,10 @@ class _Training:
         self.n_leaves = np.count_nonzero(is_leaf)
         child = forest.child.copy()
         child[is_leaf] = -1 - np.arange(self.n_leaves)
-        theta = np.zeros((self.n_leaves, forest.n_outputs))
+        self.n_outputs = forest.n_outputs
+        self.lists_all = target.ndim == 2 or forest.n_outputs <= MANY_CLASSES
+        leaf = route(forest, table)
+        leaf = (np.cumsum(is_leaf) - 1)[leaf]
         self.trainer = JointTrainer(
             table,
             target,
@@ -82,7 +86,7 @@ class _Training:
             self.weight,
             child,
             *unpack(forest),
-            theta,
+            self._leaves(leaf),
             seed,
             stop,
             settings.row_norm,
@@ -93,23 +97,50 @@ class _Training:
             settings.stable,
             settings.l1,
         )
-        self.trainer.set_theta(self._leaf_parameters(self.trainer.assign(), theta))
+        self.trainer.assign()
 
-    def _leaf_parameters(self, leaf, theta):
-        """Smoothed logarithms of the classes' shares, or means; leaves without rows as given."""
-        if self.target.ndim == 1:
-            n_classes = theta.shape[1]
-            counts = np.bincount(leaf * n_classes + self.target, self.weight, theta.size)
-            # Rows of mean weight are what is added.
-            unit = self.weight.sum() / np.count_nonzero(self.weight)
-            counts = counts.reshape(theta.shape) / unit + self.settings.smoothing
-            return np.log(counts / counts.sum(axis=1, keepdims=True))
-        total = np.bincount(leaf, self.weight, len(theta))
-        theta = theta.copy()
-        for k, y in enumerate(self.target.T):
-            sum_ = np.bincount(leaf, self.weight * y, len(theta))
-            np.divide(sum_, total, out=theta[:, k], where=total > 0)
-        return theta
+    def _leaves(self, leaf):
+        """Parameters of the leaves from counts: smoothed logarithms of shares, or means.
+
+        Where classes are many, a leaf has parameters of its own for those of its rows only.
+        """
+        rows = np.flatnonzero(self.weight)
+        leaf, target, weight = leaf[rows], self.target[rows], self.weight[rows]
+        n_leaves, n_outputs = self.n_leaves, self.n_outputs
+        total = np.bincount(leaf, weight, n_leaves)
+        label = np.zeros(1, dtype=np.int32)
+        other = np.zeros(n_leaves)
+        if target.ndim == 2:
+            sums = np.stack([np.bincount(leaf, weight * y, n_leaves) for y in target.T], axis=1)
+            mean = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=sums != 0)
+            return np.arange(n_leaves + 1) * n_outputs, label, mean.ravel(), other
+        key = leaf * np.int64(n_outputs) + target
+        if self.lists_all:
+            key = np.concatenate([key, np.arange(n_leaves * n_outputs)])
+            weight = np.concatenate([weight, np.zeros(n_leaves * n_outputs)])
+        key, inverse = np.unique(key, return_inverse=True)
+        # Rows of mean weight are what is added.
+        pseudo = self.settings.smoothing * total.sum() / len(rows)
+        share = np.bincount(inverse, weight, len(key)) + pseudo
+        whole = np.log(total + n_outputs * pseudo)
+        start = np.searchsorted(key, np.arange(n_leaves + 1) * np.int64(n_outputs))
+        theta = np.log(share) - whole[key // n_outputs]
+        if len(key):
+            label = (key % n_outputs).astype(np.int32)
+        return start, label, theta, np.log(pseudo) - whole
+
+    def _list_classes(self):
+        """Give leaves parameters of their own for the classes of rows that they have now."""
+        start, label, theta, other = self.trainer.parameters
+        new = self._leaves(self.trainer.route(np.arange(len(self.weight))))
+        n = np.int64(self.n_outputs)
+        old_key = np.repeat(np.arange(self.n_leaves), np.diff(start)) * n + label
+        new_key = np.repeat(np.arange(self.n_leaves), np.diff(new[0])) * n + new[1]
+        key = np.union1d(old_key, new_key)
+        values = other[key // n]
+        values[np.searchsorted(key, old_key)] = theta
+        start = np.searchsorted(key, np.arange(self.n_leaves + 1) * n)
+        self.trainer.set_leaves(start, (key % n).astype(np.int32), values, other)
 
     def run(self):
         """Epochs with a rate that falls linearly to 0."""
@@ -122,6 +153,8 @@ class _Training:
             if self.stop[0]:
                 break
             self.loss_curve.append(bound)
+            if not self.lists_all:
+                self._list_classes()
             if self.settings.stable:
                 # Renewed when the bound has settled (section 6).
                 if bound > (1 - SETTLED) * last:
@@ -146,9 +179,5 @@ class _Training:
         return self.best if self.validation_scores else self.trainer.planes()
 
     def _validation_loss(self):
-        """Loss of the rows held out at the leaves as they are: log loss, or squared error."""
-        leaf, theta = self.trainer.route(self.held), self.trainer.leaves()
-        target, weight = self.target[self.held], self.held_weight
-        if target.ndim == 1:
-            return np.average(-theta[leaf, target], weights=weight)
-        return np.average(np.square(theta[leaf] - target).sum(axis=1), weights=weight)
+        """Mean loss of the rows held out, at the leaves as they are."""
+        return np.average(self.trainer.losses(self.held), weights=self.held_weight)

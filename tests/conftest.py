@@ -5,11 +5,13 @@ from sklearn.base import BaseEstimator, is_classifier
 
 import skforest
 
-ESTIMATORS = [
+ALL = [
     thing
     for thing in (getattr(skforest, name) for name in skforest.__all__)
     if isinstance(thing, type) and issubclass(thing, BaseEstimator)
 ]
+# A tree of its own has no words for many trees, and shares the rest with the forest of such trees.
+ESTIMATORS = [cls for cls in ALL if "n_estimators" in cls().get_params()]
 CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 
