@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from ._buffer cimport Buffer
 from ._search cimport SearchSplitter
 from ._split cimport Split
 
@@ -77,7 +76,6 @@ cdef class StumpSplitter(SearchSplitter):
     cdef float* gradient
     cdef double bias_velocity
     cdef float* direction
-    cdef Buffer dense
 
     cdef void line_up(self) noexcept nogil
     cdef bint prepare(self, int32_t feature, float threshold) noexcept nogil

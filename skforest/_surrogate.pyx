@@ -18,10 +18,6 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-import numpy as np
-
-from ._buffer cimport append, free_buffer, start_buffer, used_bytes
-from ._direction cimport DENSE, project
 from ._projection cimport Sampler
 from ._random cimport below, uniform
 from ._search cimport SearchSplitter
@@ -81,9 +77,6 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     old_signs : bool
         The branch taken is that at the end of the last epoch, not that of the current weights.
     """
-
-    def __cinit__(self, *args, **kwargs):
-        start_buffer(&self.dense, sizeof(float))
 
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
@@ -183,7 +176,6 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         free(self.velocity)
         free(self.gradient)
         free(self.direction)
-        free_buffer(&self.dense)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """The best cut of a single feature, and the hyperplane that training makes of it."""
@@ -552,21 +544,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             feature = self.varying[j]
             direction[feature] = self.best.w[j if self.rows == self.own_rows else feature]
             threshold += <double>direction[feature] * self.node_mean[feature]
-        self.taps.kind = DENSE
-        self.taps.n = <int32_t>p
-        self.taps.dense = direction
-        project(&self.taps, &self.table, self.node.offset, n, self.column)
-        split.threshold = <float>threshold
-        self.finish(split)
-        if not self.fits(split):
-            # Rounding, or the smallest leaf allowed: back to the feature.
-            self.sampler.unfold(&self.champion, &self.table, &self.taps)
-            project(&self.taps, &self.table, self.node.offset, n, self.column)
-            split[0] = axis[0]
-            return False
-        append(&self.dense, direction, p)
-        split.code = <int32_t>(p + self.dense.n // p - 1)
-        return True
+        return self.take_plane(direction, <float>threshold, 0, split)
 
     cdef double held_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows, by self.margin."""
@@ -580,8 +558,3 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 self.base[i] + (self.delta[i] if self.margin[i] > 0 else 0)
             )
         return loss
-
-    def directions(self):
-        """The stored directions as arrays of a Forest."""
-        dense = np.frombuffer(used_bytes(&self.dense), np.float32)
-        return {"dense": dense.reshape(-1, self.table.n_features)}

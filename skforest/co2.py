@@ -6,7 +6,10 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
 from ._base import Integral, Interval, Real, StrOptions
+from ._coordinate import CoordinateSplitter
 from ._greedy import ObliqueForest
+from ._projection import GaussianSampler
+from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 
@@ -15,7 +18,7 @@ class _CO2Forest(ObliqueForest):
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
-        "objective": [StrOptions({"co2", "soft", "mixed"})],
+        "objective": [StrOptions({"co2", "soft", "mixed", "oc1", "random"}), None],
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
@@ -25,6 +28,8 @@ class _CO2Forest(ObliqueForest):
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "row_norm": [Interval(Real, 0.0, None, closed="neither")],
         "signs": [StrOptions({"current", "old"})],
+        "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
     }
 
     def __init__(
@@ -41,6 +46,8 @@ class _CO2Forest(ObliqueForest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
+        n_restarts=20,
+        n_jumps=5,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -68,6 +75,8 @@ class _CO2Forest(ObliqueForest):
         self.smoothing = smoothing
         self.row_norm = row_norm
         self.signs = signs
+        self.n_restarts = n_restarts
+        self.n_jumps = n_jumps
         self.max_features = max_features
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
@@ -85,19 +94,19 @@ class _CO2Forest(ObliqueForest):
         self.warm_start = warm_start
 
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
+        common = (rows, target, weight, chosen, min_leaf, seed, stop)
+        if self.objective in ("random", None):
+            sampler = GaussianSampler(rows.X.shape[1]) if self.objective else None
+            return SearchSplitter(*self._search_arguments(*common, sampler, exact=True))
+        if self.objective == "oc1":
+            searched = self._search_arguments(*common)
+            return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
         names = (
             "objective nu learning_rate momentum n_epochs batch_size smoothing row_norm holdout "
             "signs"
         )
         return self._stump_splitter(
-            rows,
-            target,
-            weight,
-            chosen,
-            min_leaf,
-            seed,
-            stop,
-            **{name: getattr(self, name) for name in names.split()},
+            *common, **{name: getattr(self, name) for name in names.split()}
         )
 
 
@@ -260,6 +269,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
+        n_restarts=20,
+        n_jumps=5,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -289,6 +300,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             smoothing=smoothing,
             row_norm=row_norm,
             signs=signs,
+            n_restarts=n_restarts,
+            n_jumps=n_jumps,
             max_features=max_features,
             max_depth=max_depth,
             min_samples_split=min_samples_split,
