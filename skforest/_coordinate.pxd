@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from ._search cimport SearchSplitter
+from ._search cimport Best, SearchSplitter
 from ._split cimport Sample
 
 
@@ -23,6 +23,8 @@ cdef class CoordinateSplitter(SearchSplitter):
 
     cdef bint start_random(self, Sample* sample) noexcept nogil
     cdef bint start_at(self, Sample* sample) noexcept nogil
+    cdef bint cut_direction(self, Sample* sample, Best* best) noexcept nogil
+    cdef void set_taps(self) noexcept nogil
     cdef bint descend(self, Sample* sample) except -1 nogil
     cdef bint move_all(self, Sample* sample, bint* moved) except -1 nogil
     cdef bint tilt(self, Sample* sample) noexcept nogil
@@ -30,4 +32,3 @@ cdef class CoordinateSplitter(SearchSplitter):
     cdef void add_direction(self, double amount, double shrink) noexcept nogil
     cdef double ideal(self, const Sample* sample) noexcept nogil
     cdef void keep_best(self) noexcept nogil
-    cdef bint cut_best(self, float* threshold) noexcept nogil

@@ -19,6 +19,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+import numpy as np
+
 from ._direction cimport DENSE, project
 from ._projection cimport Sampler
 from ._random cimport normal
@@ -90,7 +92,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         """The best cut of a single feature, and the plane that descent makes of it."""
         cdef Sample* sample = &self.node
         cdef double ideal, norm = 0
-        cdef float threshold = 0
+        cdef Best best
         cdef int32_t j, p = self.table.n_features
         if not SearchSplitter.search(self, split):
             return False
@@ -120,9 +122,10 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             norm += self.best_w[j] * self.best_w[j]
         for j in range(p):
             self.direction[j] = <float>(self.best_w[j] / sqrt(norm))
-        if self.cut_best(&threshold):
+        self.set_taps()
+        if self.cut_direction(&self.node, &best):
             self.take_plane(
-                self.direction, threshold, split.gain + rounding(self.node_weight), split
+                self.direction, best.threshold, split.gain + rounding(self.node_weight), split
             )
         return True
 
@@ -156,11 +159,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         cdef Best best
         cdef int64_t i
         cdef int32_t j
-        cdef float low = 0, high = 0
-        project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
-        skf_range(self.trial_column, sample.n, &low, &high)
-        best.score = -INFINITY
-        if not high > low or not self.cut_sorted(sample, &best):
+        if not self.cut_direction(sample, &best):
             return False
         self.score = best.score
         for i in range(sample.n):
@@ -169,11 +168,23 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.w[j] = self.direction[j]
         return True
 
+    cdef bint cut_direction(self, Sample* sample, Best* best) noexcept nogil:
+        """Best cut of the trial column, which the taps project on; False where there is none."""
+        cdef float low = 0, high = 0
+        project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
+        skf_range(self.trial_column, sample.n, &low, &high)
+        best.score = -INFINITY
+        return high > low and self.cut_sorted(sample, best)
+
     cdef void draw_direction(self) noexcept nogil:
         """A standard normal weight for every feature."""
         cdef int32_t j
         for j in range(self.table.n_features):
             self.direction[j] = <float>normal(&self.random)
+        self.set_taps()
+
+    cdef void set_taps(self) noexcept nogil:
+        """Project on the direction from here on."""
         self.taps.kind = DENSE
         self.taps.n = self.table.n_features
         self.taps.dense = self.direction
@@ -249,17 +260,46 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.best_score = self.score
             memcpy(self.best_w, self.w, self.table.n_features * sizeof(double))
 
-    cdef bint cut_best(self, float* threshold) noexcept nogil:
-        """Best cut of all rows of the node along the direction; False where there is none."""
-        cdef Best best
-        cdef float low = 0, high = 0
-        self.taps.kind = DENSE
-        self.taps.n = self.table.n_features
-        self.taps.dense = self.direction
-        project(&self.taps, &self.table, self.node.offset, self.node.n, self.trial_column)
-        skf_range(self.trial_column, self.node.n, &low, &high)
-        best.score = -INFINITY
-        if not high > low or not self.cut_sorted(&self.node, &best):
-            return False
-        threshold[0] = best.threshold
-        return True
+    def step(self, w, double bias, direction):
+        """One move of a plane over all rows of the tree, for tests.
+
+        Parameters
+        ----------
+        w, direction : ndarray of shape (n_features,), float64, float32
+        bias : float
+
+        Returns
+        -------
+        moved : bool
+            False where no other amount leaves rows on both sides.
+        score : float
+            Of the split that the move leads to.
+        margin : ndarray of shape (n_rows,), float64
+            Of the moved plane, up to a positive factor.
+        w : ndarray of shape (n_features,), float64
+            Its weights, with the same factor.
+        """
+        cdef const double[::1] weights = w
+        cdef const float[::1] along = direction
+        cdef int32_t j, p = self.table.n_features
+        cdef int64_t i
+        self.begin(0, self.n_rows)
+        margin = np.empty(self.n_rows)
+        moved_w = np.empty(p)
+        for j in range(p):
+            self.w[j] = weights[j]
+            self.direction[j] = along[j]
+        self.set_taps()
+        for i in range(self.n_rows):
+            self.margin[i] = -bias
+            for j in range(p):
+                self.margin[i] = self.margin[i] + (
+                    weights[j] * (<const float*>self.table.data)[self.offset[i] + j]
+                )
+        self.score = -1e100          # any split is better
+        moved = self.tilt(&self.node)
+        for i in range(self.n_rows):
+            margin[i] = self.margin[i]
+        for j in range(p):
+            moved_w[j] = self.w[j]
+        return moved, self.score, margin, moved_w

@@ -168,6 +168,7 @@ class ObliqueForest(GreedyForest):
         row_norm,
         holdout=0.0,
         signs="current",
+        leaves="counts",
     ):
         """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
         auto = n_epochs == "auto"
@@ -184,4 +185,5 @@ class ObliqueForest(GreedyForest):
             row_norm,
             holdout,
             signs == "old",
+            leaves == "gradient",
         )

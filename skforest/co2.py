@@ -28,6 +28,7 @@ class _CO2Forest(ObliqueForest):
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "row_norm": [Interval(Real, 0.0, None, closed="neither")],
         "signs": [StrOptions({"current", "old"})],
+        "leaves": [StrOptions({"counts", "gradient"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
     }
@@ -46,7 +47,8 @@ class _CO2Forest(ObliqueForest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
-        n_restarts=20,
+        leaves="counts",
+        n_restarts=4,
         n_jumps=5,
         max_features="auto",
         max_depth=None,
@@ -75,6 +77,7 @@ class _CO2Forest(ObliqueForest):
         self.smoothing = smoothing
         self.row_norm = row_norm
         self.signs = signs
+        self.leaves = leaves
         self.n_restarts = n_restarts
         self.n_jumps = n_jumps
         self.max_features = max_features
@@ -103,7 +106,7 @@ class _CO2Forest(ObliqueForest):
             return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
         names = (
             "objective nu learning_rate momentum n_epochs batch_size smoothing row_norm holdout "
-            "signs"
+            "signs leaves"
         )
         return self._stump_splitter(
             *common, **{name: getattr(self, name) for name in names.split()}
@@ -269,7 +272,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
-        n_restarts=20,
+        leaves="counts",
+        n_restarts=4,
         n_jumps=5,
         max_features="auto",
         max_depth=None,
@@ -300,6 +304,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             smoothing=smoothing,
             row_norm=row_norm,
             signs=signs,
+            leaves=leaves,
             n_restarts=n_restarts,
             n_jumps=n_jumps,
             max_features=max_features,
