@@ -7,8 +7,8 @@ one feature as a rule: with margin m = w . x - b, a row is right of the moved pl
     m + a s > 0,    s = d . x - low,
 
 low being the least d . x of the rows at hand. No s is negative, so a row changes sides once, at
-the critical value a = -m / s, and the best a is the best cut of the column m / s, at -a: the search
-for cuts that single features take is all that is needed. Margins are kept from move to move.
+the critical value a = -m / s, and the best a is the best cut of the column m / s, at -a: the
+search for cuts of single features is all that is needed. Margins are kept from move to move.
 
 Where no weight improves the split, the plane jumps along random directions; and all begins anew
 from random planes, after the first start at the best cut of some single features.
@@ -193,7 +193,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef bint descend(self, Sample* sample) except -1 nogil:
         """Move the plane until neither a weight nor a jump helps; True: growth shall end."""
-        cdef int32_t rounds = 0, jump
+        cdef int32_t rounds = 0
         cdef bint moved = True
         while moved and rounds < MAX_ROUNDS:
             moved = False
@@ -202,7 +202,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 return True
             if moved:
                 continue
-            for jump in range(self.n_jumps):
+            for _ in range(self.n_jumps):
                 if self.poll(sample.n * (WORK + self.table.n_features)):
                     return True
                 self.draw_direction()

@@ -263,8 +263,8 @@ SKF_UNUSED static void skf_gather_rows(const float *table, const int64_t *offset
     }
 }
 
-/* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows that
- * no tilt moves, or only one beyond all reason, go beyond the ends, each on its side. */
+/* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows
+ * that no tilt moves, or only one beyond all reason, go beyond the ends, each on its side. */
 SKF_UNUSED static void skf_critical_values(const double *m, const float *along, int64_t n,
                                            float low, float *SKF_RESTRICT column)
 {

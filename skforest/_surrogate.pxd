@@ -75,7 +75,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef float* batch_slope
     cdef float* velocity
     cdef float* gradient
-    cdef double* leaf_velocity # both leaves, side by side
+    cdef double* leaf_velocity  # both leaves, side by side
     cdef double bias_velocity
     cdef float* direction
 

@@ -355,7 +355,7 @@ def co2_stump(
     w, bias = np.eye(p)[feature], scale * (cut - mean[feature])
     v, v_bias = np.zeros(p), 0.0
     best, last, stalled, l0, l1 = None, np.inf, 0, 0.0, 0.0
-    v_leaf = 0.0
+    leaf, v_leaf = np.zeros((2, onehot.shape[1])), 0.0
     for epoch in range(n_epochs + 1):
         m = R @ w - bias
         right = m > 0
