@@ -124,11 +124,17 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed"}, default="co2"
+    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
         What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
+
+        The others are what the paper compares with; parameters from `nu` to `leaves` are without
+        effect. "oc1": no gradient, but one weight at a time, moved to the best of all values at
+        which a row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes
+        with standard normal weights. None: the best cut of a single feature stays, as in a random
+        forest. The last two cut exactly, among all rows.
     nu : float, default=100.0
         Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
         bring the bound closer to the loss. Features count in the units of `row_norm`.
@@ -156,10 +162,21 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    leaves : {"counts", "gradient"}, default="counts"
+        How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
+        with the weights, by the same steps, as in algorithm 1 of the paper.
+    n_restarts : int, default=4
+        Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
+        original, which makes smaller trees, takes longer and hardly changes the errors of a
+        forest. Only for objective="oc1".
+    n_jumps : int, default=5
+        Random directions that OC1 tries where no weight improves the split. Only for
+        objective="oc1".
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up).
+        the number of features ("auto" rounds up). With objective="random", the number of
+        hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -239,6 +256,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     ----------
     .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
        Continuous Optimization of Oblique Splits", 2015.
+    .. [2] S. K. Murthy, S. Kasif, S. Salzberg, "A System for Induction of Oblique Decision Trees",
+       Journal of Artificial Intelligence Research 2, 1994.
 
     Examples
     --------
@@ -336,11 +355,17 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed"}, default="co2"
+    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
         What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
+
+        The others are what the paper compares with; parameters from `nu` to `leaves` are without
+        effect. "oc1": no gradient, but one weight at a time, moved to the best of all values at
+        which a row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes
+        with standard normal weights. None: the best cut of a single feature stays, as in a random
+        forest. The last two cut exactly, among all rows.
     nu : float, default=100.0
         Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
         bring the bound closer to the loss. Features count in the units of `row_norm`.
@@ -367,10 +392,21 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    leaves : {"counts", "gradient"}, default="counts"
+        How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
+        with the weights, by the same steps, as in algorithm 1 of the paper.
+    n_restarts : int, default=4
+        Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
+        original, which makes smaller trees, takes longer and hardly changes the errors of a
+        forest. Only for objective="oc1".
+    n_jumps : int, default=5
+        Random directions that OC1 tries where no weight improves the split. Only for
+        objective="oc1".
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up).
+        the number of features ("auto" rounds up). With objective="random", the number of
+        hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -443,6 +479,8 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     ----------
     .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
        Continuous Optimization of Oblique Splits", 2015.
+    .. [2] S. K. Murthy, S. Kasif, S. Salzberg, "A System for Induction of Oblique Decision Trees",
+       Journal of Artificial Intelligence Research 2, 1994.
 
     Examples
     --------
