@@ -207,7 +207,7 @@ cdef class SearchSplitter(NodeSplitter):
         for _ in range(self.n_candidates):
             if not self.sampler.sample(&self.random, &self.trial):
                 break
-            if self.poll(sample.n * 8):
+            if self.poll(sample.n * (8 + self.sampler.max_nonzero)):
                 return False
             self.sampler.unfold(&self.trial, &self.table, &self.taps)
             self.try_one(sample, &best)
