@@ -194,3 +194,33 @@ def test_large_nodes_search_in_some_of_their_rows():
     model = CO2ForestClassifier(1, objective="oc1", max_depth=1, random_state=0).fit(X, y)
     right = model.apply(X)[:, 0] == 2
     assert max(np.mean(right == y), np.mean(right != y)) > 0.97
+
+
+# ----------------------------------------------------------------------------- leaves by gradient
+
+
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_values_of_leaves_move_in_units_of_the_node(objective):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    Y = np.stack([X @ rng.normal(size=6), X[:, 0] * X[:, 1]], axis=1)
+    model = CO2ForestRegressor(10, objective=objective, leaves="gradient", random_state=0)
+    plain = clone(model).fit(X[:300], Y[:300])
+    assert plain.score(X[300:], Y[300:]) > 0.4
+    for unit in (1e-6, 1e6):
+        other = clone(model).fit(X[:300], unit * Y[:300])
+        score = other.score(X[300:], unit * Y[300:])
+        assert score == pytest.approx(plain.score(X[300:], Y[300:]), abs=0.08)
+
+
+def test_the_procedure_as_printed_learns():
+    X, y = load_digits(return_X_y=True)
+    literal = {"bootstrap": True, "signs": "old", "leaves": "gradient"}
+    model = CO2ForestClassifier(10, **literal, random_state=0).fit(X[:1200], y[:1200])
+    assert model.score(X[1200:], y[1200:]) > 0.88
+    weight = np.ones(len(X))
+    weight[:100] = 2
+    model.set_params(bootstrap=False)
+    one = clone(model).fit(X, y, weight)
+    other = clone(model).fit(np.concatenate([X, X[:100]]), np.concatenate([y, y[:100]]))
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
