@@ -263,4 +263,37 @@ SKF_UNUSED static void skf_gather_rows(const float *table, const int64_t *offset
     }
 }
 
+/* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows
+ * that no tilt moves, or only one beyond all reason, go beyond the ends, each on its side. */
+SKF_UNUSED static void skf_critical_values(const double *m, const float *along, int64_t n,
+                                           float low, float *SKF_RESTRICT column)
+{
+    const double limit = 1e6;
+    double least = limit, most = -limit, margin;
+    for (int64_t i = 0; i < n; i++) {
+        const double value = m[i] / ((double)along[i] - low);
+        const int moves = value > -limit && value < limit;
+        column[i] = moves ? (float)value : (m[i] > 0 ? INFINITY : -INFINITY);
+        least = moves && value < least ? value : least;
+        most = moves && value > most ? value : most;
+    }
+    margin = most > least ? most - least : 1;
+    if (!(most >= least))
+        least = most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (column[i] == INFINITY)
+            column[i] = (float)(most + margin);
+        else if (column[i] == -INFINITY)
+            column[i] = (float)(least - margin);
+    }
+}
+
+/* m[i] = shrink (m[i] + amount (along[i] - low)) */
+SKF_UNUSED static void skf_tilt_margins(double *SKF_RESTRICT m, const float *along, int64_t n,
+                                        float low, double amount, double shrink)
+{
+    for (int64_t i = 0; i < n; i++)
+        m[i] = shrink * (m[i] + amount * ((double)along[i] - low));
+}
+
 #endif

@@ -122,6 +122,32 @@ class ObliqueForest(GreedyForest):
         arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
         return {}
 
+    def _search_arguments(
+        self, rows, target, weight, chosen, min_leaf, seed, stop, sampler=None, *, exact=False
+    ):
+        """Arguments of a `SearchSplitter`: of features, unless there is a sampler.
+
+        Exact cuts are sought among all rows of a node, others in some of a large node.
+        """
+        return (
+            rows.X,
+            target,
+            self._forest_options["n_outputs"],
+            weight,
+            chosen,
+            self._criterion,
+            seed,
+            stop,
+            sampler or AxisSampler(rows.X.shape[1]),
+            self.max_features_,
+            exact,
+            self._auto_bins(),
+            len(chosen) if exact else min(len(chosen), SEARCHED),
+            min_leaf,
+            self.min_weight_fraction_leaf * weight.sum(),
+            False,
+        )
+
     def _stump_splitter(
         self,
         rows,
@@ -142,26 +168,12 @@ class ObliqueForest(GreedyForest):
         row_norm,
         holdout=0.0,
         signs="current",
+        leaves="counts",
     ):
         """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
         auto = n_epochs == "auto"
         return StumpSplitter(
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self._criterion,
-            seed,
-            stop,
-            AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            False,
-            self._auto_bins(),
-            min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
+            *self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop),
             objective,
             nu,
             learning_rate,
@@ -173,4 +185,5 @@ class ObliqueForest(GreedyForest):
             row_norm,
             holdout,
             signs == "old",
+            leaves == "gradient",
         )

@@ -10,6 +10,7 @@ cdef enum Kind:
     FEATURE = 0
     BOX = 1
     SPARSE = 2
+    PLANE = 3         # a weight for every feature
 
 
 cdef struct Candidate:
@@ -29,7 +30,7 @@ cdef class Sampler:
     cdef Grid grid
     cdef int32_t n_features
     cdef readonly int32_t max_taps     # room that any direction needs once unfolded
-    cdef readonly int32_t max_nonzero  # longest sparse direction
+    cdef readonly int32_t max_nonzero  # longest direction with weights
 
     cdef int alloc(self, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
@@ -51,6 +52,10 @@ cdef class SparseSampler(Sampler):
     cdef double mean
     cdef bint fixed
     cdef const float[::1] scale
+
+
+cdef class GaussianSampler(Sampler):
+    pass
 
 
 cdef class BoxSampler(Sampler):

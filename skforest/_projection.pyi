@@ -20,6 +20,9 @@ class SparseSampler(Sampler):
         self, n_features: int, mean: float, fixed: bool, scale: npt.NDArray[np.float32]
     ) -> None: ...
 
+class GaussianSampler(Sampler):
+    def __init__(self, n_features: int) -> None: ...
+
 class BoxSampler(Sampler):
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """Floor 0: samplers of directions.
 
 A node draws candidates from one `Sampler`. Axis: the features themselves, as in a random forest.
-Sparse: a few features with weights +1 and -1 (SPORF). Box: blocks of an n-dimensional array of
-features, summed or compared (manifold forests, Perry et al., section 3.1).
+Sparse: a few features with weights +1 and -1 (SPORF). Gaussian: hyperplanes of random weights.
+Box: blocks of an n-dimensional array of features, summed or compared (manifold forests, Perry et
+al., section 3.1).
 
 To add a projection: derive from `Sampler`, say in `max_taps` how long a direction can be, and draw
-one in `sample` as a feature, a box or a sparse direction.
+one in `sample` as a feature, a box, a sparse direction or a plane.
 """
 
 from libc.math cimport sqrt
@@ -15,8 +16,9 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ._random cimport Random, below, between, positive_poisson
+from ._random cimport Random, below, between, normal, positive_poisson
 from ._direction cimport (
+    DENSE,
     Box,
     Table,
     Taps,
@@ -74,6 +76,10 @@ cdef class Sampler:
             unfold_feature(taps, candidate.feature)
         elif candidate.kind == SPARSE:
             unfold_sparse(taps, candidate.features, candidate.weights, candidate.n)
+        elif candidate.kind == PLANE:
+            taps.kind = DENSE
+            taps.n = self.n_features
+            taps.dense = candidate.weights
         else:
             box.corner = candidate.corner
             box.other = candidate.other
@@ -160,6 +166,27 @@ cdef class SparseSampler(Sampler):
         if n == 1:                     # one feature is an axis, whatever its sign
             out.kind = FEATURE
             out.feature = out.features[0]
+        return True
+
+
+cdef class GaussianSampler(Sampler):
+    """Hyperplanes of random directions: a standard normal weight for every feature.
+
+    Parameters
+    ----------
+    n_features : int
+    """
+
+    def __init__(self, int32_t n_features):
+        self.n_features = n_features
+        self.max_taps = 1                  # a plane's weights are read where they are
+        self.max_nonzero = n_features
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t j
+        for j in range(self.n_features):
+            out.weights[j] = <float>normal(random)
+        out.kind = PLANE
         return True
 
 
@@ -303,7 +330,7 @@ def draw(Sampler sampler, seed, int64_t n):
     -------
     directions : list of dict
         Each with the key "feature", or "corner", "other", "size", "subset", or "features",
-        "weights".
+        "weights", or, a plane, "weights" alone.
     """
     cdef Random random
     cdef Candidate candidate
@@ -323,6 +350,10 @@ def draw(Sampler sampler, seed, int64_t n):
                 result.append({
                     "features": [candidate.features[axis] for axis in range(candidate.n)],
                     "weights": [candidate.weights[axis] for axis in range(candidate.n)],
+                })
+            elif candidate.kind == PLANE:
+                result.append({
+                    "weights": [candidate.weights[axis] for axis in range(sampler.n_features)]
                 })
             else:
                 result.append({

@@ -5,7 +5,7 @@
 # tree i + 1 would see the stream of tree i shifted by one draw, and the trees of a forest would
 # share their bootstraps.
 
-from libc.math cimport exp, expm1
+from libc.math cimport cos, exp, expm1, log1p, sqrt
 from libc.stdint cimport uint64_t
 
 cdef struct Random:
@@ -47,6 +47,12 @@ cdef inline int between(Random* random, int low, int high) noexcept nogil:
 cdef inline double uniform(Random* random) noexcept nogil:
     """A number in [0, 1)."""
     return <double>(next_word(random) >> 11) * (1.0 / 9007199254740992.0)
+
+
+cdef inline double normal(Random* random) noexcept nogil:
+    """A standard normal number, one of the two of Box and Muller."""
+    cdef double radius = sqrt(-2 * log1p(-uniform(random)))
+    return radius * cos(6.283185307179586 * uniform(random))
 
 
 cdef inline int poisson(Random* random, double mean) noexcept nogil:

@@ -51,6 +51,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef Buffer sparse_start
     cdef Buffer sparse_feature
     cdef Buffer sparse_weight
+    cdef Buffer dense
 
     cdef void draw_rows(self) noexcept nogil
     cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil
@@ -61,4 +62,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef double add_to_side(self, const Sample* sample, int64_t at, double score) noexcept nogil
     cdef bint fits(self, const Split* split) noexcept nogil
     cdef bint settle(self, const Best* best, Split* split) except -1 nogil
+    cdef bint take_plane(
+        self, const float* direction, float threshold, double least_gain, Split* split
+    ) except -1 nogil
     cdef int32_t store(self) except -1 nogil

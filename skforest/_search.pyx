@@ -13,8 +13,8 @@ from libc.string cimport memset
 import numpy as np
 
 from ._buffer cimport append, free_buffer, start_buffer, used_bytes
-from ._direction cimport Taps, alloc_taps, free_taps, project
-from ._projection cimport BOX, FEATURE, AxisSampler, Candidate, Sampler, free_candidate
+from ._direction cimport DENSE, Taps, alloc_taps, free_taps, project
+from ._projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate, Sampler, free_candidate
 from ._random cimport uniform
 from ._split cimport ENTROPY, NodeSplitter, Sample, Split
 
@@ -75,6 +75,7 @@ cdef class SearchSplitter(NodeSplitter):
         start_buffer(&self.sparse_start, sizeof(int64_t))
         start_buffer(&self.sparse_feature, sizeof(int32_t))
         start_buffer(&self.sparse_weight, sizeof(float))
+        start_buffer(&self.dense, sizeof(float))
 
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
@@ -152,6 +153,7 @@ cdef class SearchSplitter(NodeSplitter):
         free_buffer(&self.sparse_start)
         free_buffer(&self.sparse_feature)
         free_buffer(&self.sparse_weight)
+        free_buffer(&self.dense)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Best split among the candidates.
@@ -205,7 +207,7 @@ cdef class SearchSplitter(NodeSplitter):
         for _ in range(self.n_candidates):
             if not self.sampler.sample(&self.random, &self.trial):
                 break
-            if self.poll(sample.n * 8):
+            if self.poll(sample.n * (8 + self.sampler.max_nonzero)):
                 return False
             self.sampler.unfold(&self.trial, &self.table, &self.taps)
             self.try_one(sample, &best)
@@ -441,6 +443,30 @@ cdef class SearchSplitter(NodeSplitter):
             and self.node_weight - split.left_weight >= self.min_weight
         )
 
+    cdef bint take_plane(
+        self, const float* direction, float threshold, double least_gain, Split* split
+    ) except -1 nogil:
+        """Split by a hyperplane in place of the champion, a feature; False: the split stays.
+
+        It stays where a side of the plane is too small, or its gain is less than the least.
+        """
+        cdef Split axis = split[0]
+        cdef int32_t p = self.table.n_features
+        self.taps.kind = DENSE
+        self.taps.n = p
+        self.taps.dense = direction
+        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        split.threshold = threshold
+        self.finish(split)
+        if not self.fits(split) or split.gain < least_gain:
+            self.sampler.unfold(&self.champion, &self.table, &self.taps)
+            project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+            split[0] = axis
+            return False
+        append(&self.dense, direction, p)
+        split.code = <int32_t>(p + self.dense.n // p - 1)
+        return True
+
     cdef int32_t store(self) except -1 nogil:
         """Keep the champion; its code counts the features first, then what is stored here."""
         cdef int32_t n_features = self.table.n_features
@@ -453,6 +479,9 @@ cdef class SearchSplitter(NodeSplitter):
             append(&self.box_size, self.champion.size, self.sampler.grid.n_axes)
             append(&self.box_subset, self.champion.subset, self.sampler.grid.n_subset_bytes)
             return n_features + <int32_t>self.box_corner.n - 1
+        if self.champion.kind == PLANE:
+            append(&self.dense, self.champion.weights, n_features)
+            return <int32_t>(n_features + self.dense.n // n_features - 1)
         append(&self.sparse_feature, self.champion.features, self.champion.n)
         append(&self.sparse_weight, self.champion.weights, self.champion.n)
         end = self.sparse_feature.n
@@ -460,10 +489,16 @@ cdef class SearchSplitter(NodeSplitter):
         return n_features + <int32_t>self.sparse_start.n - 2
 
     def directions(self):
-        """The stored directions as arrays of a Forest; no boxes, no arrays of boxes."""
+        """The stored directions as arrays of a Forest; no boxes, no arrays of boxes.
+
+        A splitter stores no sparse directions or boxes beside planes.
+        """
         cdef int n_axes = self.sampler.grid.n_axes
         cdef int n_bytes = self.sampler.grid.n_subset_bytes
         cdef int64_t n_boxes = self.box_corner.n
+        if self.dense.n:
+            dense = np.frombuffer(used_bytes(&self.dense), np.float32)
+            return {"dense": dense.reshape(-1, self.table.n_features)}
         arrays = {
             "sparse_start": np.frombuffer(used_bytes(&self.sparse_start), np.int64),
             "sparse_feature": np.frombuffer(used_bytes(&self.sparse_feature), np.int32),

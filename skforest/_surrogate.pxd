@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from ._buffer cimport Buffer
 from ._search cimport SearchSplitter
 from ._split cimport Split
 
@@ -36,6 +35,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef double radius
     cdef double holdout
     cdef bint old_signs
+    cdef bint gradient_leaves
 
     # the rows of the node, those that train first, as they are or written anew
     cdef int32_t* order        # which row of the node each is
@@ -75,9 +75,9 @@ cdef class StumpSplitter(SearchSplitter):
     cdef float* batch_slope
     cdef float* velocity
     cdef float* gradient
+    cdef double* leaf_velocity  # both leaves, side by side
     cdef double bias_velocity
     cdef float* direction
-    cdef Buffer dense
 
     cdef void line_up(self) noexcept nogil
     cdef bint prepare(self, int32_t feature, float threshold) noexcept nogil
@@ -85,6 +85,9 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int optimise(self) except -1 nogil
     cdef void epoch(self, double rate, int objective) noexcept nogil
     cdef void step(self, int64_t n, double rate, int objective) noexcept nogil
+    cdef void move_leaves(
+        self, const int32_t* rows, int64_t n, double rate, int objective
+    ) noexcept nogil
     cdef void take_margins(
         self, const Plane* plane, const int64_t* at, int64_t n, float* out
     ) noexcept nogil

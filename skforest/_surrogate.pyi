@@ -36,4 +36,5 @@ class StumpSplitter(SearchSplitter):
         radius: float,
         holdout: float,
         old_signs: bool,
+        gradient_leaves: bool,
     ) -> None: ...

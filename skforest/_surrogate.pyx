@@ -18,10 +18,6 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-import numpy as np
-
-from ._buffer cimport append, free_buffer, start_buffer, used_bytes
-from ._direction cimport DENSE, project
 from ._projection cimport Sampler
 from ._random cimport below, uniform
 from ._search cimport SearchSplitter
@@ -80,17 +76,17 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     smoothing, radius, holdout : float
     old_signs : bool
         The branch taken is that at the end of the last epoch, not that of the current weights.
+    gradient_leaves : bool
+        Leaves move with the weights, step by step, not to their best after every epoch.
     """
-
-    def __cinit__(self, *args, **kwargs):
-        start_buffer(&self.dense, sizeof(float))
 
     def __init__(
         self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
         stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
         int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow, objective,
         double nu, double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
-        int32_t max_epochs, double smoothing, double radius, double holdout, bint old_signs
+        int32_t max_epochs, double smoothing, double radius, double holdout, bint old_signs,
+        bint gradient_leaves
     ):
         SearchSplitter.__init__(
             self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
@@ -110,6 +106,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         self.radius = radius
         self.holdout = holdout
         self.old_signs = old_signs
+        self.gradient_leaves = gradient_leaves
         self.order = <int32_t*>malloc(n * sizeof(int32_t))
         self.at = <int64_t*>malloc(n * sizeof(int64_t))
         self.mean = floats(p)
@@ -140,6 +137,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         self.batch_slope = floats(batch)
         self.velocity = floats(p)
         self.gradient = floats(p)
+        self.leaf_velocity = <double*>malloc(2 * n_outputs * sizeof(double))
         self.direction = floats(p)
         if not (
             self.order and self.at and self.mean and self.row_weight and self.row_label and
@@ -148,7 +146,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.sides.left and self.sides.right and self.margin and self.base and self.delta and
             self.leaf_left and self.leaf_right and self.visit and self.batch_at and
             self.batch_margin and self.batch_branch and self.batch_delta and self.batch_weight and
-            self.batch_slope and self.velocity and self.gradient and self.direction
+            self.batch_slope and self.velocity and self.gradient and self.leaf_velocity
+            and self.direction
         ):
             raise MemoryError()
 
@@ -182,8 +181,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         free(self.batch_slope)
         free(self.velocity)
         free(self.gradient)
+        free(self.leaf_velocity)
         free(self.direction)
-        free_buffer(&self.dense)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """The best cut of a single feature, and the hyperplane that training makes of it."""
@@ -309,7 +308,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     cdef int optimise(self) except -1 nogil:
         """Stochastic subgradient descent; self.best is the plane of best gain on the way."""
         cdef int objective = self.objective
-        cdef int64_t n_epochs, stalled = 0
+        cdef int64_t epoch, n_epochs, stalled = 0
         cdef double loss, rate = self.learning_rate, last = INFINITY
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
@@ -320,13 +319,17 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         self.take_margins(&self.plane, self.at, self.n_train, self.margin)
         self.weigh_sides()
         self.remember()
-        for _ in range(n_epochs):
-            self.set_leaves()
+        memset(self.leaf_velocity, 0, 2 * self.n_outputs * sizeof(double))
+        for epoch in range(n_epochs):
+            if epoch == 0 or not self.gradient_leaves:
+                self.set_leaves()
             self.set_losses(0, self.n_train)
             if self.poll(self.n_train * self.p):
                 return 0
             self.epoch(rate, objective)
             self.take_margins(&self.plane, self.at, self.n_train, self.margin)
+            if self.gradient_leaves:
+                self.set_losses(0, self.n_train)
             loss = self.mean_loss(objective)
             if not isfinite(loss):
                 return 0
@@ -356,6 +359,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             memcpy(self.batch_delta, self.delta, n * sizeof(float))
             memcpy(self.batch_weight, self.row_weight, n * sizeof(float))
             self.step(n, rate, objective)
+            if self.gradient_leaves:
+                self.move_leaves(visit, n, rate, objective)
             return
         for i in range(n - 1, 0, -1):
             other = below(&self.random, <int>(i + 1))
@@ -366,6 +371,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             size = min(<int64_t>self.batch_size, n - start)
             for i in range(size):
                 row = visit[start + i]
+                if self.gradient_leaves:
+                    self.set_losses(row, row + 1)
                 self.batch_at[i] = self.at[row]
                 self.batch_branch[i] = self.margin[row]
                 self.batch_delta[i] = self.delta[row]
@@ -374,6 +381,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             if not self.old_signs:
                 memcpy(self.batch_branch, self.batch_margin, size * sizeof(float))
             self.step(size, rate, objective)
+            if self.gradient_leaves:
+                self.move_leaves(visit + start, size, rate, objective)
             start += size
 
     cdef void step(self, int64_t n, double rate, int objective) noexcept nogil:
@@ -413,6 +422,55 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             shrink = sqrt(self.nu / shrink)
             self.plane.bias = self.plane.bias * shrink
             skf_rescale(w, self.p, <float>shrink, 0)
+
+    cdef void move_leaves(
+        self, const int32_t* rows, int64_t n, double rate, int objective
+    ) noexcept nogil:
+        """One step of momentum of both leaves, along the gradient of the batch just shown.
+
+        The bound counts a row at the leaf that is worse, with the margin: there alone it has a
+        gradient (algorithm 1 of the paper); the soft loss counts it at both. Log shares are kept
+        normalised, which changes neither losses nor gradients; values move in units of the
+        node's deviation.
+        """
+        cdef int64_t i
+        cdef int32_t k, side, row
+        cdef double right, share, slope, total = 0
+        cdef double* leaf
+        cdef double* velocity
+        for i in range(n):
+            total += self.batch_weight[i]
+        for k in range(2 * self.n_outputs):
+            self.leaf_velocity[k] = self.leaf_velocity[k] * self.momentum
+        for i in range(n):
+            row = rows[i]
+            if objective == SOFT:
+                right = 1 / (1 + exp(-2 * <double>self.batch_margin[i]))
+            else:
+                right = 2 * self.batch_margin[i] + self.batch_delta[i] > 0
+            for side in range(2):
+                share = (right if side else 1 - right) * self.row_weight[row] / total
+                if share == 0:
+                    continue
+                leaf = self.leaf_right if side else self.leaf_left
+                velocity = self.leaf_velocity + side * self.n_outputs
+                for k in range(self.n_present):
+                    if self.is_class:
+                        slope = exp(leaf[k]) - (k == self.row_label[row])
+                    else:
+                        slope = 2 * (leaf[k] - self.row_target[row * self.n_outputs + k])
+                    velocity[k] += share * slope
+        for side in range(2):
+            leaf = self.leaf_right if side else self.leaf_left
+            velocity = self.leaf_velocity + side * self.n_outputs
+            share = 0
+            for k in range(self.n_present):
+                leaf[k] -= rate * velocity[k]
+                if self.is_class:
+                    share += exp(leaf[k])
+            if self.is_class:
+                for k in range(self.n_present):
+                    leaf[k] -= log(share)
 
     cdef void take_margins(
         self, const Plane* plane, const int64_t* at, int64_t n, float* out
@@ -552,21 +610,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             feature = self.varying[j]
             direction[feature] = self.best.w[j if self.rows == self.own_rows else feature]
             threshold += <double>direction[feature] * self.node_mean[feature]
-        self.taps.kind = DENSE
-        self.taps.n = <int32_t>p
-        self.taps.dense = direction
-        project(&self.taps, &self.table, self.node.offset, n, self.column)
-        split.threshold = <float>threshold
-        self.finish(split)
-        if not self.fits(split):
-            # Rounding, or the smallest leaf allowed: back to the feature.
-            self.sampler.unfold(&self.champion, &self.table, &self.taps)
-            project(&self.taps, &self.table, self.node.offset, n, self.column)
-            split[0] = axis[0]
-            return False
-        append(&self.dense, direction, p)
-        split.code = <int32_t>(p + self.dense.n // p - 1)
-        return True
+        return self.take_plane(direction, <float>threshold, 0, split)
 
     cdef double held_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows, by self.margin."""
@@ -580,8 +624,3 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 self.base[i] + (self.delta[i] if self.margin[i] > 0 else 0)
             )
         return loss
-
-    def directions(self):
-        """The stored directions as arrays of a Forest."""
-        dense = np.frombuffer(used_bytes(&self.dense), np.float32)
-        return {"dense": dense.reshape(-1, self.table.n_features)}

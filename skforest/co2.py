@@ -6,7 +6,10 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
 from ._base import Integral, Interval, Real, StrOptions
+from ._coordinate import CoordinateSplitter
 from ._greedy import ObliqueForest
+from ._projection import GaussianSampler
+from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 
@@ -15,7 +18,7 @@ class _CO2Forest(ObliqueForest):
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
-        "objective": [StrOptions({"co2", "soft", "mixed"})],
+        "objective": [StrOptions({"co2", "soft", "mixed", "oc1", "random"}), None],
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
@@ -25,6 +28,9 @@ class _CO2Forest(ObliqueForest):
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "row_norm": [Interval(Real, 0.0, None, closed="neither")],
         "signs": [StrOptions({"current", "old"})],
+        "leaves": [StrOptions({"counts", "gradient"})],
+        "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
     }
 
     def __init__(
@@ -41,6 +47,9 @@ class _CO2Forest(ObliqueForest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
+        leaves="counts",
+        n_restarts=4,
+        n_jumps=5,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -68,6 +77,9 @@ class _CO2Forest(ObliqueForest):
         self.smoothing = smoothing
         self.row_norm = row_norm
         self.signs = signs
+        self.leaves = leaves
+        self.n_restarts = n_restarts
+        self.n_jumps = n_jumps
         self.max_features = max_features
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
@@ -85,19 +97,19 @@ class _CO2Forest(ObliqueForest):
         self.warm_start = warm_start
 
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
+        common = (rows, target, weight, chosen, min_leaf, seed, stop)
+        if self.objective in ("random", None):
+            sampler = GaussianSampler(rows.X.shape[1]) if self.objective else None
+            return SearchSplitter(*self._search_arguments(*common, sampler, exact=True))
+        if self.objective == "oc1":
+            searched = self._search_arguments(*common)
+            return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
         names = (
             "objective nu learning_rate momentum n_epochs batch_size smoothing row_norm holdout "
-            "signs"
+            "signs leaves"
         )
         return self._stump_splitter(
-            rows,
-            target,
-            weight,
-            chosen,
-            min_leaf,
-            seed,
-            stop,
-            **{name: getattr(self, name) for name in names.split()},
+            *common, **{name: getattr(self, name) for name in names.split()}
         )
 
 
@@ -112,11 +124,17 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed"}, default="co2"
+    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
         What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
+
+        The others are what the paper compares with; parameters from `nu` to `leaves` are without
+        effect. "oc1": no gradient, but one weight at a time, moved to the best of all values at
+        which a row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes
+        with standard normal weights. None: the best cut of a single feature stays, as in a random
+        forest. The last two cut exactly, among all rows.
     nu : float, default=100.0
         Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
         bring the bound closer to the loss. Features count in the units of `row_norm`.
@@ -144,10 +162,21 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    leaves : {"counts", "gradient"}, default="counts"
+        How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
+        with the weights, by the same steps, as in algorithm 1 of the paper.
+    n_restarts : int, default=4
+        Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
+        original, which makes smaller trees, takes longer and hardly changes the errors of a
+        forest. Only for objective="oc1".
+    n_jumps : int, default=5
+        Random directions that OC1 tries where no weight improves the split. Only for
+        objective="oc1".
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up).
+        the number of features ("auto" rounds up). With objective="random", the number of
+        hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -227,6 +256,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     ----------
     .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
        Continuous Optimization of Oblique Splits", 2015.
+    .. [2] S. K. Murthy, S. Kasif, S. Salzberg, "A System for Induction of Oblique Decision Trees",
+       Journal of Artificial Intelligence Research 2, 1994.
 
     Examples
     --------
@@ -260,6 +291,9 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
+        leaves="counts",
+        n_restarts=4,
+        n_jumps=5,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -289,6 +323,9 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             smoothing=smoothing,
             row_norm=row_norm,
             signs=signs,
+            leaves=leaves,
+            n_restarts=n_restarts,
+            n_jumps=n_jumps,
             max_features=max_features,
             max_depth=max_depth,
             min_samples_split=min_samples_split,
@@ -318,11 +355,17 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed"}, default="co2"
+    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
         What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
+
+        The others are what the paper compares with; parameters from `nu` to `leaves` are without
+        effect. "oc1": no gradient, but one weight at a time, moved to the best of all values at
+        which a row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes
+        with standard normal weights. None: the best cut of a single feature stays, as in a random
+        forest. The last two cut exactly, among all rows.
     nu : float, default=100.0
         Bound on the squared norm of the weights and the bias of a split, more than 0. Larger ones
         bring the bound closer to the loss. Features count in the units of `row_norm`.
@@ -349,10 +392,21 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
+    leaves : {"counts", "gradient"}, default="counts"
+        How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
+        with the weights, by the same steps, as in algorithm 1 of the paper.
+    n_restarts : int, default=4
+        Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
+        original, which makes smaller trees, takes longer and hardly changes the errors of a
+        forest. Only for objective="oc1".
+    n_jumps : int, default=5
+        Random directions that OC1 tries where no weight improves the split. Only for
+        objective="oc1".
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up).
+        the number of features ("auto" rounds up). With objective="random", the number of
+        hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -425,6 +479,8 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     ----------
     .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
        Continuous Optimization of Oblique Splits", 2015.
+    .. [2] S. K. Murthy, S. Kasif, S. Salzberg, "A System for Induction of Oblique Decision Trees",
+       Journal of Artificial Intelligence Research 2, 1994.
 
     Examples
     --------

@@ -170,6 +170,59 @@ def projector(arrays, codes, **meta):
     return Forest(arrays, n_outputs=n, task="regression", aggregate="sum", gate="margin", **meta)
 
 
+def as_kernel_input(X, target):
+    """X as bytes or float32, and labels or a real target, as kernels take them."""
+    X = np.ascontiguousarray(X, dtype=np.uint8 if np.asarray(X).dtype == np.uint8 else np.float32)
+    target = np.asarray(target)
+    dtype = np.int32 if target.ndim == 1 else np.float64
+    return X, np.ascontiguousarray(target, dtype=dtype)
+
+
+def search_splitter(
+    X,
+    target,
+    weight=None,
+    *extra,
+    kind=SearchSplitter,
+    criterion=None,
+    sampler=None,
+    n_candidates=None,
+    exact=True,
+    n_bins=32,
+    max_search=None,
+    min_leaf=1,
+    min_weight=0.0,
+    seed=0,
+    stop=False,
+):
+    """A splitter on the rows of positive weight, of `kind`; `extra` is what that kind adds."""
+    X, target = as_kernel_input(X, target)
+    is_class = target.ndim == 1
+    weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
+    rows = np.flatnonzero(weight).astype(np.int32)
+    sampler = sampler or AxisSampler(X.shape[1])
+    largest = np.abs(X.astype(float)).max() * sampler.max_taps
+    return kind(
+        X,
+        target,
+        int(target.max()) + 1 if is_class else target.shape[1],
+        weight,
+        rows,
+        criterion or ("gini" if is_class else "squared_error"),
+        seed,
+        np.array([stop], dtype=np.uint8),
+        sampler,
+        n_candidates or X.shape[1],
+        exact,
+        n_bins,
+        max_search or len(rows),
+        min_leaf,
+        min_weight,
+        largest > np.finfo(np.float32).max,
+        *extra,
+    )
+
+
 def grow(
     X,
     target,
@@ -201,32 +254,14 @@ def grow(
     **grid : feature_shape, wrap, unordered
         Of a sampler of boxes.
     """
-    X = np.ascontiguousarray(X, dtype=np.uint8 if np.asarray(X).dtype == np.uint8 else np.float32)
-    target = np.asarray(target)
+    X, target = as_kernel_input(X, target)
     is_class = target.ndim == 1
     n_outputs = int(target.max()) + 1 if is_class else target.shape[1]
-    weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
-    rows = np.flatnonzero(weight).astype(np.int32)
-    sampler = sampler or AxisSampler(X.shape[1])
-    largest = np.abs(X.astype(float)).max() * sampler.max_taps
-    splitter = SearchSplitter(
-        X,
-        np.ascontiguousarray(target, dtype=np.int32 if is_class else np.float64),
-        n_outputs,
-        weight,
-        rows,
-        criterion or ("gini" if is_class else "squared_error"),
-        seed,
-        np.array([stop], dtype=np.uint8),
-        sampler,
-        n_candidates or X.shape[1],
-        exact,
-        n_bins,
-        max_search or len(rows),
-        min_leaf,
-        min_weight,
-        largest > np.finfo(np.float32).max,
-    )
+    splitter = search_splitter(
+        X, target, weight, criterion=criterion, sampler=sampler, n_candidates=n_candidates,
+        exact=exact, n_bins=n_bins, max_search=max_search, min_leaf=min_leaf,
+        min_weight=min_weight, seed=seed, stop=stop,
+    )  # fmt: skip
     depth = 2**31 - 1 if max_depth is None else max_depth
     arrays = Grower(splitter, depth, min_split, min_gain, max_leaves).grow()
     arrays |= splitter.directions() | splitter.values()

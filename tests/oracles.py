@@ -7,7 +7,7 @@ use whole numbers.
 import itertools
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 # ----------------------------------------------------------------------------------- directions
 
@@ -326,9 +326,20 @@ def co2_slope(m, d, objective):
     return np.where(2 * m + d > 0, 1, -1) - np.where(m > 0, 1, -1)
 
 
+def leaf_gradient(leaf, m, y, objective):
+    """Gradient of the mean objective by unnormalised log shares of both leaves, (2, n_classes)."""
+    l0, l1 = -log_softmax(leaf, axis=1)[:, y]
+    share = (2 * m + l1 - l0 > 0).astype(float)
+    if objective == "soft":
+        share = 1 / (1 + np.exp(-2 * m))
+    onehot = np.eye(leaf.shape[1])[y]
+    slopes = [softmax(theta) - onehot for theta in leaf]
+    return np.array([(1 - share) @ slopes[0], share @ slopes[1]]) / len(y)
+
+
 def co2_stump(
     Z, y, feature, cut, objective, *, n_epochs, rate=0.03, momentum=0.9, nu=100.0,
-    smoothing=0.1, row_norm=8.0,
+    smoothing=0.1, row_norm=8.0, leaves="counts",
 ):  # fmt: skip
     """One split by gradient descent with all rows in each step, from the cut of a feature.
 
@@ -344,9 +355,12 @@ def co2_stump(
     w, bias = np.eye(p)[feature], scale * (cut - mean[feature])
     v, v_bias = np.zeros(p), 0.0
     best, last, stalled, l0, l1 = None, np.inf, 0, 0.0, 0.0
+    leaf, v_leaf = np.zeros((2, onehot.shape[1])), 0.0
     for epoch in range(n_epochs + 1):
         m = R @ w - bias
         right = m > 0
+        if epoch and leaves == "gradient":
+            l0, l1 = -log_softmax(leaf, axis=1)[:, y]
         if epoch:
             loss = (co2_bound if objective == "co2" else soft_loss)(m, l0, l1).mean()
         if 0 < right.sum() < n:
@@ -361,17 +375,63 @@ def co2_stump(
             last = min(last, loss) if stalled == 0 else last
             if stalled == 3:
                 rate, stalled = rate / 2, 0
-        leaf = [
-            np.log((onehot[side].sum(axis=0) + smoothing) / (side.sum() + 3 * smoothing))
-            for side in (~right, right)
-        ]
-        l0, l1 = -leaf[0][y], -leaf[1][y]
+        if epoch == 0 or leaves == "counts":
+            leaf = np.array([
+                np.log((onehot[side].sum(axis=0) + smoothing) / (side.sum() + 3 * smoothing))
+                for side in (~right, right)
+            ])  # fmt: skip
+        l0, l1 = -log_softmax(leaf, axis=1)[:, y]
         slope = co2_slope(m, l1 - l0, objective)
         v = momentum * v + slope @ R / n
         v_bias = momentum * v_bias - slope.sum() / n
         w, bias = w - rate * v, bias - rate * v_bias
+        if leaves == "gradient":
+            v_leaf = momentum * v_leaf + leaf_gradient(leaf, m, y, objective)
+            leaf = leaf - rate * v_leaf
         square = w @ w + bias**2
         if square > nu:
             w, bias = w * np.sqrt(nu / square), bias * np.sqrt(nu / square)
     _, w, bias = best
     return w, w @ mean + bias / scale
+
+
+def split_score(target, weight, right):
+    """What a split maximises: minus the entropy of both sides in nats, or sums of squares."""
+    score = 0.0
+    for side in (right, ~right):
+        w = weight[side]
+        if not len(w):
+            continue
+        if np.ndim(target) == 1:
+            mass = np.array([w[target[side] == k].sum() for k in np.unique(target)])
+            mass = mass[mass > 0]
+            score += (mass * np.log(mass)).sum() - w.sum() * np.log(w.sum())
+        else:
+            score += ((w[:, None] * target[side]).sum(axis=0) ** 2).sum() / w.sum()
+    return score
+
+
+def best_cut(column, target, weight=None):
+    """Best score among the cuts of a column between different values; -inf if there is none."""
+    weight = np.ones(len(column)) if weight is None else weight
+    cuts = np.unique(column)[:-1]
+    return max((split_score(target, weight, column > cut) for cut in cuts), default=-np.inf)
+
+
+def best_move(X, target, weight, w, bias, direction):
+    """Best score of planes m + a (d . x - low) > 0 over all amounts a, one between two critical.
+
+    Critical values closer than float32 tells apart count as one.
+    """
+    margin = np.float64(X) @ w - bias
+    along = np.float64(np.float32(np.float64(X) @ np.float64(direction)))
+    along -= along.min()
+    moves = along > 1e-6
+    critical = np.unique(np.float32(-margin[moves] / along[moves])).astype(float)
+    ends = [critical[:1] - 1, critical[-1:] + 1] if len(critical) else [np.zeros(1)]
+    best = -np.inf
+    for amount in np.concatenate([(critical[1:] + critical[:-1]) / 2, *ends]):
+        right = margin + amount * along > 0
+        if 0 < right.sum() < len(right):
+            best = max(best, split_score(target, weight, right))
+    return best

@@ -544,7 +544,7 @@ def test_bad_class_weights(classifier, value):
 BAD_VALUES = {
     "n_estimators": [0, -1, 1.5, "many", None, np.nan],
     "projection": ["oblique", None, 1, ["axis"]],
-    "objective": ["gini", None, 0],
+    "objective": ["gini", "none", 0],
     "nu": [0, -1, "large", None, np.nan, np.inf],
     "learning_rate": [0, -0.1, "auto", None, np.nan, np.inf],
     "momentum": [-0.1, 1, 1.5, "high", None, np.nan],
@@ -554,6 +554,9 @@ BAD_VALUES = {
     "smoothing": [0, -1, "none", None, np.nan, np.inf],
     "row_norm": [0, -1, "unit", None, np.nan, np.inf],
     "signs": ["new", None, 1],
+    "leaves": ["means", None, 1],
+    "n_restarts": [-1, 2.5, "many", None],
+    "n_jumps": [-1, 2.5, "many", None],
     "min_weight_fraction_leaf": [-0.1, 0.6, "few", None, np.nan],
     "feature_shape": [0, -6, 1.5, "6", {}],
     "contrast": ["gabor", None, 0],

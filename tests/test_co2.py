@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, make_blobs, make_classification
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -32,19 +33,21 @@ def split_of(model):
 # ---------------------------------------------------------------------------- the plain definition
 
 
+@pytest.mark.parametrize("leaves", ["counts", "gradient"])
 @pytest.mark.parametrize("objective", ["co2", "soft"])
 @pytest.mark.parametrize("seed", range(6))
-def test_one_stump_is_that_of_the_definition(objective, seed):
+def test_one_stump_is_that_of_the_definition(objective, seed, leaves):
     """All rows in one batch, so that their order has no part in it."""
     X, y = blobs(20 + 10 * seed, seed=seed)
     model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
-    model.fit(X, y)
+    model.set_params(leaves=leaves).fit(X, y)
     # With steps of no length the split is the cut that training begins with.
     start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
-        scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut, objective, n_epochs=12
-    )
+        scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut, objective, n_epochs=12,
+        leaves=leaves,
+    )  # fmt: skip
     found, where = split_of(model)
     assert (np.abs(found) > 1e-3).sum() > 1
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
@@ -76,10 +79,27 @@ def test_slopes_of_the_objectives_are_their_derivatives(objective):
     np.testing.assert_allclose(slope[smooth], numeric[smooth], atol=1e-6)
 
 
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_gradients_of_the_leaves_are_the_derivatives(objective):
+    rng = np.random.default_rng(0)
+    leaf, m, y = rng.normal(size=(2, 4)), rng.normal(size=50), rng.integers(0, 4, size=50)
+
+    def mean_objective(leaf):
+        l0, l1 = -log_softmax(leaf, axis=1)[:, y]
+        return (oracles.co2_bound if objective == "co2" else oracles.soft_loss)(m, l0, l1).mean()
+
+    gradient = oracles.leaf_gradient(leaf, m, y, objective)
+    for side, k in np.ndindex(leaf.shape):
+        step = np.zeros_like(leaf)
+        step[side, k] = 1e-6
+        numeric = (mean_objective(leaf + step) - mean_objective(leaf - step)) / 2e-6
+        assert gradient[side, k] == pytest.approx(numeric, abs=1e-6)
+
+
 # ----------------------------------------------------------------------- what holds for every tree
 
 
-@pytest.mark.parametrize("objective", ["co2", "soft", "mixed"])
+@pytest.mark.parametrize("objective", ["co2", "soft", "mixed", "oc1", "random", None])
 @pytest.mark.parametrize("cls", [CO2ForestClassifier, CO2ForestRegressor])
 def test_no_training_row_crosses_a_threshold(cls, objective):
     X, y = blobs(300, 8, 4)
@@ -93,7 +113,7 @@ def test_no_training_row_crosses_a_threshold(cls, objective):
     assert model.score(X, y) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("objective", ["co2", "soft"])
+@pytest.mark.parametrize("objective", ["co2", "soft", "oc1", "random", None])
 def test_features_in_other_units_give_the_same_trees(objective):
     """Powers of two, and shifts that float64 holds exactly."""
     X, y = make_classification(200, 6, n_informative=5, n_redundant=0, random_state=0)
@@ -153,6 +173,7 @@ def test_held_out_rows_reject_planes_through_noise():
     "params",
     [
         {"signs": "old"},
+        {"leaves": "gradient"},
         {"objective": "soft"},
         {"objective": "mixed"},
         {"n_epochs": 1},

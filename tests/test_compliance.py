@@ -25,8 +25,11 @@ CONFIGURATIONS = [
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy"},
     {"projection": "patch", "wrap": True, "contrast": "mix"},
-    {"bootstrap": True, "max_samples": 0.8, "signs": "old"},
+    {"bootstrap": True, "max_samples": 0.8, "signs": "old", "leaves": "gradient"},
     {"objective": "mixed", "holdout": 0.3, "n_epochs": 3},
+    {"objective": None},
+    {"objective": "random"},
+    {"objective": "oc1", "n_restarts": 1},
     {"projection": "patch", "unordered": True, "contrast": "sum", "max_leaf_nodes": 30},
     # Without a bootstrap no row is too light to be seen, so small pure leaves would ignore class
     # weights.
