@@ -1,7 +1,7 @@
 """Floor 2: joint optimisation of all splits and leaves of a tree.
 
-Norouzi et al. 2015b. With signs h of the margins of all splits, f(h) the leaf that they lead to and
-its loss, the loss of a row is bounded from above (equations 7 and 13) by
+Norouzi et al. 2015b. With signs h of the margins of all splits, and f(h) the leaf that they lead
+to, the loss of a row is bounded from above (equations 7 and 13) by
 
     max over g of [g . Wx + loss(f(g))] - max over h of h . Wx
 
@@ -17,7 +17,7 @@ descent with momentum decreases it over W, under ``|w_i|^2 + b_i^2 <= nu``, and 
 
 from libc.math cimport INFINITY, exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from cpython.exc cimport PyErr_CheckSignals

@@ -435,3 +435,67 @@ def best_move(X, target, weight, w, bias, direction):
         if 0 < right.sum() < len(right):
             best = max(best, split_score(target, weight, right))
     return best
+
+
+# ------------------------------------------------------------------------------- non-greedy trees
+
+
+def joint_path(child, leaf_node):
+    """Splits on the way to a leaf, with the turn taken there: a list of (split, 1 or -1)."""
+    path, node = [], leaf_node
+    while node > 0:
+        first = node - 1 + node % 2  # left one of the pair that the node is in
+        path.append(((first - 1) // 2, 1 if node > first else -1))
+        node = int(np.flatnonzero(child == first)[0])
+    return path
+
+
+def joint_planes(X, weight, W, threshold, nu, radius=8.0):
+    """Splits over centred rows, on the ball of nu: (Z, W, b) with margins ``Z @ W.T - b``."""
+    weight = weight / weight.sum()
+    mean = weight @ X
+    scale = radius / np.sqrt(weight @ np.square(X - mean).sum(axis=1))
+    b = scale * (threshold - W @ mean)
+    factor = np.sqrt(nu / (np.square(W).sum(axis=1) + b**2))
+    return scale * (X - mean), W * factor[:, None], b * factor
+
+
+def joint_inference(child, margins, losses, n_flips):
+    """Bound of one row by trying all leaves (Norouzi et al. 2015b, equations 12 and 13).
+
+    Returns the bound, and for every leaf what it scores, -inf beyond n_flips turns.
+    """
+    leaves = np.flatnonzero(child < 0)
+    scores = np.full(len(leaves), -np.inf)
+    for leaf, node in enumerate(leaves):
+        against = [
+            split for split, turn in joint_path(child, node) if (margins[split] > 0) != (turn > 0)
+        ]
+        if len(against) <= n_flips:
+            scores[leaf] = losses[leaf] - 2 * np.abs(margins[against]).sum()
+    return scores.max(), scores
+
+
+def joint_step(child, Z, y, weight, W, b, theta, rate, nu, momentum, n_flips, assigned=None):
+    """One step of all rows in one batch, log loss (algorithm 1); new W, b and theta."""
+    leaves = np.flatnonzero(child < 0)
+    paths = [joint_path(child, node) for node in leaves]
+    margins = Z @ W.T - b
+    log_p = theta - np.log(np.exp(theta).sum(axis=1, keepdims=True))
+    gW, gb, gt = np.zeros_like(W), np.zeros_like(b), np.zeros_like(theta)
+    for i, row in enumerate(Z):
+        scores = joint_inference(child, margins[i], -log_p[:, y[i]], n_flips)[1]
+        best = scores.argmax()
+        sides = [(best, 1)] + ([(assigned[i], -1)] if assigned is not None else [])
+        for leaf, factor in sides:
+            for split, turn in paths[leaf]:
+                sign = 1 if margins[i, split] > 0 else -1
+                gW[split] += factor * weight[i] * (turn - sign) * row
+                gb[split] -= factor * weight[i] * (turn - sign)
+        gt[best] += weight[i] * (np.exp(log_p[best]) - (np.arange(theta.shape[1]) == y[i]))
+    total = weight.sum()
+    W, b = W - rate * gW / total, b - rate * gb / total
+    shrink = np.minimum(1, np.sqrt(nu / (np.square(W).sum(axis=1) + b**2)))
+    touched = np.abs(gW).sum(axis=1) > 0
+    shrink[~touched] = 1
+    return W * shrink[:, None], b * shrink, theta - rate / (1 - momentum) * gt / total

@@ -27,6 +27,8 @@ CONFIGURATIONS = [
     {"projection": "patch", "wrap": True, "contrast": "mix"},
     {"bootstrap": True, "max_samples": 0.8, "signs": "old", "leaves": "gradient"},
     {"objective": "mixed", "holdout": 0.3, "n_epochs": 3},
+    {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
+    {"early_stopping": True, "l1": 1e-3, "max_depth": 4},
     {"objective": None},
     {"objective": "random"},
     {"objective": "oc1", "n_restarts": 1},
@@ -91,7 +93,9 @@ def test_fit_takes_sample_weight(cls):
     assert parameters["sample_weight"].default is None
 
 
-@each_class
+@pytest.mark.parametrize(
+    "cls", [cls for cls in CLASSES if "warm_start" in cls().get_params()], ids=lambda c: c.__name__
+)
 @pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
 def test_what_the_checks_do_not_touch(cls, projection, tmp_path):
     """This file alone runs on the oldest versions: call once whatever else a forest offers."""

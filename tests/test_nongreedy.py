@@ -1,0 +1,459 @@
+"""Non-greedy trees: inference and training against plain definitions, and what holds always."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import train_test_split
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import skforest
+from skforest import (
+    CO2ForestClassifier,
+    NonGreedyForestClassifier,
+    NonGreedyForestRegressor,
+    NonGreedyTreeClassifier,
+    NonGreedyTreeRegressor,
+)
+from skforest._joint import JointTrainer
+
+TREES = [NonGreedyTreeClassifier, NonGreedyTreeRegressor]
+
+
+def full_tree(depth):
+    """Children of a full binary tree, its leaves numbered from the left."""
+    n_splits = 2**depth - 1
+    child = np.concatenate([2 * np.arange(n_splits) + 1, -1 - np.arange(n_splits + 1)])
+    return child.astype(np.int32)
+
+
+def lopsided_tree(depth):
+    """Children of a tree whose left children are leaves."""
+    child = np.empty(2 * depth + 1, dtype=np.int32)
+    node = leaf = 0
+    for split in range(depth):
+        child[node] = 2 * split + 1
+        child[2 * split + 1] = -1 - leaf
+        leaf, node = leaf + 1, 2 * split + 2
+    child[node] = -1 - leaf
+    return child
+
+
+def problem(seed, depth=3, n=40, p=4, n_classes=3, lopsided=False):
+    """A random tree over random rows; some rows equal, some weights 0."""
+    rng = np.random.default_rng(seed)
+    child = lopsided_tree(depth) if lopsided else full_tree(depth)
+    n_splits = len(child) // 2
+    X = rng.normal(size=(n, p)).round(1).astype(np.float32)
+    X[1] = X[0]
+    weight = rng.integers(0, 3, n).astype(float)
+    weight[:2] = 1
+    return {
+        "X": X,
+        "y": rng.integers(0, n_classes, n).astype(np.int32),
+        "weight": weight,
+        "child": child,
+        "W": rng.normal(size=(n_splits, p)).astype(np.float32),
+        "threshold": rng.normal(size=n_splits).astype(np.float32) / 2,
+        "theta": rng.normal(size=(n_splits + 1, n_classes)) * 3,
+    }
+
+
+def leaves_of(theta):
+    n_leaves, n_outputs = theta.shape
+    start = np.arange(n_leaves + 1) * n_outputs
+    label = np.tile(np.arange(n_outputs, dtype=np.int32), n_leaves)
+    return start, label, theta.ravel().copy(), np.zeros(n_leaves)
+
+
+def trainer(
+    X, y, weight, child, W, threshold, theta, *, nu=30.0, momentum=0.0, batch_size=1000,
+    max_flips=1, stable=False, l1=0.0, seed=0, leaves=None,
+):  # fmt: skip
+    stop = np.zeros(1, dtype=np.uint8)
+    leaves = leaves or leaves_of(theta)
+    return JointTrainer(
+        X, y, theta.shape[1], weight, child, W, threshold, leaves, seed, stop, 8.0, nu, momentum,
+        batch_size, max_flips, stable, l1,
+    )  # fmt: skip
+
+
+def log_losses(theta, y):
+    return (np.log(np.exp(theta).sum(axis=1, keepdims=True)) - theta)[:, y].T
+
+
+# ------------------------------------------------------------------- loss-augmented inference
+
+
+@pytest.mark.parametrize("lopsided", [False, True])
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_inference_is_that_of_trying_all_leaves(lopsided, seed):
+    """Fast: the ball of radius 1. Full: every leaf, here of a tree of depth 3."""
+    task = problem(seed, lopsided=lopsided)
+    nu = 10 ** np.random.default_rng(seed).uniform(-3, 2)
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], nu
+    )
+    losses = log_losses(task["theta"], task["y"])
+    for n_flips in (0, 1, 3):
+        bound, augmented, reached = trainer(**task, nu=nu, max_flips=n_flips).bounds()
+        for i, margins in enumerate(Z @ W.T - b):
+            expected, scores = oracles.joint_inference(task["child"], margins, losses[i], n_flips)
+            assert bound[i] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            assert scores[augmented[i]] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            assert scores[reached[i]] == pytest.approx(losses[i, reached[i]])
+            # The bound is above the loss, and more leaves make it no smaller.
+            assert bound[i] >= losses[i, reached[i]] - 1e-9
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_inference_for_real_targets(seed):
+    task = problem(seed, n_classes=2)
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(40, 2))
+    task |= {"y": y, "theta": rng.normal(size=task["theta"].shape)}
+    share = task["weight"] / task["weight"].sum()
+    variance = share @ np.square(y - share @ y).sum(axis=1)
+    losses = np.square(y[:, None] - task["theta"]).sum(axis=2) / variance
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], 1.0
+    )
+    bound, _, reached = trainer(**task, nu=1.0, max_flips=3).bounds()
+    for i, margins in enumerate(Z @ W.T - b):
+        expected, scores = oracles.joint_inference(task["child"], margins, losses[i], 3)
+        assert bound[i] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert scores[reached[i]] == pytest.approx(losses[i, reached[i]])
+
+
+def test_with_long_weights_the_bound_is_the_loss():
+    task = problem(0)
+    losses = log_losses(task["theta"], task["y"])
+    gaps = []
+    for nu in (0.01, 1.0, 100.0, 1e8):
+        bound, _, reached = trainer(**task, nu=nu, max_flips=3).bounds()
+        gaps.append((bound - losses[np.arange(len(bound)), reached]).mean())
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 1
+    assert gaps[-1] == pytest.approx(0, abs=1e-3)
+
+
+# ------------------------------------------------------------------------------------ one step
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("n_flips", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_one_step_is_that_of_the_definition(seed, n_flips, stable):
+    task = problem(seed)
+    model = trainer(**task, nu=3.0, max_flips=n_flips, stable=stable)
+    W0, t0 = model.planes()
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], 3.0
+    )
+    assigned = None
+    if stable:
+        assigned = model.assign()
+        # Assignments that the first step has left behind are kept by the second.
+        model.epoch(0.2)
+    rows = task["weight"] > 0
+    weight = task["weight"][rows] / task["weight"][rows].mean()
+    theta, y = task["theta"], task["y"][rows]
+    for _ in range(1 + stable):
+        W, b, theta = oracles.joint_step(
+            task["child"], Z[rows], y, weight, W, b, theta, 0.2, 3.0, 0.0, n_flips,
+            assigned[rows] if stable else None,
+        )  # fmt: skip
+    model.epoch(0.2)
+    found, threshold = model.planes()
+    assert np.abs(found - W0).max() > 1e-2
+    np.testing.assert_allclose(found, W, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.parameters[2].reshape(theta.shape), theta, rtol=1e-6)
+    expected = trainer(**(task | {"W": np.float32(W), "threshold": threshold}), nu=1e-9)
+    np.testing.assert_array_equal(expected.assign(), model.assign())
+
+
+def test_the_gradient_of_one_split_is_that_of_a_co2_stump():
+    task = problem(1, depth=1)
+    weight = task["weight"]
+    model = trainer(**task, nu=4.0)
+    before, _ = model.planes()
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), weight, task["W"], task["threshold"], 4.0
+    )
+    l0, l1 = log_losses(task["theta"], task["y"]).T
+    margin = Z @ W[0] - b[0]
+    slope = oracles.co2_slope(margin, l1 - l0, "co2")
+    bound = model.bounds()[0]
+    np.testing.assert_allclose(bound, oracles.co2_bound(margin, l0, l1), rtol=1e-4, atol=1e-4)
+    model.epoch(1e-3)
+    gradient = (weight * slope) @ Z / weight.sum()
+    assert np.abs(gradient).max() > 0.1
+    # The step may end outside of the ball: compare what is at right angles to the weights.
+    full = np.append(W[0] - 1e-3 * gradient, b[0] + 1e-3 * (weight * slope).sum() / weight.sum())
+    full *= min(1, 2 / np.linalg.norm(full))
+    np.testing.assert_allclose(model.planes()[0][0], full[:-1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_step_lowers_the_bound(seed):
+    task = problem(seed, n=200)
+    model = trainer(**task, nu=10.0)
+    weight = task["weight"] / task["weight"].sum()
+    values = [weight @ model.bounds()[0]]
+    for _ in range(10):
+        model.epoch(1e-3)
+        values.append(weight @ model.bounds()[0])
+    assert (np.diff(values) <= 1e-6).all()
+    assert values[-1] < values[0]
+
+
+def test_classes_that_a_leaf_does_not_list_share_a_parameter():
+    """With the shared parameter where the others are, nothing else changes."""
+    task = problem(3, n_classes=6)
+    theta = task["theta"].copy()
+    theta[:, 3:] = theta[:, 3:4]
+    task["theta"] = theta
+    n_leaves = len(theta)
+    start = np.arange(n_leaves + 1) * 3
+    label = np.tile(np.arange(3, dtype=np.int32), n_leaves)
+    short = (start, label, theta[:, :3].ravel().copy(), theta[:, 3].copy())
+    listed, shared = trainer(**task), trainer(**task, leaves=short)
+    for one, other in zip(listed.bounds(), shared.bounds()):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    rows = np.arange(len(task["X"]))
+    np.testing.assert_allclose(listed.losses(rows), shared.losses(rows), rtol=1e-12)
+    shared.epoch(0.5)
+    assert np.isfinite(shared.bounds()[0]).all()
+    assert (shared.parameters[3] != theta[:, 3]).any()
+
+
+def test_no_row_trains_that_has_no_weight():
+    task = problem(5)
+    other = {**task, "X": task["X"].copy(), "y": task["y"].copy()}
+    out = task["weight"] == 0
+    other["X"][out] += 100
+    other["y"][out] = 0
+    one, two = trainer(**task, batch_size=7), trainer(**other, batch_size=7)
+    for rate in (0.3, 0.1):
+        assert one.epoch(rate) == two.epoch(rate)
+    np.testing.assert_array_equal(one.planes()[0], two.planes()[0])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weights_stay_in_the_ball_and_l1_makes_zeros(momentum):
+    task = problem(6, n=300, p=30)
+    norms, zeros = [], []
+    for l1 in (0.0, 0.03):
+        model = trainer(**task, nu=5.0, batch_size=10, momentum=momentum, l1=l1)
+        for _ in range(20):
+            model.epoch(0.1)
+        W, _ = model.planes()
+        norms.append(np.square(W).sum(axis=1).max())
+        zeros.append((W == 0).mean())
+    assert max(norms) <= 5 * (1 + 1e-5)
+    assert zeros[0] == 0
+    assert 0.2 < zeros[1] < 1
+
+
+# ---------------------------------------------------------------------------------- estimators
+
+
+def digits():
+    return train_test_split(*load_digits(return_X_y=True), random_state=0)
+
+
+def test_training_lowers_the_bound_and_the_test_error():
+    X_train, X_test, y_train, y_test = digits()
+    ours, greedy, axis = [], [], []
+    for seed in range(3):
+        params = {"max_depth": 6, "max_features": None, "random_state": seed}
+        tree = NonGreedyTreeClassifier(**params).fit(X_train, y_train)
+        ours.append(tree.score(X_test, y_test))
+        start = CO2ForestClassifier(1, smoothing=1, **params).fit(X_train, y_train)
+        greedy.append(start.score(X_test, y_test))
+        axis.append(DecisionTreeClassifier(**params).fit(X_train, y_train).score(X_test, y_test))
+        curve = tree.loss_curve_
+        assert curve.shape == (30,)
+        assert curve[-1] < 0.6 * curve[0]
+    assert np.mean(ours) > np.mean(greedy) + 0.005
+    assert np.mean(ours) > np.mean(axis) + 0.08
+
+
+@pytest.mark.parametrize("cls", [*TREES, NonGreedyForestClassifier, NonGreedyForestRegressor])
+def test_the_tree_counts_the_rows_that_it_routes(cls):
+    X, y = make_blobs(300, 6, centers=4, cluster_std=5.0, random_state=0)
+    weight = np.random.default_rng(0).exponential(size=300)
+    model = cls(random_state=0)
+    if "n_estimators" in model.get_params():
+        model.set_params(n_estimators=3)
+    model.fit(X, y, weight)
+    for tree, leaf in zip(model.forest_, model.forest_.apply(X).T):
+        counted = np.bincount(leaf, weight, minlength=tree.n_nodes)
+        is_leaf = tree.child < 0
+        np.testing.assert_allclose(counted[is_leaf], tree.node_weight[is_leaf], rtol=1e-9)
+        assert (tree.node_weight[is_leaf] > 0).all()
+
+
+@pytest.mark.parametrize("cls", TREES)
+def test_words_of_a_single_tree(cls):
+    X, y = make_classification(200, 6, n_informative=4, random_state=0)
+    with pytest.raises(NotFittedError):
+        cls().get_depth()
+    tree = cls(random_state=0, max_depth=4).fit(X, y)
+    assert tree.get_n_leaves() == tree.n_active_leaves_ == tree.forest_.n_leaves[0]
+    assert tree.get_depth() == tree.forest_.max_depth[0] <= 4
+    leaves, path = tree.apply(X), tree.decision_path(X)
+    assert leaves.shape == (200,)
+    assert path.shape == (200, tree.forest_.n_nodes)
+    assert (np.asarray(path[np.arange(200), leaves]).ravel() == 1).all()
+    assert len(np.unique(leaves)) == tree.get_n_leaves()
+    assert tree.validation_scores_.shape == (0,)
+    assert not hasattr(tree, "oob_score_")
+
+
+@pytest.mark.parametrize("cls", TREES)
+def test_a_saved_tree_is_the_tree(cls, tmp_path):
+    X, y = make_classification(200, 6, n_informative=4, random_state=0)
+    tree = cls(random_state=0, max_depth=4).fit(X, y)
+    skforest.save(tree, tmp_path / "tree")
+    again = skforest.load(tmp_path / "tree")
+    np.testing.assert_array_equal(tree.predict(X), again.predict(X))
+    np.testing.assert_array_equal(tree.loss_curve_, again.loss_curve_)
+
+
+@pytest.mark.parametrize("cls", TREES)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"init": "soft"},
+        {"init": "axis"},
+        {"inference": "full"},
+        {"stable": True},
+        {"nu": 3.0},
+        {"learning_rate": 0.03},
+        {"momentum": 0.0},
+        {"n_epochs": 3},
+        {"batch_size": 7},
+        {"l1": 0.01},
+        {"row_norm": 2.0},
+        {"early_stopping": True},
+    ],
+)
+def test_every_parameter_of_training_matters(cls, params):
+    X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
+    model = cls(max_depth=4, random_state=0)
+    plain = clone(model).fit(X, y).forest_.response(X[:50] + 0.3)
+    other = clone(model).set_params(**params).fit(X, y)
+    assert not np.array_equal(plain, other.forest_.response(X[:50] + 0.3))
+    assert other.score(X, y) > 0.3
+
+
+def test_smoothing_matters():
+    X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
+    model = NonGreedyTreeClassifier(max_depth=4, random_state=0)
+    found = [clone(model).set_params(smoothing=s).fit(X, y).predict_proba(X) for s in (0.01, 1)]
+    assert not np.array_equal(*found)
+
+
+def test_full_and_fast_inference_agree_on_one_split():
+    X, y = make_blobs(200, 5, cluster_std=5.0, random_state=0)
+    model = NonGreedyTreeClassifier(max_depth=1, random_state=0)
+    fast = clone(model).fit(X, y)
+    full = clone(model).set_params(inference="full").fit(X, y)
+    np.testing.assert_array_equal(fast.loss_curve_, full.loss_curve_)
+    np.testing.assert_array_equal(fast.forest_.dense, full.forest_.dense)
+
+
+def test_early_stopping():
+    X, y = make_classification(600, 10, n_informative=5, flip_y=0.2, random_state=0)
+    model = NonGreedyTreeClassifier(
+        n_epochs=200, early_stopping=True, n_iter_no_change=4, random_state=0
+    )
+    stopped = clone(model).fit(X, y)
+    scores = stopped.validation_scores_
+    assert len(scores) == len(stopped.loss_curve_) < 200
+    assert scores.argmax() >= len(scores) - 1 - 4 - 4
+    assert stopped.forest_.node_weight[0] == 600  # leaves count all rows
+    other = clone(model).set_params(validation_fraction=0.5).fit(X, y)
+    assert not np.array_equal(scores[:3], other.validation_scores_[:3])
+    with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 2 distinct rows"):
+        model.set_params(validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_l1_stores_splits_sparsely():
+    X_train, X_test, y_train, y_test = digits()
+    model = NonGreedyTreeClassifier(max_depth=6, random_state=0)
+    dense = clone(model).fit(X_train, y_train)
+    sparse = clone(model).set_params(l1=0.02).fit(X_train, y_train)
+    nonzero = sparse.forest_.directions().getnnz(axis=1)
+    assert np.median(nonzero) < 0.5 * np.median(dense.forest_.directions().getnnz(axis=1))
+    assert (sparse.forest_.direction < 64 + len(sparse.forest_.sparse_start) - 1).mean() > 0.6
+    assert sparse.score(X_test, y_test) > 0.85
+
+
+def test_a_small_nu_prunes():
+    X_train, _, y_train, _ = digits()
+    model = NonGreedyTreeClassifier(random_state=0)
+    leaves = [
+        clone(model).set_params(nu=nu).fit(X_train, y_train).n_active_leaves_
+        for nu in (3.0, 300.0)
+    ]
+    assert leaves[0] < 0.8 * leaves[1]
+
+
+def test_forests_record_every_tree():
+    X, y = make_classification(200, 6, n_informative=4, random_state=0)
+    model = NonGreedyForestClassifier(3, n_epochs=5, random_state=0, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=5).fit(X, y)
+    assert [len(curve) for curve in model.loss_curve_] == [5] * 5
+    assert model.n_active_leaves_ == model.forest_.n_leaves.tolist()
+    whole = NonGreedyForestClassifier(5, n_epochs=5, random_state=0, n_jobs=2).fit(X, y)
+    for one, other in zip(model.loss_curve_, whole.loss_curve_):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_target_that_does_not_vary_leaves_one_leaf():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    tree = NonGreedyTreeClassifier().fit(X, np.zeros(20))
+    assert tree.get_n_leaves() == 1
+    assert tree.loss_curve_.shape == (0,)
+
+
+def test_features_in_other_units_give_the_same_tree():
+    X, y = make_classification(200, 6, n_informative=5, n_redundant=0, random_state=0)
+    X = np.float32(X).astype(float)
+    model = NonGreedyTreeClassifier(random_state=0, max_depth=5)
+    plain = clone(model).fit(X, y)
+    other = X * 2.0 ** np.array([0, 30, -30, 5, 1, -200]) + np.array([1024, 0, 0, 0, -7, 0])
+    moved = clone(model).fit(other, y)
+    np.testing.assert_array_equal(plain.forest_.dense, moved.forest_.dense)
+    np.testing.assert_array_equal(plain.predict_proba(X), moved.predict_proba(other))
+
+
+def test_more_classes_than_are_listed():
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=(150, 6)) * 10
+    y = np.repeat(np.arange(150), 8)
+    X = centre[y] + rng.normal(size=(len(y), 6))
+    forest = NonGreedyForestClassifier(5, nu=1000.0, random_state=0).fit(X[::2], y[::2])
+    proba = forest.predict_proba(X[1::2])
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
+    assert forest.score(X[1::2], y[1::2]) > 0.7
+
+
+def test_regression_beats_a_tree_of_single_features():
+    X, y = make_regression(600, 8, n_informative=6, noise=5.0, random_state=0)
+    tree = NonGreedyTreeRegressor(max_depth=4, random_state=0).fit(X[:400], y[:400])
+    axis = DecisionTreeRegressor(max_depth=4, random_state=0).fit(X[:400], y[:400])
+    assert tree.score(X[400:], y[400:]) > axis.score(X[400:], y[400:]) + 0.1
+    Y = np.stack([y, -y, X[:, 0]], axis=1)
+    forest = NonGreedyForestRegressor(10, random_state=0).fit(X[:400], Y[:400])
+    assert forest.predict(X).shape == (600, 3)
+    assert forest.score(X[400:], Y[400:]) > 0.5
