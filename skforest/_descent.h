@@ -1,8 +1,9 @@
 /* Floor 0: products of rows and weights, for training by gradient.
  *
  * A row starts at table[offset[i]] and has p floats. Four rows are taken at once, so that the weights
- * are read once for four rows and four chains of additions run side by side. What decides a turn in
- * a fitted tree is never computed here, but by `project` (_direction.pyx).
+ * are read once for four rows and four chains of additions run side by side; the lanes of sixteen
+ * rows are added up together, which short rows need. What decides a turn in a fitted tree is never
+ * computed here, but by `project` (_direction.pyx).
  */
 #ifndef SKFOREST_DESCENT_H
 #define SKFOREST_DESCENT_H
@@ -31,6 +32,50 @@ typedef float skf_vec;
         (result) += lanes_[0];                                                                   \
     } while (0)
 
+/* Rows that are taken together: their lanes are added by one transposition. */
+#define SKF_ROWS 16
+
+#if SKF_WIDTH == 16
+typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias));
+#define SKF_BITS(vector) ((skf_bits)(vector))
+#if defined(__clang__)
+#define SKF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
+#endif
+/* Halves the lanes of two vectors, each with the sums of 1, 2, 4 or 8 rows, and joins them. */
+#define SKF_FOLD_16(a, b)                                                                        \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
+     SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+#define SKF_FOLD_8(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +                   \
+     SKF_MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
+#define SKF_FOLD_4(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +                   \
+     SKF_MIX(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31))
+#define SKF_FOLD_2(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +                  \
+     SKF_MIX(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+/* sums[k] = the lanes of s[k], added as SKF_ADD_LANES does, for 16 vectors; s is overwritten. */
+#define SKF_ADD_LANES_OF_ROWS(sums, s)                                                           \
+    do {                                                                                         \
+        for (int r_ = 0; r_ < 8; r_++)                                                           \
+            s[r_] = SKF_FOLD_16(s[2 * r_], s[2 * r_ + 1]);                                       \
+        for (int r_ = 0; r_ < 4; r_++)                                                           \
+            s[r_] = SKF_FOLD_8(s[2 * r_], s[2 * r_ + 1]);                                        \
+        for (int r_ = 0; r_ < 2; r_++)                                                           \
+            s[r_] = SKF_FOLD_4(s[2 * r_], s[2 * r_ + 1]);                                        \
+        SKF_AT(sums) = SKF_FOLD_2(s[0], s[1]);                                                   \
+    } while (0)
+#else
+typedef int32_t skf_bits;
+#define SKF_BITS(value) ((value) != 0)
+#define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
+#endif
+
+/* Row i, and behind the last row that one again. */
+#define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
+
 /* out[i] = w . x_i */
 SKF_KERNEL(skf_margins,
            (const float *table, const int64_t *offset, int64_t n, const float *w, int64_t p,
@@ -38,44 +83,38 @@ SKF_KERNEL(skf_margins,
            (table, offset, n, w, p, out))
 {
     const int64_t whole = p - p % SKF_WIDTH;
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const float *a = table + offset[i], *b = table + offset[i + 1];
-        const float *c = table + offset[i + 2], *d = table + offset[i + 3];
-        skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
-        float ra = 0, rb = 0, rc = 0, rd = 0;
-        for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
-            const skf_vec v = SKF_IN(w + j);
-            sa += SKF_IN(a + j) * v;
-            sb += SKF_IN(b + j) * v;
-            sc += SKF_IN(c + j) * v;
-            sd += SKF_IN(d + j) * v;
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
+        const skf_vec none = {0};
+        skf_vec s[SKF_ROWS];
+        float sums[SKF_ROWS];
+        int k = 0;
+        for (; k < n_rows; k += 4) {
+            const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
+            const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
+            skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
+            for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+                const skf_vec v = SKF_IN(w + j);
+                sa += SKF_IN(a + j) * v;
+                sb += SKF_IN(b + j) * v;
+                sc += SKF_IN(c + j) * v;
+                sd += SKF_IN(d + j) * v;
+            }
+            s[k] = sa;
+            s[k + 1] = sb;
+            s[k + 2] = sc;
+            s[k + 3] = sd;
         }
-        for (int64_t j = whole; j < p; j++) {
-            ra += a[j] * w[j];
-            rb += b[j] * w[j];
-            rc += c[j] * w[j];
-            rd += d[j] * w[j];
+        for (; k < SKF_ROWS; k++)
+            s[k] = none;
+        SKF_ADD_LANES_OF_ROWS(sums, s);
+        for (k = 0; k < n_rows; k++) {
+            const float *a = table + offset[i + k];
+            float rest = 0;
+            for (int64_t j = whole; j < p; j++)
+                rest += a[j] * w[j];
+            out[i + k] = rest + sums[k];
         }
-        SKF_ADD_LANES(ra, sa);
-        SKF_ADD_LANES(rb, sb);
-        SKF_ADD_LANES(rc, sc);
-        SKF_ADD_LANES(rd, sd);
-        out[i] = ra;
-        out[i + 1] = rb;
-        out[i + 2] = rc;
-        out[i + 3] = rd;
-    }
-    for (; i < n; i++) {
-        const float *a = table + offset[i];
-        skf_vec sa = {0};
-        float ra = 0;
-        for (int64_t j = 0; j < whole; j += SKF_WIDTH)
-            sa += SKF_IN(a + j) * SKF_IN(w + j);
-        for (int64_t j = whole; j < p; j++)
-            ra += a[j] * w[j];
-        SKF_ADD_LANES(ra, sa);
-        out[i] = ra;
     }
 }
 
@@ -107,19 +146,58 @@ SKF_KERNEL(skf_add_rows,
     }
 }
 
-/* Smallest and largest of every feature over n >= 1 rows. */
-SKF_KERNEL(skf_bounds,
-           (const float *table, const int64_t *offset, int64_t n, int64_t p,
-            float *SKF_RESTRICT low, float *SKF_RESTRICT high),
-           (table, offset, n, p, low, high))
+/* One look at n rows, as differences from the row `first`: sum += sum_i weight_i (x_i - first);
+ * seen[j] has a bit set once feature j differs; square[i] = |x_i - first|^2. */
+SKF_KERNEL(skf_survey,
+           (const float *table, const int64_t *offset, int64_t n, const float *first,
+            const float *weight, int64_t p, float *SKF_RESTRICT sum, int32_t *SKF_RESTRICT seen,
+            float *SKF_RESTRICT square),
+           (table, offset, n, first, weight, p, sum, seen, square))
 {
-    memcpy(low, table + offset[0], (size_t)p * sizeof(float));
-    memcpy(high, table + offset[0], (size_t)p * sizeof(float));
-    for (int64_t i = 1; i < n; i++) {
-        const float *a = table + offset[i];
-        for (int64_t j = 0; j < p; j++) {
-            low[j] = a[j] < low[j] ? a[j] : low[j];
-            high[j] = a[j] > high[j] ? a[j] : high[j];
+    const int64_t whole = p - p % SKF_WIDTH;
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
+        const skf_vec none = {0};
+        skf_vec s[SKF_ROWS];
+        float sums[SKF_ROWS];
+        int k = 0;
+        for (; k < n_rows; k += 4) {
+            const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
+            const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
+            const float wa = weight[i + k], wb = k + 1 < n_rows ? weight[i + k + 1] : 0;
+            const float wc = k + 2 < n_rows ? weight[i + k + 2] : 0;
+            const float wd = k + 3 < n_rows ? weight[i + k + 3] : 0;
+            skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
+            for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+                const skf_vec start = SKF_IN(first + j);
+                const skf_vec da = SKF_IN(a + j) - start, db = SKF_IN(b + j) - start;
+                const skf_vec dc = SKF_IN(c + j) - start, dd = SKF_IN(d + j) - start;
+                SKF_AT(sum + j) += (da * wa + db * wb) + (dc * wc + dd * wd);
+                *(skf_bits *)(seen + j) |= SKF_BITS(da) | SKF_BITS(db) | SKF_BITS(dc) |
+                                           SKF_BITS(dd);
+                sa += da * da;
+                sb += db * db;
+                sc += dc * dc;
+                sd += dd * dd;
+            }
+            s[k] = sa;
+            s[k + 1] = sb;
+            s[k + 2] = sc;
+            s[k + 3] = sd;
+        }
+        for (; k < SKF_ROWS; k++)
+            s[k] = none;
+        SKF_ADD_LANES_OF_ROWS(sums, s);
+        for (k = 0; k < n_rows; k++) {
+            const float *a = table + offset[i + k];
+            float rest = 0;
+            for (int64_t j = whole; j < p; j++) {
+                const float d = a[j] - first[j];
+                sum[j] += weight[i + k] * d;
+                seen[j] |= d != 0;
+                rest += d * d;
+            }
+            square[i + k] = rest + sums[k];
         }
     }
 }
@@ -247,18 +325,73 @@ SKF_KERNEL(skf_bound_values,
     }
 }
 
-/* Rows written anew, side by side: out[i][j] = scale (x_i[feature[j]] - mean[feature[j]]), and 0
- * from n_kept to stride. */
-SKF_UNUSED static void skf_gather_rows(const float *table, const int64_t *offset, int64_t n,
-                                       const int32_t *feature, int64_t n_kept, int64_t stride,
-                                       const float *mean, float scale, float *SKF_RESTRICT out)
+/* Where rows have a slope: their places and slopes, without the others; returns how many, and
+ * the sum of the slopes. */
+SKF_UNUSED static int64_t skf_pick_active(const int64_t *offset, const float *slope, int64_t n,
+                                          int64_t *SKF_RESTRICT active, float *SKF_RESTRICT c,
+                                          double *sum)
+{
+    int64_t n_active = 0;
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        active[n_active] = offset[i];
+        c[n_active] = slope[i];
+        n_active += slope[i] != 0;
+    }
+    for (int64_t i = 0; i < n_active; i++)
+        total += c[i];
+    *sum = total;
+    return n_active;
+}
+
+/* Loss of every row at the left leaf, and how much more it is at the right one, by its label. */
+SKF_KERNEL(skf_label_losses,
+           (const int32_t *label, int64_t n, const float *left, const float *more,
+            float *SKF_RESTRICT base, float *SKF_RESTRICT delta),
+           (label, n, left, more, base, delta))
+{
+    for (int64_t i = 0; i < n; i++) {
+        base[i] = left[label[i]];
+        delta[i] = more[label[i]];
+    }
+}
+
+/* Adds the weights of rows to sums[side][label], side 1 where m > 0; returns how many go there. */
+SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
+                                           const float *weight, int64_t n, int64_t n_labels,
+                                           double *SKF_RESTRICT sums)
+{
+    int64_t n_right = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t right = m[i] > 0;
+        sums[(n_labels & -right) + label[i]] += weight[i];
+        n_right += right;
+    }
+    return n_right;
+}
+
+/* Rows written anew, side by side: out[i] holds scale (x_i - mean) of the features in groups of
+ * SKF_GROUP, which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to
+ * stride. */
+#define SKF_GROUP 4
+
+SKF_KERNEL(skf_gather_rows,
+           (const float *table, const int64_t *offset, int64_t n, const int32_t *group,
+            int64_t n_groups, int64_t n_single, int64_t stride, const float *mean, float scale,
+            float *SKF_RESTRICT out),
+           (table, offset, n, group, n_groups, n_single, stride, mean, scale, out))
 {
     for (int64_t i = 0; i < n; i++) {
         const float *a = table + offset[i];
+        const int32_t *single = group + n_groups;
         float *row = out + i * stride;
-        for (int64_t j = 0; j < n_kept; j++)
-            row[j] = scale * (a[feature[j]] - mean[feature[j]]);
-        for (int64_t j = n_kept; j < stride; j++)
+        int64_t j = 0;
+        for (int64_t g = 0; g < n_groups; g++, j += SKF_GROUP)
+            for (int l = 0; l < SKF_GROUP; l++)
+                row[j + l] = scale * (a[group[g] + l] - mean[group[g] + l]);
+        for (int64_t g = 0; g < n_single; g++, j++)
+            row[j] = scale * (a[single[g]] - mean[single[g]]);
+        for (; j < stride; j++)
             row[j] = 0;
     }
 }

@@ -212,18 +212,16 @@ class RowSet:
         """
         if self._spread is None:
             total = self.weight.sum()
-            blocks = range(0, len(self), 4096)
+            size = max(16, 2**17 // max(1, self.X.shape[1]))     # stays in the cache
+            blocks = [slice(start, start + size) for start in range(0, len(self), size)]
             # No BLAS, whose last bits depend on its threads: the spread decides routes.
             mean = sum(
-                np.einsum("i,ij->j", self.weight[b : b + 4096], self.X[b : b + 4096])
+                np.einsum("i,ij->j", self.weight[b], self.X[b].astype(np.float64))
                 for b in blocks
             ) / total
             # A second pass: the square of a large mean would drown a small spread.
             variance = sum(
-                np.einsum(
-                    "i,ij->j", self.weight[b : b + 4096], np.square(self.X[b : b + 4096] - mean)
-                )
-                for b in blocks
+                np.einsum("i,ij->j", self.weight[b], np.square(self.X[b] - mean)) for b in blocks
             ) / total
             with np.errstate(over="ignore"):
                 spread = np.sqrt(variance).astype(np.float32)

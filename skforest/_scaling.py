@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-BLOCK = 4096  # rows that are in float64 together
+BLOCK = 2**17  # numbers that are in float64 together: they stay in the cache
 
 
 def min_max(X):
@@ -53,10 +53,13 @@ def scaled(X, offset, scale):
     """
     Z = np.empty(X.shape, dtype=np.float32)
     limit = np.float64(np.finfo(np.float32).max)
-    for start in range(0, len(X), BLOCK):
-        block = X[start : start + BLOCK].astype(np.float64)
+    size = max(16, BLOCK // max(1, X.shape[1]))
+    block = np.empty((min(size, len(X)), X.shape[1]))
+    for start in range(0, len(X), size):
+        rows = slice(start, start + size)
+        part = block[: len(X[rows])]
         with np.errstate(over="ignore"):
-            block -= offset
-            block *= scale
-        Z[start : start + BLOCK] = np.clip(block, -limit, limit, out=block)
+            np.subtract(X[rows], offset, out=part)
+            part *= scale
+        np.clip(part, -limit, limit, out=Z[rows], casting="same_kind")
     return Z

@@ -11,13 +11,18 @@ start is the best cut of a few single features, so that training can only improv
 
 Two things are not in the paper and matter more than all of the above: the rows of each node are
 centred on their mean, and scaled by one number to a fixed root mean square norm.
+
+Time goes into reading rows, so a pass over them does all it can: one survey gives the mean, the
+norm and what varies; the margins of a batch give its slopes, its objective and its sides.
 """
 
 from libc.math cimport INFINITY, exp, isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
+from ._buffer cimport append
+from ._direction cimport DENSE, project
 from ._projection cimport Sampler
 from ._random cimport below, uniform
 from ._search cimport SearchSplitter
@@ -26,7 +31,10 @@ from ._split cimport Split
 cdef extern from "_descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_bounds(const float*, const int64_t*, int64_t, int64_t, float*, float*)
+    void skf_survey(
+        const float*, const int64_t*, int64_t, const float*, const float*, int64_t, float*,
+        int32_t*, float*
+    )
     void skf_distances(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_momentum_step(
         float*, float*, float*, const float*, int64_t, float, float, float, float, float*
@@ -36,10 +44,20 @@ cdef extern from "_descent.h" nogil:
         const float*, const float*, const float*, const float*, int64_t, float*
     )
     void skf_bound_values(const float*, const float*, int64_t, float*)
-    void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, const float*,
-        float, float*
+    void skf_dot(const float*, const float*, int64_t, float*)
+    int64_t skf_pick_active(const int64_t*, const float*, int64_t, int64_t*, float*, double*)
+    void skf_label_losses(
+        const int32_t*, int64_t, const float*, const float*, float*, float*
     )
+    int64_t skf_weigh_labels(
+        const float*, const int32_t*, const float*, int64_t, int64_t, double*
+    )
+    void skf_gather_rows(
+        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
+        const float*, float, float*
+    )
+    enum:
+        SKF_GROUP
 
 cdef enum Objective:
     CO2 = 0
@@ -55,6 +73,7 @@ cdef enum:
     HELD_FROM = 40          # rows of the smallest node that holds some out
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
+    MEASURE = 5             # epochs of a node of several batches between two looks at all rows
 
 
 cdef inline float* floats(int64_t n) noexcept nogil:
@@ -92,9 +111,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
             n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
         )
-        cdef int64_t n = rows.shape[0]
+        cdef int64_t i, n = rows.shape[0]
         cdef int64_t p = X.shape[1]
-        cdef int64_t batch = max(batch_size, <int32_t>BLOCK)
+        cdef int64_t batch = max(min(<int64_t>batch_size, n), <int64_t>BLOCK)
         self.objective = OBJECTIVES[objective]
         self.nu = nu
         self.learning_rate = learning_rate
@@ -116,25 +135,31 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.row_target = <double*>malloc(n * n_outputs * sizeof(double))
         self.own_rows = floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
         self.node_mean = floats(p)
-        self.varying = <int32_t*>malloc(p * sizeof(int32_t))
-        self.low = floats(p)
-        self.high = floats(p)
+        self.seen = <int32_t*>malloc((p + LANES) * sizeof(int32_t))
+        self.group = <int32_t*>malloc(p * sizeof(int32_t))
+        self.kept = <int32_t*>malloc(p * sizeof(int32_t))
         self.plane.w = floats(p)
         self.best.w = floats(p)
-        self.sides.left = <double*>malloc(n_outputs * sizeof(double))
-        self.sides.right = <double*>malloc(n_outputs * sizeof(double))
+        self.sides.left = <double*>malloc(2 * n_outputs * sizeof(double))
+        self.sides.right = self.sides.left + n_outputs
+        self.sides.before = <double*>malloc(2 * n_outputs * sizeof(double))
         self.margin = floats(n)
         self.base = floats(n)
         self.delta = floats(n)
         self.leaf_left = <double*>malloc(n_outputs * sizeof(double))
         self.leaf_right = <double*>malloc(n_outputs * sizeof(double))
-        self.visit = <int32_t*>malloc(n * sizeof(int32_t))
+        self.label_base = floats(n_outputs)
+        self.label_delta = floats(n_outputs)
+        self.ones = floats(batch)
         self.batch_at = <int64_t*>malloc(batch * sizeof(int64_t))
         self.batch_margin = floats(batch)
         self.batch_branch = floats(batch)
+        self.batch_value = floats(batch)
         self.batch_delta = floats(batch)
         self.batch_weight = floats(batch)
         self.batch_slope = floats(batch)
+        self.active_at = <int64_t*>malloc((batch + 1) * sizeof(int64_t))
+        self.active_slope = floats(batch)
         self.velocity = floats(p)
         self.gradient = floats(p)
         self.leaf_velocity = <double*>malloc(2 * n_outputs * sizeof(double))
@@ -142,14 +167,17 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         if not (
             self.order and self.at and self.mean and self.row_weight and self.row_label and
             (self.is_class or self.row_target) and self.own_rows and self.node_mean and
-            self.varying and self.low and self.high and self.plane.w and self.best.w and
-            self.sides.left and self.sides.right and self.margin and self.base and self.delta and
-            self.leaf_left and self.leaf_right and self.visit and self.batch_at and
-            self.batch_margin and self.batch_branch and self.batch_delta and self.batch_weight and
-            self.batch_slope and self.velocity and self.gradient and self.leaf_velocity
-            and self.direction
+            self.seen and self.group and self.kept and self.plane.w and self.best.w and
+            self.sides.left and self.sides.before and self.margin and self.base and self.delta and
+            self.leaf_left and self.leaf_right and self.label_base and self.label_delta and
+            self.ones and self.batch_at and self.batch_margin and self.batch_branch and
+            self.batch_value and self.batch_delta and self.batch_weight and self.batch_slope and
+            self.active_at and self.active_slope and self.velocity and self.gradient and
+            self.leaf_velocity and self.direction
         ):
             raise MemoryError()
+        for i in range(batch):
+            self.ones[i] = 1
 
     def __dealloc__(self):
         free(self.order)
@@ -160,25 +188,30 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         free(self.row_target)
         free(self.own_rows)
         free(self.node_mean)
-        free(self.varying)
-        free(self.low)
-        free(self.high)
+        free(self.seen)
+        free(self.group)
+        free(self.kept)
         free(self.plane.w)
         free(self.best.w)
         free(self.sides.left)
-        free(self.sides.right)
+        free(self.sides.before)
         free(self.margin)
         free(self.base)
         free(self.delta)
         free(self.leaf_left)
         free(self.leaf_right)
-        free(self.visit)
+        free(self.label_base)
+        free(self.label_delta)
+        free(self.ones)
         free(self.batch_at)
         free(self.batch_margin)
         free(self.batch_branch)
+        free(self.batch_value)
         free(self.batch_delta)
         free(self.batch_weight)
         free(self.batch_slope)
+        free(self.active_at)
+        free(self.active_slope)
         free(self.velocity)
         free(self.gradient)
         free(self.leaf_velocity)
@@ -192,7 +225,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         split[0] = axis
         self.line_up()
         if self.prepare(self.champion.feature, axis.threshold):
-            self.optimise()
+            self.optimise(&axis)
             if self.stop[0]:
                 return False
             self.accept(&axis, split)
@@ -229,112 +262,189 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 variance += self.row_weight[i] * y * y
         # Squared errors are taken in units of the variance of the node.
         self.loss_scale = n / variance if variance > 0 else 1
+        self.train_weight = 0
         for i in range(self.n_train):
-            self.visit[i] = <int32_t>i
+            self.train_weight = self.train_weight + self.row_weight[i]
 
-    cdef bint prepare(self, int32_t feature, float threshold) noexcept nogil:
+    cdef bint prepare(self, int32_t feature, float threshold) except -1 nogil:
         """Centre and scale the rows of the node, start at the cut of a feature; False: no use."""
         cdef int64_t n = self.node.n, p = self.table.n_features
         cdef int64_t i, j, stride
-        cdef const float* table = <const float*>self.table.data
-        cdef double square = 0
-        cdef float* margin = self.margin
+        cdef double square
         cdef float* w = self.plane.w
-        # 1. the features that vary; weights of others stay exactly 0
+        # 1. one centre, one scale for all features, and which of these vary
         for i in range(n):
             self.at[i] = self.node.offset[self.order[i]]
-        skf_bounds(table, self.at, n, p, self.low, self.high)
-        self.n_varying = 0
-        for j in range(p):
-            if self.high[j] > self.low[j]:
-                self.varying[self.n_varying] = <int32_t>j
-                self.n_varying = self.n_varying + 1
-        # 2. one centre, and one scale for all features
-        self.add_up_mean()
-        skf_distances(table, self.at, n, self.node_mean, p, margin)
-        for i in range(n):
-            square += self.row_weight[i] * margin[i]
+        square = self.survey()
         if not (square > 0) or not isfinite(square):
             return False
         self.node_scale = self.radius / sqrt(square / n)
-        # 3. rows written anew where they fit, without what does not vary
-        self.rows = table
+        # 2. rows written anew where they fit, without most of what does not vary
+        self.keep_features()
+        self.rows = <const float*>self.table.data
         self.p = p
         self.scale = self.node_scale
-        memcpy(self.mean, self.node_mean, p * sizeof(float))
-        stride = (self.n_varying + LANES - 1) // LANES * LANES
+        stride = (self.n_kept + LANES - 1) // LANES * LANES
         if n * stride <= OWN_ROWS:
             skf_gather_rows(
-                table, self.at, n, self.varying, self.n_varying, stride, self.node_mean,
+                self.rows, self.at, n, self.group, self.n_groups,
+                self.n_kept - SKF_GROUP * self.n_groups, stride, self.node_mean,
                 <float>self.node_scale, self.own_rows
             )
             self.rows = self.own_rows
             self.p = stride
             self.scale = 1
-            memset(self.mean, 0, stride * sizeof(float))
             for i in range(n):
                 self.at[i] = i * stride
-        # 4. the plane of the feature's cut
+        else:
+            memcpy(self.mean, self.node_mean, p * sizeof(float))
+        # 3. the plane of the feature's cut
         memset(w, 0, self.p * sizeof(float))
         memset(self.velocity, 0, self.p * sizeof(float))
         memset(self.gradient, 0, self.p * sizeof(float))
         self.bias_velocity = 0
-        for j in range(self.n_varying):
-            if self.varying[j] == feature:
-                w[j if self.rows == self.own_rows else feature] = 1
+        if self.rows == self.own_rows:
+            memset(self.mean, 0, stride * sizeof(float))
+            for j in range(self.n_kept):
+                if self.kept[j] == feature:
+                    w[j] = 1
+        else:
+            w[feature] = 1
         self.plane.bias = self.node_scale * (<double>threshold - self.node_mean[feature])
         return True
 
-    cdef void add_up_mean(self) noexcept nogil:
-        """Weighted mean of every feature. A block adds to the sum only once: float32 will do."""
+    cdef double survey(self) except? -1 nogil:
+        """Set the mean, and what varies; returns the weighted sum of squares about the mean.
+
+        A block adds to the mean only once: float32 will do.
+        """
         cdef int64_t start = 0, size, i, j, n = self.node.n, p = self.table.n_features
+        cdef const float* table = <const float*>self.table.data
+        cdef const float* first = table + self.at[0]
         cdef float* mean = self.node_mean
         cdef float* sum_ = self.gradient
+        cdef double square = 0, about_first = 0
         memset(mean, 0, p * sizeof(float))
+        memset(sum_, 0, p * sizeof(float))
+        memset(self.seen, 0, p * sizeof(int32_t))
         while start < n:
             size = min(<int64_t>BLOCK, n - start)
+            if self.poll(size * p):
+                return 0
             for i in range(size):
                 self.batch_weight[i] = self.row_weight[start + i] / n
-            memset(sum_, 0, p * sizeof(float))
-            skf_add_rows(
-                <const float*>self.table.data, self.at + start, size, self.batch_weight, p, sum_
+            skf_survey(
+                table, self.at + start, size, first, self.batch_weight, p, sum_, self.seen,
+                self.margin + start
             )
             for j in range(p):
                 mean[j] += sum_[j]
+                sum_[j] = 0
             start += size
+        for i in range(n):
+            about_first += self.row_weight[i] * self.margin[i]
+        for j in range(p):
+            square += <double>mean[j] * mean[j]
+            mean[j] += first[j]
+        square = about_first - n * square
+        if square < 0.01 * about_first:
+            # The first row is far out, and the difference has lost its digits.
+            skf_distances(table, self.at, n, mean, p, self.margin)
+            square = 0
+            for i in range(n):
+                square += self.row_weight[i] * self.margin[i]
+        return square
+
+    cdef void keep_features(self) noexcept nogil:
+        """List the groups of features of which one varies, and those behind the last group.
+
+        The others of a group equal their mean exactly: they never get a weight.
+        """
+        cdef int32_t g, j, k, p = self.table.n_features
+        cdef int32_t whole = p // SKF_GROUP
+        cdef bint varies
+        self.n_groups = 0
+        self.n_kept = 0
+        for g in range(whole):
+            j = g * SKF_GROUP
+            varies = False
+            for k in range(SKF_GROUP):
+                varies = varies or self.varies(j + k)
+            if varies:
+                self.group[self.n_groups] = j
+                self.n_groups = self.n_groups + 1
+                for k in range(SKF_GROUP):
+                    self.kept[self.n_kept] = j + k
+                    self.n_kept = self.n_kept + 1
+        for j in range(whole * SKF_GROUP, p):
+            if self.varies(j):
+                self.group[self.n_groups + self.n_kept - SKF_GROUP * self.n_groups] = j
+                self.kept[self.n_kept] = j
+                self.n_kept = self.n_kept + 1
+
+    cdef inline bint varies(self, int64_t feature) noexcept nogil:
+        """Does a feature vary in the node? The sign of a difference of -0 is not one."""
+        return (self.seen[feature] & 0x7FFFFFFF) != 0
 
     # ------------------------------------------------------------------------------------ training
 
-    cdef int optimise(self) except -1 nogil:
-        """Stochastic subgradient descent; self.best is the plane of best gain on the way."""
+    cdef int optimise(self, const Split* axis) except -1 nogil:
+        """Stochastic subgradient descent; self.best is the plane of best gain on the way.
+
+        With several batches an epoch, its objective and its leaves are taken from the margins that
+        the rows had when it was their turn, and gain is measured only now and then.
+        """
         cdef int objective = self.objective
-        cdef int64_t epoch, n_epochs, stalled = 0
+        cdef int64_t i, n_epochs, n = self.n_train, stalled = 0, done = 0
         cdef double loss, rate = self.learning_rate, last = INFINITY
+        cdef bint one_batch = n <= self.batch_size
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
-        n_epochs = min(
-            <int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // self.n_train)
-        )
+        n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
         self.best.score = -INFINITY
-        self.take_margins(&self.plane, self.at, self.n_train, self.margin)
+        self.is_laid_out = False
+        for i in range(n):
+            self.margin[i] = <float>(
+                self.node_scale * (<double>self.column[self.order[i]] - axis.threshold)
+            )
+        self.sides.known = False
         self.weigh_sides()
         self.remember()
         memset(self.leaf_velocity, 0, 2 * self.n_outputs * sizeof(double))
-        for epoch in range(n_epochs):
-            if epoch == 0 or not self.gradient_leaves:
-                self.set_leaves()
-            self.set_losses(0, self.n_train)
-            if self.poll(self.n_train * self.p):
+        while done < n_epochs:
+            done += 1
+            if self.poll(n * self.p):
                 return 0
-            self.epoch(rate, objective)
-            self.take_margins(&self.plane, self.at, self.n_train, self.margin)
-            if self.gradient_leaves:
-                self.set_losses(0, self.n_train)
-            loss = self.mean_loss(objective)
+            if done == 1 or (self.sides.changed and not self.gradient_leaves):
+                self.set_leaves()
+                self.set_losses(0, n)
+            self.n_active = 0
+            if one_batch:
+                self.step(
+                    self.at, self.margin, self.margin, self.delta, self.row_weight, n,
+                    self.train_weight, rate, objective
+                )
+                if self.gradient_leaves:
+                    self.move_leaves(
+                        self.margin, self.delta, 0, n, self.train_weight, rate, objective
+                    )
+                    self.set_losses(0, n)
+                self.take_margins(&self.plane, self.at, n, self.margin)
+                loss = self.base_loss + self.batch_loss(
+                    self.margin, self.delta, self.row_weight, n, objective
+                )
+                self.weigh_sides()
+                self.remember()
+            else:
+                loss = self.epoch(rate, objective)
+                if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
+                    self.take_margins(&self.plane, self.at, n, self.margin)
+                    self.weigh_sides()
+                    self.remember()
             if not isfinite(loss):
                 return 0
-            self.weigh_sides()
-            self.remember()
+            if self.n_active == 0 and not self.sides.changed and not self.gradient_leaves:
+                break                   # nothing will ever pull at the plane again
             if loss < 0.999 * last:
                 last = loss
                 stalled = 0
@@ -344,73 +454,95 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 stalled = 0
                 rate /= 2
                 if rate < self.learning_rate / 50:
-                    return 0
+                    break
+        if not one_batch:
+            # As it would be stored: if it is the best one, this need not be done again.
+            self.lay_out(&self.plane)
+            for i in range(n):
+                self.margin[i] = self.column[self.order[i]] - self.threshold
+            self.weigh_sides()
+            self.is_laid_out = self.remember()
         return 0
 
-    cdef void epoch(self, double rate, int objective) noexcept nogil:
-        """Show the training rows once, in batches; self.margin is that of the weights so far."""
-        cdef int64_t i, row, other, size, start = 0, n = self.n_train
-        cdef int32_t* visit = self.visit
-        cdef int32_t swap
-        if n <= self.batch_size:
-            memcpy(self.batch_at, self.at, n * sizeof(int64_t))
-            memcpy(self.batch_margin, self.margin, n * sizeof(float))
-            memcpy(self.batch_branch, self.margin, n * sizeof(float))
-            memcpy(self.batch_delta, self.delta, n * sizeof(float))
-            memcpy(self.batch_weight, self.row_weight, n * sizeof(float))
-            self.step(n, rate, objective)
-            if self.gradient_leaves:
-                self.move_leaves(visit, n, rate, objective)
-            return
-        for i in range(n - 1, 0, -1):
-            other = below(&self.random, <int>(i + 1))
-            swap = visit[i]
-            visit[i] = visit[other]
-            visit[other] = swap
-        while start < n:
-            size = min(<int64_t>self.batch_size, n - start)
-            for i in range(size):
-                row = visit[start + i]
-                if self.gradient_leaves:
-                    self.set_losses(row, row + 1)
-                self.batch_at[i] = self.at[row]
-                self.batch_branch[i] = self.margin[row]
-                self.batch_delta[i] = self.delta[row]
-                self.batch_weight[i] = self.row_weight[row]
-            self.take_margins(&self.plane, self.batch_at, size, self.batch_margin)
-            if not self.old_signs:
-                memcpy(self.batch_branch, self.batch_margin, size * sizeof(float))
-            self.step(size, rate, objective)
-            if self.gradient_leaves:
-                self.move_leaves(visit + start, size, rate, objective)
-            start += size
+    cdef double epoch(self, double rate, int objective) noexcept nogil:
+        """Show the training rows once, in batches; returns the sum of the objective on the way.
 
-    cdef void step(self, int64_t n, double rate, int objective) noexcept nogil:
+        Rows are stored in an order that looks random, so neighbours make a batch; where the first
+        begins is drawn.
+        """
+        cdef int64_t n = self.n_train, start = below(&self.random, <int>n), shown = 0, size, tail
+        cdef double loss = 0 if self.gradient_leaves else self.base_loss
+        cdef float total = 0
+        cdef const int64_t* at
+        cdef const float* branch
+        cdef const float* delta
+        cdef const float* weight
+        self.clear_sides()
+        while shown < n:
+            size = min(<int64_t>self.batch_size, n - shown)
+            tail = min(size, n - start)
+            if self.gradient_leaves:
+                self.set_losses(start, start + tail)
+                loss += self.base_loss
+                self.set_losses(0, size - tail)
+                loss += self.base_loss
+            at = self.at + start
+            branch = self.margin + start
+            delta = self.delta + start
+            weight = self.row_weight + start
+            if tail < size:
+                memcpy(self.batch_at, at, tail * sizeof(int64_t))
+                memcpy(self.batch_at + tail, self.at, (size - tail) * sizeof(int64_t))
+                at = self.batch_at
+                branch = self.around(branch, self.margin, tail, size, self.batch_branch)
+                delta = self.around(delta, self.delta, tail, size, self.batch_delta)
+                weight = self.around(weight, self.row_weight, tail, size, self.batch_weight)
+            self.take_margins(&self.plane, at, size, self.batch_margin)
+            if not self.old_signs:
+                branch = self.batch_margin
+            self.add_to_sides(self.batch_margin, start, tail)
+            self.add_to_sides(self.batch_margin + tail, 0, size - tail)
+            loss += self.batch_loss(self.batch_margin, delta, weight, size, objective)
+            skf_dot(weight, self.ones, size, &total)
+            self.step(at, self.batch_margin, branch, delta, weight, size, total, rate, objective)
+            if self.gradient_leaves:
+                self.move_leaves(
+                    self.batch_margin, delta, start, size, total, rate, objective
+                )
+            shown += size
+            start = start + size if start + size < n else start + size - n
+        self.settle_sides()
+        return loss
+
+    cdef const float* around(
+        self, const float* end, const float* begin, int64_t tail, int64_t size, float* out
+    ) noexcept nogil:
+        """Join the last `tail` of a batch's rows and the first ones."""
+        memcpy(out, end, tail * sizeof(float))
+        memcpy(out + tail, begin, (size - tail) * sizeof(float))
+        return out
+
+    cdef void step(
+        self, const int64_t* at, const float* margin, const float* branch, const float* delta,
+        const float* weight, int64_t n, double total, double rate, int objective
+    ) noexcept nogil:
         """One step of momentum along the gradient of a batch, and back into the ball of nu."""
-        cdef int64_t i, n_active = 0
+        cdef int64_t i, n_active
         cdef float* slope = self.batch_slope
         cdef float* w = self.plane.w
-        cdef int64_t* at = self.batch_at
         cdef float square = 0
-        cdef double sigma, shrink, total = 0, shift = 0
+        cdef double sigma, shrink, shift = 0
         if objective == SOFT:
             for i in range(n):
-                sigma = 1 / (1 + exp(-2 * <double>self.batch_margin[i]))
-                slope[i] = <float>(
-                    2 * sigma * (1 - sigma) * self.batch_delta[i] * self.batch_weight[i]
-                )
+                sigma = 1 / (1 + exp(-2 * <double>margin[i]))
+                slope[i] = <float>(2 * sigma * (1 - sigma) * delta[i] * weight[i])
         else:
-            skf_bound_slopes(
-                self.batch_margin, self.batch_branch, self.batch_delta, self.batch_weight, n, slope
-            )
-        for i in range(n):
-            total += self.batch_weight[i]
-            if slope[i] != 0:
-                shift += slope[i]
-                at[n_active] = at[i]
-                slope[n_active] = slope[i]
-                n_active += 1
-        skf_add_rows(self.rows, at, n_active, slope, self.p, self.gradient)
+            skf_bound_slopes(margin, branch, delta, weight, n, slope)
+        n_active = skf_pick_active(at, slope, n, self.active_at, self.active_slope, &shift)
+        self.n_active = self.n_active + n_active
+        skf_add_rows(
+            self.rows, self.active_at, n_active, self.active_slope, self.p, self.gradient
+        )
         skf_momentum_step(
             w, self.velocity, self.gradient, self.mean, self.p, <float>(self.scale / total),
             <float>shift, <float>self.momentum, <float>rate, &square
@@ -424,9 +556,11 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             skf_rescale(w, self.p, <float>shrink, 0)
 
     cdef void move_leaves(
-        self, const int32_t* rows, int64_t n, double rate, int objective
+        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
+        double rate, int objective
     ) noexcept nogil:
-        """One step of momentum of both leaves, along the gradient of the batch just shown.
+        """One step of momentum of both leaves, along the gradient of the batch just shown,
+        n training rows from `start` on, round the end.
 
         The bound counts a row at the leaf that is worse, with the margin: there alone it has a
         gradient (algorithm 1 of the paper); the soft loss counts it at both. Log shares are kept
@@ -434,20 +568,19 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         node's deviation.
         """
         cdef int64_t i
-        cdef int32_t k, side, row
-        cdef double right, share, slope, total = 0
+        cdef int64_t row
+        cdef int32_t k, side
+        cdef double right, share, slope
         cdef double* leaf
         cdef double* velocity
-        for i in range(n):
-            total += self.batch_weight[i]
         for k in range(2 * self.n_outputs):
             self.leaf_velocity[k] = self.leaf_velocity[k] * self.momentum
         for i in range(n):
-            row = rows[i]
+            row = start + i if start + i < self.n_train else start + i - self.n_train
             if objective == SOFT:
-                right = 1 / (1 + exp(-2 * <double>self.batch_margin[i]))
+                right = 1 / (1 + exp(-2 * <double>margin[i]))
             else:
-                right = 2 * self.batch_margin[i] + self.batch_delta[i] > 0
+                right = 2 * margin[i] + delta[i] > 0
             for side in range(2):
                 share = (right if side else 1 - right) * self.row_weight[row] / total
                 if share == 0:
@@ -485,52 +618,71 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         skf_margins(self.mean, &zero, 1, plane.w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + plane.bias))
 
+    cdef void clear_sides(self) noexcept nogil:
+        self.sides.n_left = self.n_train
+        self.sides.right_weight = 0
+        memset(self.sides.left, 0, 2 * self.n_outputs * sizeof(double))
+
+    cdef void add_to_sides(self, const float* margin, int64_t first, int64_t n) noexcept nogil:
+        """Add n training rows to the side of their margin."""
+        cdef int64_t i, row
+        cdef int32_t k
+        cdef Sides* sides = &self.sides
+        cdef double* side
+        if self.is_class:
+            sides.n_left -= skf_weigh_labels(
+                margin, self.row_label + first, self.row_weight + first, n, self.n_outputs,
+                sides.left
+            )
+            return
+        for i in range(n):
+            row = first + i
+            side = sides.left
+            if margin[i] > 0:
+                side = sides.right
+                sides.n_left -= 1
+                sides.right_weight += self.row_weight[row]
+            for k in range(self.n_outputs):
+                side[k] += self.row_weight[row] * self.row_target[row * self.n_outputs + k]
+
+    cdef void settle_sides(self) noexcept nogil:
+        """Weights of both sides, once all rows were added; has anything changed?"""
+        cdef Sides* sides = &self.sides
+        cdef int32_t k
+        cdef size_t size = 2 * self.n_outputs * sizeof(double)
+        if self.is_class:
+            sides.left_weight = 0
+            for k in range(self.n_present):
+                sides.left_weight += sides.left[k]
+                sides.right_weight += sides.right[k]
+        else:
+            sides.left_weight = self.train_weight - sides.right_weight
+        sides.changed = not sides.known or memcmp(sides.left, sides.before, size) != 0
+        sides.known = True
+        if sides.changed:
+            memcpy(sides.before, sides.left, size)
+
     cdef void weigh_sides(self) noexcept nogil:
         """Sum the targets of the training rows on either side."""
-        cdef int64_t i, n_right = 0
-        cdef int32_t k
-        cdef double weight, total = 0, right_weight = 0
-        cdef Sides* sides = &self.sides
-        cdef bint right
-        cdef double* side
-        memset(sides.left, 0, self.n_outputs * sizeof(double))
-        memset(sides.right, 0, self.n_outputs * sizeof(double))
-        for i in range(self.n_train):
-            right = self.margin[i] > 0
-            side = sides.right if right else sides.left
-            weight = self.row_weight[i]
-            n_right += right
-            total += weight
-            right_weight += right * weight
-            if self.is_class:
-                side[self.row_label[i]] += weight
-            else:
-                for k in range(self.n_outputs):
-                    side[k] += weight * self.row_target[i * self.n_outputs + k]
-        sides.n_left = self.n_train - n_right
-        sides.left_weight = total - right_weight
-        sides.right_weight = right_weight
+        self.clear_sides()
+        self.add_to_sides(self.margin, 0, self.n_train)
+        self.settle_sides()
 
-    cdef double mean_loss(self, int objective) noexcept nogil:
-        """The objective, as a mean over the training rows."""
+    cdef double batch_loss(
+        self, const float* margin, const float* delta, const float* weight, int64_t n,
+        int objective
+    ) noexcept nogil:
+        """Weighted sum of the objective over some rows, less the losses of the left leaf."""
         cdef int64_t i
-        cdef double loss = 0, total = 0
-        cdef float* value = self.batch_slope
-        cdef int64_t start = 0, size
-        while start < self.n_train:
-            size = min(<int64_t>BLOCK, self.n_train - start)
-            if objective == SOFT:
-                for i in range(size):
-                    value[i] = <float>(
-                        self.delta[start + i] / (1 + exp(-2 * <double>self.margin[start + i]))
-                    )
-            else:
-                skf_bound_values(self.margin + start, self.delta + start, size, value)
-            for i in range(size):
-                loss += self.row_weight[start + i] * (self.base[start + i] + value[i])
-                total += self.row_weight[start + i]
-            start += size
-        return loss / total
+        cdef float total = 0
+        cdef float* value = self.batch_value
+        if objective == SOFT:
+            for i in range(n):
+                value[i] = <float>(delta[i] / (1 + exp(-2 * <double>margin[i])))
+        else:
+            skf_bound_values(margin, delta, n, value)
+        skf_dot(weight, value, n, &total)
+        return total
 
     cdef void set_leaves(self) noexcept nogil:
         """Best parameters of both leaves: smoothed log shares of the classes, or means."""
@@ -553,15 +705,20 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef void set_losses(self, int64_t first, int64_t last) noexcept nogil:
         """Log loss, or scaled squared error, of some rows at either leaf."""
-        cdef int64_t i
+        cdef int64_t i, size
         cdef int32_t k
+        cdef float part = 0
         cdef double y, left, right
-        for i in range(first, last):
-            if self.is_class:
-                k = self.row_label[i]
-                left = -self.leaf_left[k]
-                right = -self.leaf_right[k]
-            else:
+        if self.is_class:
+            for k in range(self.n_present):
+                self.label_base[k] = <float>-self.leaf_left[k]
+                self.label_delta[k] = <float>(self.leaf_left[k] - self.leaf_right[k])
+            skf_label_losses(
+                self.row_label + first, last - first, self.label_base, self.label_delta,
+                self.base + first, self.delta + first
+            )
+        else:
+            for i in range(first, last):
                 left = 0
                 right = 0
                 for k in range(self.n_outputs):
@@ -570,47 +727,87 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                     right += (y - self.leaf_right[k]) * (y - self.leaf_right[k])
                 left *= self.loss_scale
                 right *= self.loss_scale
-            self.base[i] = <float>left
-            self.delta[i] = <float>(right - left)
+                self.base[i] = <float>left
+                self.delta[i] = <float>(right - left)
+        self.base_loss = 0
+        while first < last:
+            size = min(<int64_t>BLOCK, last - first)
+            skf_dot(self.base + first, self.row_weight + first, size, &part)
+            self.base_loss = self.base_loss + part
+            first += size
 
-    cdef void remember(self) noexcept nogil:
+    cdef bint remember(self) noexcept nogil:
         """Keep the plane if no other had more gain; later ones win ties."""
         cdef Sides* sides = &self.sides
-        cdef double score
         if sides.n_left == 0 or sides.n_left == self.n_train:
-            return
-        score = self.side(sides.left, sides.left_weight)
-        score += self.side(sides.right, sides.right_weight)
-        if score < self.best.score:
-            return
-        self.best.score = score
+            return False
+        if sides.changed:
+            sides.score = self.side(sides.left, sides.left_weight)
+            sides.score += self.side(sides.right, sides.right_weight)
+        if sides.score < self.best.score:
+            return False
+        self.best.score = sides.score
         self.best.bias = self.plane.bias
         memcpy(self.best.w, self.plane.w, self.p * sizeof(float))
+        return True
 
     # ------------------------------------------------------------------------------------ settling
 
     cdef bint accept(self, const Split* axis, Split* split) except -1 nogil:
         """Split by the best plane, unless the cut of the feature does better on held-out rows."""
-        cdef int64_t i, j, p = self.table.n_features, n = self.node.n
-        cdef int32_t feature
-        cdef double threshold, loss
+        cdef int64_t p = self.table.n_features
+        if self.best.score == -INFINITY or not self.holds_out(axis):
+            return self.go_back(axis, split)
+        if not self.is_laid_out:
+            self.lay_out(&self.best)
+        split.threshold = self.threshold
+        self.finish(split)
+        if not self.fits(split):
+            return self.go_back(axis, split)      # rounding, or the smallest leaf allowed
+        append(&self.dense, self.direction, p)
+        split.code = <int32_t>(p + self.dense.n // p - 1)
+        return True
+
+    cdef bint go_back(self, const Split* axis, Split* split) noexcept nogil:
+        """Split by the cut of the feature."""
+        self.sampler.unfold(&self.champion, &self.table, &self.taps)
+        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        split[0] = axis[0]
+        return False
+
+    cdef void lay_out(self, const Plane* plane) noexcept nogil:
+        """Project the node's rows on a plane as it would be stored; sets its threshold, too."""
+        cdef int64_t j, p = self.table.n_features
         cdef float* direction = self.direction
-        if self.best.score == -INFINITY:
-            return False
-        if self.n_train < n:
-            self.take_margins(&self.best, self.at, n, self.margin)
-            loss = self.held_loss()
-            for i in range(n):
-                self.margin[i] = 1 if self.column[self.order[i]] > axis.threshold else -1
-            if loss > self.held_loss():
-                return False
+        cdef double threshold = plane.bias / self.node_scale
         memset(direction, 0, p * sizeof(float))
-        threshold = self.best.bias / self.node_scale
-        for j in range(self.n_varying):
-            feature = self.varying[j]
-            direction[feature] = self.best.w[j if self.rows == self.own_rows else feature]
-            threshold += <double>direction[feature] * self.node_mean[feature]
-        return self.take_plane(direction, <float>threshold, 0, split)
+        for j in range(self.n_kept):
+            if self.varies(self.kept[j]):
+                direction[self.kept[j]] = plane.w[
+                    j if self.rows == self.own_rows else self.kept[j]
+                ]
+        for j in range(p):
+            threshold += <double>direction[j] * self.node_mean[j]
+        self.threshold = <float>threshold
+        self.taps.kind = DENSE
+        self.taps.n = <int32_t>p
+        self.taps.dense = direction
+        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+
+    cdef bint holds_out(self, const Split* axis) noexcept nogil:
+        """Is the best plane no worse than the cut of the feature on the rows held out, if any?"""
+        cdef int64_t i, n = self.node.n
+        cdef double loss
+        cdef const float* table = <const float*>self.table.data + self.champion.feature
+        if self.n_train == n:
+            return True
+        self.take_margins(&self.best, self.at, n, self.margin)
+        loss = self.held_loss()
+        for i in range(n):
+            self.margin[i] = (
+                1 if table[self.node.offset[self.order[i]]] > axis.threshold else -1
+            )
+        return loss <= self.held_loss()
 
     cdef double held_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows, by self.margin."""

@@ -140,11 +140,11 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         bring the bound closer to the loss. Features count in the units of `row_norm`.
     learning_rate : float, default=0.03
         Length of a gradient step, more than 0. Halved where the objective has not decreased for
-        three epochs; training ends at a fiftieth.
+        three epochs; training ends at a fiftieth, or when no row has a gradient any more.
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"
-        How often, at most, a node's rows are shown. "auto": 30000 / n times for n rows, but at
+        How often, at most, a node's rows are shown. "auto": 10000 / n times for n rows, but at
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
@@ -194,7 +194,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     bootstrap : bool, default=False
         Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
         proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the order of batches. True is better with noisy labels.
+        features of their first cuts and by where batches begin. True is better with noisy labels.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
         there are distinct rows. Needs `bootstrap`.
@@ -371,11 +371,11 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         bring the bound closer to the loss. Features count in the units of `row_norm`.
     learning_rate : float, default=0.03
         Length of a gradient step, more than 0. Halved where the objective has not decreased for
-        three epochs; training ends at a fiftieth.
+        three epochs; training ends at a fiftieth, or when no row has a gradient any more.
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"
-        How often, at most, a node's rows are shown. "auto": 30000 / n times for n rows, but at
+        How often, at most, a node's rows are shown. "auto": 10000 / n times for n rows, but at
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
@@ -424,7 +424,7 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     bootstrap : bool, default=False
         Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
         proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the order of batches. True is better with noisy labels.
+        features of their first cuts and by where batches begin. True is better with noisy labels.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
         there are distinct rows. Needs `bootstrap`.

@@ -356,6 +356,7 @@ def co2_stump(
     v, v_bias = np.zeros(p), 0.0
     best, last, stalled, l0, l1 = None, np.inf, 0, 0.0, 0.0
     leaf, v_leaf = np.zeros((2, onehot.shape[1])), 0.0
+    slope, before = np.ones(n), None
     for epoch in range(n_epochs + 1):
         m = R @ w - bias
         right = m > 0
@@ -370,6 +371,9 @@ def co2_stump(
             )
             if best is None or gain >= best[0] - 1e-9:
                 best = gain, w.copy(), bias
+        if leaves == "counts" and not slope.any() and (right == before).all():
+            break
+        before = right
         if epoch:
             stalled = 0 if loss < 0.999 * last else stalled + 1
             last = min(last, loss) if stalled == 0 else last
