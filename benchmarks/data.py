@@ -124,6 +124,21 @@ def load(name, folder=None, seed=0):
     return _split(_read(name, folder), seed)
 
 
+def connect4(folder=None):
+    """Load Connect4 with its 42 squares as 126 columns of 0 and 1, 55000 rows for training.
+
+    Returns
+    -------
+    Split
+        With uint8 features.
+    """
+    arrays = _read("connect4", folder)
+    X = np.concatenate([arrays["X"] == code for code in (0, 1, 2)], axis=1).astype(np.uint8)
+    order = np.random.RandomState(0).permutation(len(X))  # noqa: NPY002 - as published
+    train, test = order[:55_000], order[55_000:]
+    return Split(X[train], arrays["y"][train], X[test], arrays["y"][test])
+
+
 def load_table(name, folder=None, seed=0, max_rows=5000, onehot=True):
     """Load a table ready for any estimator: no missing values, categories as 0/1 columns.
 

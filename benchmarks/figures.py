@@ -57,3 +57,28 @@ def relative_errors(relative, marked, path):
     panel.xaxis.set_minor_formatter("{x:g}")
     panel.grid(axis="y", alpha=0.3)
     figure.savefig(path, dpi=120)
+
+
+def depth_curves(curves, path):
+    """Draw error against the largest depth of a tree, one panel a data set.
+
+    Parameters
+    ----------
+    curves : dict
+        By data set and model a dict from depth to error in percent.
+    path : path
+        Of the picture.
+    """
+    figure = Figure(figsize=(3.2 * len(curves), 3.6), layout="constrained")
+    panels = np.ravel(figure.subplots(1, max(1, len(curves))))
+    for panel, (name, models) in zip(panels, curves.items(), strict=False):
+        for model, points in models.items():
+            style = {"linestyle": "--"} if model in ("axis", "random") else {"marker": "o"}
+            panel.plot(list(points), list(points.values()), label=model, markersize=4, **style)
+        panel.set(title=name, xlabel="largest depth", yscale="log")
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
+        panel.tick_params(axis="y", which="minor", labelsize=7)
+    panels[0].set_ylabel("test error in %")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(path, dpi=120)
