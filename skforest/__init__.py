@@ -11,6 +11,7 @@ from .nongreedy import (
     NonGreedyTreeRegressor,
 )
 from .persistence import load, save, show_versions
+from .refine import refine
 
 __all__ = [
     "CO2ForestClassifier",
@@ -24,6 +25,7 @@ __all__ = [
     "NonGreedyTreeRegressor",
     "__version__",
     "load",
+    "refine",
     "save",
     "show_versions",
 ]

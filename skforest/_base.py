@@ -17,7 +17,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -36,7 +36,10 @@ __all__ = [
     "RealNotInt",
     "StrOptions",
     "check_is_fitted",
+    "draw_seed",
+    "in_threads",
     "resolve_count",
+    "validate_params",
 ]
 
 
@@ -63,6 +66,36 @@ def resolve_count(value, total, name):
             raise ValueError(f"{name}={value} is more than the {total} there are")
         return int(value)
     return max(1, round(value * total))
+
+
+def in_threads(function, trees, n_jobs, verbose, name):
+    """What a function returns for each of some trees.
+
+    Parameters
+    ----------
+    function : callable
+        Of a tree, and of an ndarray of shape (1,), uint8, that is not 0 when it shall end.
+    trees : sequence
+    n_jobs, verbose : int or None
+    name : str
+        For the progress.
+
+    Returns
+    -------
+    results : list
+    """
+    stop = np.zeros(1, dtype=np.uint8)
+    jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    progress = Progress(verbose, len(trees), name)
+    try:
+        results = []
+        for result in jobs(delayed(function)(tree, stop) for tree in trees):
+            results.append(result)
+            progress.update(len(results))
+    finally:
+        stop[0] = 1  # threads that still work see it and end
+        progress.close()
+    return results
 
 
 class BaseForest(BaseEstimator, metaclass=ABCMeta):
@@ -145,7 +178,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         rows = RowSet(X, self._encode(y, goes_on), weight)
         del X, y
         rows.weight = tame(rows.weight)
-        target = self._make_target(rows)
+        target = self._make_target(rows, goes_on)
         self._resolve(rows)
         n_done = len(self.forest_) if goes_on else 0
         if self.n_estimators < n_done:
@@ -160,29 +193,31 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             )
             return
         if not goes_on:
-            self._seed = _draw_seed(self.random_state)
+            self._seed = draw_seed(self.random_state)
         forest = self._fit_forest(rows, target, range(n_done, self.n_estimators))
         self.forest_ = Forest.concatenate([self.forest_, forest]) if goes_on else forest
+        self.__dict__.pop("refine_curve_", None)  # of other trees
         if self.oob_score:
             self._set_oob(rows, target)
 
+    def _rows_again(self, X, y, sample_weight):
+        """Rows and target as the fitted trees see them, for whoever trains these further."""
+        X, y = self._validate_fit(X, y, reset=False)
+        weight = validate_weight(sample_weight, len(X))
+        if self._scales:
+            X = scaled(X, self.forest_.offset, self.forest_.scale)
+        rows = RowSet(X, self._encode_known(y), weight)
+        rows.weight = tame(rows.weight)
+        return rows, self._make_target(rows, True)
+
     def _fit_forest(self, rows, target, trees):
         """Train the trees of the given numbers, in parallel; override to train them at once."""
-        stop = np.zeros(1, dtype=np.uint8)
-        jobs = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        progress = Progress(self.verbose, len(trees), type(self).__name__)
-        try:
-            grown, records = [], []
-            for forest, record in jobs(
-                delayed(_fit_one)(self, rows, target, tree_seed(self._seed, tree), stop)
-                for tree in trees
-            ):
-                grown.append(forest)
-                records.append(record)
-                progress.update(len(grown))
-        finally:
-            stop[0] = 1  # threads that still grow see it and end
-            progress.close()
+        def one(tree, stop):
+            return _fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
+
+        done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
+        grown, records = map(list, zip(*done))
+        del done
         for name in records[0]:
             before = getattr(self, name) if trees[0] else []
             setattr(self, name, before + [record[name] for record in records])
@@ -389,7 +424,16 @@ def _fit_one(estimator, rows, target, seed, stop):
     return grown if isinstance(grown, tuple) else (grown, {})
 
 
-def _draw_seed(random_state):
-    """62 random bits."""
+def draw_seed(random_state):
+    """62 random bits.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    seed : int
+    """
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)

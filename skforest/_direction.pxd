@@ -94,4 +94,5 @@ cdef void project(
 ) noexcept nogil
 cdef Table as_table(X) except *
 cdef Grid as_grid(shape, wrap, unordered) except *
+cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *
 cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil

@@ -92,6 +92,39 @@ cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
     return volume
 
 
+cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
+    """View the directions of a Forest; the caller keeps its arrays alive."""
+    cdef Directions directions
+    cdef const int32_t[::1] corner = arrays["box_corner"]
+    cdef const int32_t[::1] other = arrays["box_other"]
+    cdef const int32_t[:, ::1] size = arrays["box_size"]
+    cdef const uint8_t[:, ::1] subset = arrays["box_subset"]
+    cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
+    cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
+    cdef const float[::1] sparse_weight = arrays["sparse_weight"]
+    cdef const float[:, ::1] dense = arrays["dense"]
+    memset(&directions, 0, sizeof(Directions))
+    directions.grid = grid
+    directions.n_features = n_features
+    directions.n_boxes = corner.shape[0]
+    directions.n_sparse = sparse_start.shape[0] - 1
+    directions.n_dense = dense.shape[0]
+    if corner.shape[0]:
+        directions.box_corner = &corner[0]
+        directions.box_other = &other[0]
+        directions.box_size = &size[0, 0]
+        if subset.shape[1]:
+            directions.box_subset = &subset[0, 0]
+    if sparse_start.shape[0] > 1:
+        directions.sparse_start = &sparse_start[0]
+        if sparse_feature.shape[0]:
+            directions.sparse_feature = &sparse_feature[0]
+            directions.sparse_weight = &sparse_weight[0]
+    if dense.shape[0]:
+        directions.dense = &dense[0, 0]
+    return directions
+
+
 # ------------------------------------------------------------------------------------------- taps
 
 cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:

@@ -31,19 +31,18 @@ def unpack(forest):
     return np.ascontiguousarray(forest.directions().toarray()), forest.threshold.copy()
 
 
-def is_short(n_nonzero, n_features):
-    """Does a sparse row of so many weights take fewer bytes than a dense one?
+def most_sparse(n_features):
+    """The most weights that take fewer bytes as a sparse row than as a dense one.
 
     Parameters
     ----------
-    n_nonzero : int or ndarray of int
     n_features : int
 
     Returns
     -------
-    short : bool or ndarray of bool
+    n_nonzero : int
     """
-    return 8 * n_nonzero + 8 < 4 * n_features
+    return (n_features - 3) // 2
 
 
 def repack(forest, W, threshold, changed):
@@ -62,7 +61,7 @@ def repack(forest, W, threshold, changed):
     -------
     forest : Forest
         Without the directions that no split uses any more. A row is stored sparse where that is
-        smaller (`is_short`), and as a feature where it is one with a positive weight.
+        smaller (`most_sparse`), and as a feature where it is one with a positive weight.
     """
     split = np.flatnonzero(changed)
     return replace(forest, split, W[split], np.asarray(threshold)[split])
@@ -97,7 +96,7 @@ def replace(forest, split, rows, threshold):
         if single[k]:
             cuts[k], code[k] = cut, feature[k]
     # 2. short rows behind the sparse directions, long ones behind the dense
-    short = is_short(n_nonzero, forest.n_features) & ~single
+    short = (n_nonzero <= most_sparse(forest.n_features)) & ~single
     long = ~short & ~single
     _, _, sparse_end, dense_end = forest._code_ends
     n_short = np.count_nonzero(short)
@@ -158,7 +157,7 @@ def route(forest, table):
     return forest._router.apply(table)[:, 0]
 
 
-def recount(forest, table, target, weight, *, criterion, scale=1.0):
+def recount(forest, table, target, weight, *, criterion, scale=1.0, leaf=None):
     """The tree with the weights, gains and leaf values of rows as it routes them now.
 
     Parameters
@@ -175,6 +174,8 @@ def recount(forest, table, target, weight, *, criterion, scale=1.0):
         Unit of the gains: those of `NodeSplitter`.
     scale : float, default=1.0
         What deviations were divided by, a power of two.
+    leaf : ndarray of shape (n_rows,), int32, default=None
+        What `route` says of the rows, where it is known.
 
     Returns
     -------
@@ -187,7 +188,11 @@ def recount(forest, table, target, weight, *, criterion, scale=1.0):
     # As in growing: a power of two in the weights changes no bit of the gains.
     unit = np.ldexp(1.0, np.frexp(weight[chosen].sum())[1])
     weight = weight[chosen] / unit
-    leaf = route(forest, table if len(chosen) == len(table) else table[chosen]).astype(np.int64)
+    if leaf is None:
+        leaf = route(forest, table if len(chosen) == len(table) else table[chosen])
+    else:
+        leaf = leaf[chosen]
+    leaf = leaf.astype(np.int64)
     target = target[chosen]
     arrays = dict(forest.arrays)
     by_depth = levels(forest.child)

@@ -40,7 +40,18 @@ class ForestClassifierMixin(ClassifierMixin):
         self.n_outputs_ = 1
         return codes.astype(np.float64)[:, None]
 
-    def _make_target(self, rows):
+    def _encode_known(self, y):
+        """Numbers of labels that the estimator was fitted on."""
+        try:
+            y = column_or_1d(y, warn=True)
+            unknown = np.setdiff1d(y, self.classes_)
+            if not len(unknown):
+                return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
+        except TypeError as error:
+            raise TypeError(f"y must hold labels of one kind: {error}") from error
+        raise ValueError(f"y has labels {unknown}, the estimator knows {self.classes_}")
+
+    def _make_target(self, rows, goes_on):
         """Class numbers of the rows; class weights become row weights, as if rows were copied."""
         target = rows.Y[:, 0].astype(np.int32)
         if isinstance(self.class_weight, dict):
@@ -151,8 +162,18 @@ class ForestRegressorMixin(RegressorMixin):
         self.n_outputs_ = y.shape[1]
         return np.ascontiguousarray(y)
 
-    def _make_target(self, rows):
-        if hasattr(self, "forest_") and self.warm_start:
+    def _encode_known(self, y):
+        is_1d = self._is_1d
+        Y = self._encode(y, False)
+        if self._is_1d != is_1d or Y.shape[1] != self.forest_.n_outputs:
+            raise ValueError(
+                f"y has shape {y.shape}, the estimator was fitted with {self.forest_.n_outputs} "
+                "outputs"
+            )
+        return Y
+
+    def _make_target(self, rows, goes_on):
+        if goes_on:
             baseline = self.forest_.baseline
         else:
             baseline = np.average(rows.Y, axis=0, weights=rows.weight)

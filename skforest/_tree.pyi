@@ -6,6 +6,8 @@ import numpy.typing as npt
 GATES: dict[str, int]
 
 class Router:
+    @property
+    def max_taps(self) -> int: ...
     def __init__(
         self,
         arrays: Mapping[str, npt.NDArray[np.generic]],

@@ -22,6 +22,7 @@ from ._direction cimport (
     Table,
     Taps,
     alloc_taps,
+    as_directions,
     as_grid,
     as_table,
     free_taps,
@@ -37,20 +38,6 @@ cdef enum Gate:
     SIGMOID = 2
 
 GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
-
-
-cdef struct Walk:
-    # Scratch of one call; all arrays have one entry a row of the block.
-    int32_t* row
-    int32_t* spare_row
-    int64_t* offset
-    int64_t* spare_offset
-    float* column
-    float* margin
-    int32_t* leaf
-    int32_t* stack_node
-    int32_t* stack_start
-    int32_t* stack_end
 
 
 cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
@@ -88,29 +75,6 @@ cdef void free_walk(Walk* walk) noexcept nogil:
     free(walk.stack_end)
 
 
-cdef inline int32_t part_rows(
-    Walk* walk, int32_t start, int32_t end, float threshold
-) noexcept nogil:
-    """Left rows first, without a branch on the values; the first right row is returned."""
-    cdef int32_t i, row, middle = start, n_right = 0
-    cdef int64_t offset
-    cdef bint left
-    for i in range(start, end):
-        row = walk.row[i]
-        offset = walk.offset[i]
-        left = walk.column[i] <= threshold
-        walk.row[middle] = row
-        walk.offset[middle] = offset
-        walk.spare_row[n_right] = row
-        walk.spare_offset[n_right] = offset
-        middle += left
-        n_right += not left
-    for i in range(n_right):
-        walk.row[middle + i] = walk.spare_row[i]
-        walk.offset[middle + i] = walk.spare_offset[i]
-    return middle
-
-
 cdef class Router:
     """Packed trees, ready to walk. `skforest.forest.Forest` makes one and checks its arrays.
 
@@ -129,7 +93,7 @@ cdef class Router:
     """
 
     cdef Directions directions
-    cdef int32_t max_taps
+    cdef readonly int32_t max_taps
     cdef Gate gate
     cdef double steepness
     cdef int32_t n_outputs
@@ -145,14 +109,6 @@ cdef class Router:
     cdef SumWalker sum_walker      # made when bytes are asked for the first time
 
     def __init__(self, arrays, n_features, n_outputs, grid, max_taps, gate, steepness):
-        cdef const int32_t[::1] corner = arrays["box_corner"]
-        cdef const int32_t[::1] other = arrays["box_other"]
-        cdef const int32_t[:, ::1] size = arrays["box_size"]
-        cdef const uint8_t[:, ::1] subset = arrays["box_subset"]
-        cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
-        cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
-        cdef const float[::1] sparse_weight = arrays["sparse_weight"]
-        cdef const float[:, ::1] dense = arrays["dense"]
         self.keep = arrays
         self.tree_start = arrays["tree_start"]
         self.child = arrays["child"]
@@ -166,24 +122,7 @@ cdef class Router:
         self.max_taps = max_taps
         self.gate = GATES[gate]
         self.steepness = steepness
-        self.directions.grid = as_grid(grid[0], grid[1], grid[2])
-        self.directions.n_features = n_features
-        self.directions.n_boxes = corner.shape[0]
-        self.directions.n_sparse = sparse_start.shape[0] - 1
-        self.directions.n_dense = dense.shape[0]
-        if corner.shape[0]:
-            self.directions.box_corner = &corner[0]
-            self.directions.box_other = &other[0]
-            self.directions.box_size = &size[0, 0]
-            if subset.shape[1]:
-                self.directions.box_subset = &subset[0, 0]
-        if sparse_start.shape[0] > 1:
-            self.directions.sparse_start = &sparse_start[0]
-            if sparse_feature.shape[0]:
-                self.directions.sparse_feature = &sparse_feature[0]
-                self.directions.sparse_weight = &sparse_weight[0]
-        if dense.shape[0]:
-            self.directions.dense = &dense[0, 0]
+        self.directions = as_directions(arrays, n_features, as_grid(grid[0], grid[1], grid[2]))
 
     def apply(self, X):
         """Leaf of every row of X in every tree.

@@ -11,6 +11,7 @@ from ._greedy import ObliqueForest
 from ._projection import GaussianSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
+from .refine import refine_tree
 
 
 class _CO2Forest(ObliqueForest):
@@ -31,6 +32,8 @@ class _CO2Forest(ObliqueForest):
         "leaves": [StrOptions({"counts", "gradient"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "refine": [StrOptions({"alternating"}), None],
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -50,6 +53,8 @@ class _CO2Forest(ObliqueForest):
         leaves="counts",
         n_restarts=4,
         n_jumps=5,
+        refine=None,
+        n_sweeps=2,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -80,6 +85,8 @@ class _CO2Forest(ObliqueForest):
         self.leaves = leaves
         self.n_restarts = n_restarts
         self.n_jumps = n_jumps
+        self.refine = refine
+        self.n_sweeps = n_sweeps
         self.max_features = max_features
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
@@ -111,6 +118,28 @@ class _CO2Forest(ObliqueForest):
         return self._stump_splitter(
             *common, **{name: getattr(self, name) for name in names.split()}
         )
+
+    def _fit_tree(self, rows, target, weight, seed, stop):
+        forest = super()._fit_tree(rows, target, weight, seed, stop)
+        if self.refine is None or stop[0]:
+            return forest
+        forest, _ = refine_tree(
+            forest,
+            rows.X,
+            target,
+            weight,
+            seed,
+            stop,
+            criterion=self._criterion,
+            n_sweeps=self.n_sweeps,
+            nu=self.nu,
+            scale=getattr(self, "_target_scale", 1.0),
+        )
+        return forest
+
+    def _directions_meta(self, rows, arrays):
+        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
+        return {}
 
 
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
@@ -172,6 +201,11 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     n_jumps : int, default=5
         Random directions that OC1 tries where no weight improves the split. Only for
         objective="oc1".
+    refine : {"alternating"} or None, default=None
+        "alternating": every tree is refined once it has been grown, on its own rows, by
+        `skforest.refine`. For single trees and small forests.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
@@ -294,6 +328,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         leaves="counts",
         n_restarts=4,
         n_jumps=5,
+        refine=None,
+        n_sweeps=2,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -326,6 +362,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             leaves=leaves,
             n_restarts=n_restarts,
             n_jumps=n_jumps,
+            refine=refine,
+            n_sweeps=n_sweeps,
             max_features=max_features,
             max_depth=max_depth,
             min_samples_split=min_samples_split,
@@ -402,6 +440,11 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     n_jumps : int, default=5
         Random directions that OC1 tries where no weight improves the split. Only for
         objective="oc1".
+    refine : {"alternating"} or None, default=None
+        "alternating": every tree is refined once it has been grown, on its own rows, by
+        `skforest.refine`. For single trees and small forests.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of

@@ -438,6 +438,79 @@ def best_move(X, target, weight, w, bias, direction):
         right = margin + amount * along > 0
         if 0 < right.sum() < len(right):
             best = max(best, split_score(target, weight, right))
+
+
+# ------------------------------------------------------------------------ alternating refinement
+
+
+def row_losses(forest, leaf, target, answer):
+    """Loss of every row at its leaf: 0 or 1 for labels, else the squared error."""
+    if target.ndim == 1:
+        return (answer[leaf] != target).astype(float)
+    return ((target - answer[leaf]) ** 2).sum(axis=1)
+
+
+def leaf_below(forest, node, X):
+    """Leaf that every row reaches from a node of the first tree."""
+    leaf = np.full(len(X), node)
+    for i, x in enumerate(X):
+        while forest.child[leaf[i]] > 0:
+            left = forest.child[leaf[i]]
+            split = (left - 1) // 2
+            weights = direction_weights(forest, forest.direction[split])
+            leaf[i] = left + (project(weights, x) > forest.threshold[split])
+    return leaf
+
+
+def care_points(forest, node, X, target, weight, answer):
+    """Rows of a node that fare better on one side, and weighted loss on the right minus left."""
+    reach, _ = walk(forest, 0, X)
+    rows = np.flatnonzero((reach[:, node] > 0) & (weight > 0))
+    left = forest.child[node]
+    below = [leaf_below(forest, left + side, X[rows]) for side in (0, 1)]
+    lost = [row_losses(forest, leaf, target[rows], answer) for leaf in below]
+    rise = weight[rows] * (lost[1] - lost[0])
+    return rows[rise != 0], rise[rise != 0]
+
+
+def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu):
+    """Weighted logistic regression with all rows in each step, on centred and scaled rows.
+
+    Returns the plane on the way from the start to one of the iterates, in sixteenths, that has
+    the least weight of rows on its wrong side, the last of these.
+    """
+    n = len(R)
+
+    def loss(m):
+        return (weight * np.log1p(np.exp(-side * m))).sum()
+
+    def wrong(m):
+        return weight[(m > 0) != (side > 0)].sum()
+
+    norm = np.sqrt(w @ w + bias**2)
+    w, bias = w / norm, bias / norm
+    first, best = (w, bias), None
+    least, last, stalled = wrong(R @ w - bias), np.inf, 0
+    v, v_bias, start_rate = np.zeros(R.shape[1]), 0.0, rate
+    for _ in range(n_epochs):
+        slope = -side * weight / (1 + np.exp(side * (R @ w - bias)))
+        v = momentum * v + slope @ R / weight.sum()
+        v_bias = momentum * v_bias - slope.sum() / weight.sum()
+        w, bias = w - rate * v, bias - rate * v_bias
+        square = w @ w + bias**2
+        if square > nu:
+            w, bias = w * np.sqrt(nu / square), bias * np.sqrt(nu / square)
+        for t in np.arange(1, 17) / 16:
+            part = first[0] + t * (w - first[0]), first[1] + t * (bias - first[1])
+            if wrong(R @ part[0] - part[1]) <= least:
+                least, best = wrong(R @ part[0] - part[1]), part
+        now = loss(R @ w - bias) / n
+        stalled = 0 if now < 0.999 * last else stalled + 1
+        last = min(last, now) if stalled == 0 else last
+        if stalled == 3:
+            rate, stalled = rate / 2, 0
+            if rate < start_rate / 50:
+                break
     return best
 
 

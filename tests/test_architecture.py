@@ -17,7 +17,7 @@ SOURCES = sorted(
 FIXED = {
     0: "_random _buffer _simd _sort _sums _rows _direction _projection _tree".split(),
     1: ["_split", "_search"],
-    2: ["_grow", "_surrogate", "_coordinate", "_soft", "_hinge"],
+    2: ["_grow", "_surrogate", "_coordinate", "_logistic", "_alternate", "_soft", "_hinge"],
     3: ["forest", "_forest_check", "_forest_file", "_oblique"],
     4: ["_base", "_progress"],
     5: ["refine"],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest._oblique import is_short, prune, reached_nodes, recount, repack, unpack
+from skforest._oblique import prune, reached_nodes, recount, repack, unpack
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):
@@ -92,7 +92,7 @@ def test_repacked_splits_are_the_new_ones(seed):
         code = other.direction[split]
         if code >= 12:  # not a feature
             np.testing.assert_array_equal(stored[split], new[split])
-            assert (code < other._code_ends[2]) == is_short(n, 12)
+            assert (code < other._code_ends[2]) == (8 * n + 8 < 4 * 12)
         else:
             assert n == 1 and new[split].max() > 0
     np.testing.assert_array_equal(stored[~changed], W[~changed])

@@ -1,0 +1,373 @@
+"""Floor 5: alternating refinement of any forest of hard trees.
+
+Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
+learning sparse oblique trees", 2018. Every tree keeps its structure; its hyperplanes are trained
+anew one after another, and its leaves are counted again, so that the loss of the tree on its
+training rows never rises.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from . import _oblique
+from ._alternate import Alternator
+from ._base import (
+    BaseForest,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    draw_seed,
+    in_threads,
+    validate_params,
+)
+from ._forest_join import join
+from ._logistic import Logistic
+from ._oblique import most_sparse, reached_nodes, recount, replace, route
+from ._rows import tree_seed
+from ._scaling import min_max, scaled
+from .forest import Forest
+
+MOMENTUM = 0.9
+BATCH_SIZE = 100
+ROW_NORM = 8.0
+VISITS = 30_000  # rows that n_epochs="auto" shows to a node, in 3 to 15 epochs
+MAX_EPOCHS = 15
+MANY = 2**40
+OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
+
+
+def leaf_answers(forest, scale):
+    """What every leaf of a tree answers: its class of largest share, or its value over `scale`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    scale : float
+
+    Returns
+    -------
+    answer : ndarray of shape (n_nodes,), int32, or (n_nodes, n_outputs), float64
+    """
+    leaf = forest.child < 0
+    row = -1 - forest.child[leaf].astype(np.int64)
+    if forest.task == "classification":
+        starts = forest.value_start
+        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        order = np.lexsort((forest.value_index, -forest.value, owner))
+        answer = np.zeros(forest.n_nodes, dtype=np.int32)
+        answer[leaf] = forest.value_index[order[starts[row]]]
+        return answer
+    answer = np.zeros((forest.n_nodes, forest.n_outputs))
+    answer[leaf] = forest.value.reshape(-1, forest.n_outputs)[row].astype(np.float64) / scale
+    return answer
+
+
+def tree_loss(forest, leaf, target, weight, scale=1.0):
+    """Weighted share of wrong labels, or weighted mean squared error, of one tree.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    leaf : ndarray of shape (n_rows,), int32
+        Leaf of every row.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+    scale : float, default=1.0
+
+    Returns
+    -------
+    loss : float
+        Sums are rounded once, so that no rise is an artefact of their order.
+    """
+    answer = leaf_answers(forest, scale)[leaf]
+    if target.ndim == 1:
+        loss = math.fsum(weight[answer != target])
+    else:
+        each = np.square(target - answer).sum(axis=1) * (scale**2 / target.shape[1])
+        loss = math.fsum(weight * each)
+    return loss / math.fsum(weight)
+
+
+def refine_tree(
+    forest, table, target, weight, seed, stop, *, criterion, n_sweeps=2, nu=100.0,
+    learning_rate=0.3, n_epochs="auto", pruned=True, scale=1.0, features=None,
+):  # fmt: skip
+    """Refine one tree.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one hard tree, in classification as an estimator made it.
+    table : ndarray of shape (n_rows, n_features), uint8 or float32
+        Scaled as the tree wants it.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+        0 for rows that are not the tree's.
+    seed : int
+    stop : ndarray of shape (1,), uint8
+        Not 0 when training shall end.
+    criterion : {"gini", "entropy", "squared_error"}
+        Unit of the gains of the splits.
+    n_sweeps, nu, learning_rate, n_epochs
+        As in `refine`.
+    pruned : bool, default=True
+        Drop nodes that no row reaches.
+    scale : float, default=1.0
+        A power of two.
+    features : tuple of ndarray (Z, offset, scale), default=None
+        What planes are trained in, ``Z = (table - offset) * scale`` in float32. None: the table.
+
+    Returns
+    -------
+    forest : Forest
+    curve : ndarray of shape (n_sweeps + 1,), float64
+        `tree_loss` before and after each sweep; it never rises.
+    """
+    chosen = np.flatnonzero(weight).astype(np.int32)
+    own = table if len(chosen) == len(weight) else table[chosen]
+    counted = target[chosen], weight[chosen]
+    Z, offset, factor = features or (table, None, None)
+    auto = n_epochs == "auto"
+    visits, most = (VISITS, MAX_EPOCHS) if auto else (MANY, n_epochs)
+    options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, most, ROW_NORM)
+    trainer = Logistic(Z, len(chosen), seed, stop, *options)
+    grid = forest.feature_shape, forest.wrap, forest.unordered
+    most = most_sparse(forest.n_features)
+    leaf = route(forest, own)
+    curve = [tree_loss(forest, leaf, *counted, scale)]
+    for _ in range(n_sweeps):
+        answer = leaf_answers(forest, scale)
+        swept = Alternator(
+            forest.arrays,
+            grid,
+            forest._router.max_taps,
+            most,
+            table,
+            offset,
+            factor,
+            target,
+            weight,
+            chosen,
+            leaf,
+            answer,
+            trainer,
+        ).sweep()
+        other = replace(forest, *swept)
+        arrived = route(other, own)
+        other = recount(other, own, *counted, criterion=criterion, scale=scale, leaf=arrived)
+        loss = tree_loss(other, arrived, *counted, scale)
+        if loss <= curve[-1]:  # a rise could only be one of rounding
+            forest, leaf = other, arrived
+        curve.append(min(loss, curve[-1]))
+    if pruned:
+        forest = _oblique.prune(forest, reached_nodes(forest, leaf))
+    return forest, np.array(curve)
+
+
+@validate_params(
+    {
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "nu": [Interval(Real, 0.0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "prune": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def refine(
+    estimator,
+    X,
+    y,
+    sample_weight=None,
+    *,
+    n_sweeps=2,
+    nu=100.0,
+    learning_rate=0.3,
+    n_epochs="auto",
+    prune=True,
+    n_jobs=None,
+    random_state=None,
+    verbose=0,
+):
+    """Improve the trees of a fitted forest by tree alternating optimisation.
+
+    Every tree keeps its structure. Node by node, from the leaves to the root, a hyperplane over
+    all features takes the place of the split: trained by logistic regression to send each row of
+    the node to the subtree that answers better for it [1]_. Then the leaves are counted again. The
+    loss of a tree on its training rows never rises.
+
+    Single trees and small forests gain most; they may become better, or smaller, than ones that
+    were grown deeper.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted, with hard splits: a manifold forest, a CO2 forest. It stays as it is.
+    X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        What the estimator was fitted on, or other rows.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels that the estimator knows, or targets.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Not negative, not all 0. None: 1 everywhere.
+    n_sweeps : int, default=2
+        How often every node is visited, at least 1.
+    nu : float, default=100.0
+        Bound on the squared norm of the weights and the bias of a split, more than 0. Features
+        count in units in which the rows that train a split have the root mean square norm 8.
+    learning_rate : float, default=0.3
+        Length of a gradient step, more than 0. Halved where the loss has not decreased for three
+        epochs; training ends at a fiftieth.
+    n_epochs : "auto" or int, default="auto"
+        How often, at most, the rows that train a split are shown. "auto": 30000 / n times for n
+        rows, but at least 3 and at most 15 times.
+    prune : bool, default=True
+        Drop nodes that no training row reaches any more.
+    n_jobs : int or None, default=None
+        Threads that refine trees. None: 1, unless in a `joblib.parallel_config` context. -1: all
+        processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order in which rows are shown.
+    verbose : int, default=0
+        1 shows progress; see the estimators.
+
+    Returns
+    -------
+    refined : estimator of the same class
+        A fitted copy, with one attribute more: `refine_curve_`, an ndarray of shape
+        (n_estimators, n_sweeps + 1), float64, the loss of every tree on its training rows before
+        and after each sweep: the weighted share of wrong labels, or the weighted mean squared
+        error. Its `oob_score_` and what goes with it are of the refined trees, or gone where
+        samples cannot be drawn again.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it is no estimator of this package.
+    ValueError
+        If a parameter or the data is not valid, or the forest has soft splits.
+
+    Notes
+    -----
+    With `bootstrap`, a tree is refined on its own sample if that can be drawn again: if X, y and
+    `sample_weight` are those of the fit, which the weights of its leaves tell. Otherwise, and
+    without `bootstrap`, it is refined on all rows.
+
+    A forest that does not scale its features trains its new planes in features scaled to [0, 1],
+    and stores them in its own. Limits such as `min_samples_leaf` hold for growing only.
+
+    References
+    ----------
+    .. [1] M. A. Carreira-Perpinan, P. Tavallali, "Alternating optimization of decision trees, with
+       application to learning sparse oblique trees", 2018.
+
+    Examples
+    --------
+    >>> import skforest
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> tree = skforest.CO2ForestClassifier(1, max_depth=6, random_state=0).fit(X_train, y_train)
+    >>> better = skforest.refine(tree, X_train, y_train, random_state=0)
+    >>> bool(better.score(X_test, y_test) > tree.score(X_test, y_test))
+    True
+    """
+    _check_estimator(estimator)
+    refined = copy.copy(estimator)
+    rows, target = refined._rows_again(X, y, sample_weight)
+    seed = draw_seed(random_state)
+    forest = refined.forest_
+    scale = getattr(refined, "_target_scale", 1.0) if target.ndim == 2 else 1.0
+    criterion = _criterion(refined)
+    features = None
+    if not len(forest.scale):
+        offset, factor = min_max(rows.X)
+        features = scaled(rows.X, offset, factor), offset, factor
+    if not len(forest.spread):
+        forest = forest._with({**forest.arrays, "spread": rows.spread()})
+
+    def one(tree, stop):
+        weight, known = _sample(estimator, rows, target, tree)
+        result = refine_tree(
+            forest[tree].compact(),
+            rows.X,
+            target,
+            weight,
+            tree_seed(seed, tree),
+            stop,
+            criterion=criterion,
+            n_sweeps=n_sweeps,
+            nu=nu,
+            learning_rate=learning_rate,
+            n_epochs=n_epochs,
+            pruned=prune,
+            scale=scale,
+            features=features,
+        )
+        return *result, known
+
+    done = in_threads(one, range(len(forest)), n_jobs, verbose, "refine")
+    trees, curves, known = zip(*done)
+    refined.forest_ = Forest(join(trees), **forest._meta)
+    refined.refine_curve_ = np.array(curves)
+    for name in OOB:
+        refined.__dict__.pop(name, None)
+    if refined.oob_score and all(known):
+        refined._set_oob(rows, target)
+    return refined
+
+
+def _check_estimator(estimator):
+    """Raise unless its forest is one that can be refined."""
+    if not isinstance(estimator, BaseForest):
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
+        )
+    check_is_fitted(estimator, "forest_")
+    forest = estimator.forest_
+    if forest.gate != "hard" or forest.link != "identity" or forest.aggregate != "mean":
+        raise ValueError(
+            f"estimator has a forest with gate={forest.gate!r}, link={forest.link!r}, aggregate="
+            f"{forest.aggregate!r}; only hard splits, whose leaves are averaged, can be refined"
+        )
+
+
+def _criterion(estimator):
+    """Unit of the gains of an estimator."""
+    return getattr(estimator, "criterion", None) or estimator._criterion
+
+
+def _sample(estimator, rows, target, tree):
+    """Weights of the rows of a tree, and whether they are those that it was grown on.
+
+    A bootstrap is drawn again from the seed of the tree. It is the right one if every leaf gets
+    the weight that it has had; else all rows take part.
+    """
+    if not estimator.bootstrap:
+        return estimator._tree_weight(rows, target, 0), False
+    try:
+        weight = estimator._tree_weight(rows, target, tree_seed(estimator._seed, tree))
+        forest = estimator.forest_[tree]
+        counted = np.bincount(route(forest, rows.X), weight, forest.n_nodes)
+        leaf = forest.child < 0
+        if np.allclose(counted[leaf], forest.node_weight[leaf], rtol=1e-9, atol=0):
+            return weight, True
+    except ValueError:  # more draws than there are rows
+        pass
+    everything = copy.copy(estimator).set_params(bootstrap=False)
+    return everything._tree_weight(rows, target, 0), False
