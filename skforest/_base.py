@@ -212,6 +212,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _fit_forest(self, rows, target, trees):
         """Train the trees of the given numbers, in parallel; override to train them at once."""
+
         def one(tree, stop):
             return _fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
 

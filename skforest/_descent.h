@@ -429,4 +429,35 @@ SKF_UNUSED static void skf_tilt_margins(double *SKF_RESTRICT m, const float *alo
         m[i] = shrink * (m[i] + amount * ((double)along[i] - low));
 }
 
+/* From margins m to slopes of the logistic loss: weight times derivative of log(1 + exp(-s m)), where
+ * s is 1 or -1. */
+SKF_UNUSED static void skf_logistic_slopes(float *SKF_RESTRICT m, const float *s,
+                                           const float *weight, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        m[i] = -s[i] * weight[i] / (1 + expf(s[i] * m[i]));
+}
+
+/* Sum of weight times log(1 + exp(-s m)). */
+SKF_UNUSED static double skf_logistic_loss(const float *m, const float *s, const float *weight,
+                                           int64_t n)
+{
+    double loss = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float a = s[i] * m[i];
+        loss += weight[i] * ((a < 0 ? -a : 0) + log1pf(expf(a < 0 ? a : -a)));
+    }
+    return loss;
+}
+
+/* Weight of the rows on the wrong side, at margins that went the share t of the way from a to b. */
+SKF_UNUSED static double skf_wrong_side(const float *a, const float *b, const float *s,
+                                        const float *weight, int64_t n, float t)
+{
+    double wrong = 0;
+    for (int64_t i = 0; i < n; i++)
+        wrong += (a[i] + t * (b[i] - a[i]) > 0) != (s[i] > 0) ? weight[i] : 0;
+    return wrong;
+}
+
 #endif

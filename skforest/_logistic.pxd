@@ -38,8 +38,7 @@ cdef class Logistic:
     cdef double node_scale
     cdef int32_t* varying             # features that vary in the rows
     cdef int32_t n_varying
-    cdef float* low
-    cdef float* high
+    cdef int32_t* seen                # bits of a feature that differ from the first row
 
     # training
     cdef float* w
@@ -62,7 +61,7 @@ cdef class Logistic:
 
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil
     cdef bint prepare(self) noexcept nogil
-    cdef void add_up_mean(self) noexcept nogil
+    cdef double survey(self) noexcept nogil
     cdef void start(self, const double* plane, double threshold) noexcept nogil
     cdef void epoch(self, double rate) noexcept nogil
     cdef void step(self, int64_t n, double rate) noexcept nogil

@@ -16,7 +16,10 @@ from ._random cimport below, next_word
 cdef extern from "_descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_bounds(const float*, const int64_t*, int64_t, int64_t, float*, float*)
+    void skf_survey(
+        const float*, const int64_t*, int64_t, const float*, const float*, int64_t, float*,
+        int32_t*, float*
+    )
     void skf_distances(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_momentum_step(
         float*, float*, float*, const float*, int64_t, float, float, float, float, float*
@@ -28,8 +31,8 @@ cdef extern from "_descent.h" nogil:
     )
     double skf_logistic_loss(const float*, const float*, const float*, int64_t)
     void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, const float*,
-        float, float*
+        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
+        const float*, float, float*
     )
 
 cdef enum:
@@ -92,8 +95,7 @@ cdef class Logistic:
         self.own_rows = floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
         self.node_mean = floats(p)
         self.varying = <int32_t*>malloc(p * sizeof(int32_t))
-        self.low = floats(p)
-        self.high = floats(p)
+        self.seen = <int32_t*>malloc((p + LANES) * sizeof(int32_t))
         self.w = floats(p)
         self.first_w = floats(p)
         self.first_margin = floats(n)
@@ -108,7 +110,7 @@ cdef class Logistic:
         self.gradient = floats(p)
         if not (
             self.at and self.side and self.weight and self.mean and self.own_rows and
-            self.node_mean and self.varying and self.low and self.high and self.w and
+            self.node_mean and self.varying and self.seen and self.w and
             self.first_w and self.first_margin and self.best_w and self.margin and self.visit and
             self.batch_at and self.batch_margin and self.batch_side and self.batch_weight and
             self.velocity and self.gradient
@@ -123,8 +125,7 @@ cdef class Logistic:
         free(self.own_rows)
         free(self.node_mean)
         free(self.varying)
-        free(self.low)
-        free(self.high)
+        free(self.seen)
         free(self.w)
         free(self.first_w)
         free(self.first_margin)
@@ -196,22 +197,18 @@ cdef class Logistic:
         """Centre and scale the rows; False where they are all equal."""
         cdef int64_t n = self.n, p = self.n_features
         cdef int64_t i, j, stride
-        cdef double square = 0
-        # 1. the features that vary; weights of others become exactly 0
-        skf_bounds(self.table, self.at, n, p, self.low, self.high)
-        self.n_varying = 0
-        for j in range(p):
-            if self.high[j] > self.low[j]:
-                self.varying[self.n_varying] = <int32_t>j
-                self.n_varying = self.n_varying + 1
-        # 2. one centre, and one scale for all features
-        self.add_up_mean()
-        skf_distances(self.table, self.at, n, self.node_mean, p, self.margin)
-        for i in range(n):
-            square += self.weight[i] * self.margin[i]
-        if not (square > 0) or not isfinite(square) or self.n_varying == 0:
+        cdef double square
+        # 1. one centre, and one scale for all features
+        square = self.survey()
+        if not (square > 0) or not isfinite(square):
             return False
         self.node_scale = self.radius / sqrt(square / n)
+        # 2. the features that vary; weights of others become exactly 0
+        self.n_varying = 0
+        for j in range(p):
+            if self.seen[j] & 0x7FFFFFFF:  # the sign of a difference of -0 is none
+                self.varying[self.n_varying] = <int32_t>j
+                self.n_varying = self.n_varying + 1
         # 3. rows written anew where they fit, without what does not vary
         self.rows = self.table
         self.p = p
@@ -220,7 +217,7 @@ cdef class Logistic:
         stride = (self.n_varying + LANES - 1) // LANES * LANES
         if n * stride <= OWN_ROWS:
             skf_gather_rows(
-                self.table, self.at, n, self.varying, self.n_varying, stride, self.node_mean,
+                self.table, self.at, n, self.varying, 0, self.n_varying, stride, self.node_mean,
                 <float>self.node_scale, self.own_rows
             )
             self.rows = self.own_rows
@@ -231,21 +228,36 @@ cdef class Logistic:
                 self.at[i] = i * stride
         return True
 
-    cdef void add_up_mean(self) noexcept nogil:
-        """Weighted mean of every feature. A block adds to the sum only once: float32 will do."""
+    cdef double survey(self) noexcept nogil:
+        """Set the mean, and what varies; returns the weighted sum of squares about the mean.
+
+        A block adds to the mean only once: float32 will do.
+        """
         cdef int64_t start = 0, size, i, j, n = self.n, p = self.n_features
+        cdef const float* first = self.table + self.at[0]
         cdef float* mean = self.node_mean
         cdef float* sum_ = self.gradient
+        cdef double square = 0
         memset(mean, 0, p * sizeof(float))
+        memset(self.seen, 0, p * sizeof(int32_t))
         while start < n:
             size = min(<int64_t>BLOCK, n - start)
             for i in range(size):
                 self.batch_weight[i] = self.weight[start + i] / n
             memset(sum_, 0, p * sizeof(float))
-            skf_add_rows(self.table, self.at + start, size, self.batch_weight, p, sum_)
+            skf_survey(
+                self.table, self.at + start, size, first, self.batch_weight, p, sum_, self.seen,
+                self.margin + start
+            )
             for j in range(p):
                 mean[j] += sum_[j]
             start += size
+        for j in range(p):
+            mean[j] += first[j]
+        skf_distances(self.table, self.at, n, mean, p, self.margin)
+        for i in range(n):
+            square += self.weight[i] * self.margin[i]
+        return square
 
     # ------------------------------------------------------------------------------------ training
 
