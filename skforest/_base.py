@@ -196,7 +196,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             self._seed = draw_seed(self.random_state)
         forest = self._fit_forest(rows, target, range(n_done, self.n_estimators))
         self.forest_ = Forest.concatenate([self.forest_, forest]) if goes_on else forest
-        self.__dict__.pop("refine_curve_", None)  # of other trees
         if self.oob_score:
             self._set_oob(rows, target)
 
@@ -219,8 +218,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
         grown, records = map(list, zip(*done))
         del done
+        if "refine_curve_" not in records[0]:
+            self.__dict__.pop("refine_curve_", None)  # of other trees
         for name in records[0]:
-            before = getattr(self, name) if trees[0] else []
+            before = getattr(self, name, []) if trees[0] else []
             setattr(self, name, before + [record[name] for record in records])
         meta = grown[0]._meta
         return Forest(join(grown, consume=True), **meta)

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ._joint import JointTrainer
-from ._oblique import prune, reached_nodes, recount, repack, route, unpack
+from ._oblique import prune, reached_nodes, recount, repack, route, tree_loss, unpack
 
 VISITS = 1_000_000  # rows that n_epochs="auto" shows to a tree, in 10 to 30 epochs
 SETTLED = 0.01  # of the bound: less progress in an epoch, and stable assignments are renewed
 TOLERANCE = 1e-4  # of the validation loss
 MANY_CLASSES = 100
+LOST = 0.9  # of what the tree knew of its training rows: training has failed
+
+
+@dataclass(frozen=True)
+class JointSettings:
+    """The parameters of `NonGreedyTreeClassifier` that joint training takes, with its defaults."""
+
+    inference: str = "fast"
+    stable: bool = False
+    nu: float = 20.0
+    learning_rate: float = 0.3
+    momentum: float = 0.9
+    n_epochs: int | str = "auto"
+    batch_size: int = 100
+    l1: float = 0.0
+    smoothing: float = 0.1
+    row_norm: float = 8.0
+    n_iter_no_change: int = 5
 
 
 def train_jointly(forest, table, target, weight, held, seed, stop, settings, criterion, scale=1.0):
@@ -30,9 +52,7 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
         Rows that do not train and, if there are any, decide when to stop.
     seed : int
     stop : ndarray of shape (1,), uint8
-    settings : object
-        With the attributes inference, stable, nu, learning_rate, momentum, n_epochs, batch_size,
-        l1, smoothing, row_norm and n_iter_no_change of `NonGreedyTreeClassifier`.
+    settings : JointSettings, or an estimator with the same parameters
     criterion : {"entropy", "squared_error"}
     scale : float, default=1.0
 
@@ -41,8 +61,13 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
     forest : Forest
     record : dict
         "loss_curve_", "validation_scores_", "n_active_leaves_".
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the tree has lost nearly all that it knew of its rows; it is then given back.
     """
-    curve = scores = np.zeros(0)
+    start, curve, scores = forest, np.zeros(0), np.zeros(0)
     trains = len(forest.threshold) > 0 and not stop[0]
     if trains:
         training = _Training(forest, table, target, weight, held, seed, stop, settings)
@@ -51,14 +76,44 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
         forest = repack(forest, *training.planes(), changed)
         curve, scores = np.array(training.loss_curve), np.array(training.validation_scores)
     if trains or held.any():
-        forest = recount(forest, table, target, weight, criterion=criterion, scale=scale)
-        leaf = route(forest, table)[weight > 0]
-        forest = prune(forest, reached_nodes(forest, leaf))
+        counted = table, target, weight
+        forest = _settled(forest, *counted, criterion, scale)
+        if trains and _has_failed(start, forest, *counted, criterion, scale):
+            warnings.warn(
+                f"joint training with nu={settings.nu} lost nearly all that the tree had learnt, "
+                "which is kept as it was grown; a larger nu or fewer leaves may help",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+            forest = _settled(start, *counted, criterion, scale)
     return forest, {
         "loss_curve_": curve,
         "validation_scores_": scores,
         "n_active_leaves_": int(forest.n_leaves[0]),
     }
+
+
+def _settled(forest, table, target, weight, criterion, scale):
+    """The tree with its leaves counted again, and without those that no row reaches."""
+    forest = recount(forest, table, target, weight, criterion=criterion, scale=scale)
+    return prune(forest, reached_nodes(forest, route(forest, table)[weight > 0]))
+
+
+def _has_failed(before, after, table, target, weight, criterion, scale):
+    """Has the tree lost most of what it had learnt beyond the answer of its root?"""
+    chosen = np.flatnonzero(weight)
+    target, weight = target[chosen], weight[chosen]
+    if target.ndim == 1:
+        shares = np.bincount(target, weight)
+        root = 1 - shares.max() / shares.sum()
+    else:
+        mean = np.average(target, axis=0, weights=weight)
+        root = np.average(np.square(target - mean).mean(axis=1), weights=weight) * scale**2
+    old, new = (
+        tree_loss(forest, route(forest, table)[chosen], target, weight, scale)
+        for forest in (before, after)
+    )
+    return new - old > LOST * (root - old)
 
 
 class _Training:

@@ -7,6 +7,8 @@ The structure of a tree that was grown stays as it is while its hyperplanes move
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import xlogy
 
@@ -414,3 +416,58 @@ def reached_nodes(forest, leaf):
         left = nodes[::2]
         reached[parent[left]] = reached[left] | reached[left + 1]
     return reached
+
+
+def leaf_answers(forest, scale):
+    """What every leaf of a tree answers: its class of largest share, or its value over `scale`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    scale : float
+
+    Returns
+    -------
+    answer : ndarray of shape (n_nodes,), int32, or (n_nodes, n_outputs), float64
+    """
+    leaf = forest.child < 0
+    row = -1 - forest.child[leaf].astype(np.int64)
+    if forest.task == "classification":
+        starts = forest.value_start
+        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        order = np.lexsort((forest.value_index, -forest.value, owner))
+        answer = np.zeros(forest.n_nodes, dtype=np.int32)
+        answer[leaf] = forest.value_index[order[starts[row]]]
+        return answer
+    answer = np.zeros((forest.n_nodes, forest.n_outputs))
+    answer[leaf] = forest.value.reshape(-1, forest.n_outputs)[row].astype(np.float64) / scale
+    return answer
+
+
+def tree_loss(forest, leaf, target, weight, scale=1.0):
+    """Weighted share of wrong labels, or weighted mean squared error, of one tree.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    leaf : ndarray of shape (n_rows,), int32
+        Leaf of every row.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+    scale : float, default=1.0
+
+    Returns
+    -------
+    loss : float
+        Sums are rounded once, so that no rise is an artefact of their order.
+    """
+    answer = leaf_answers(forest, scale)[leaf]
+    if target.ndim == 1:
+        loss = math.fsum(weight[answer != target])
+    else:
+        each = np.square(target - answer).sum(axis=1) * (scale**2 / target.shape[1])
+        loss = math.fsum(weight * each)
+    return loss / math.fsum(weight)

@@ -11,7 +11,7 @@ from ._greedy import ObliqueForest
 from ._projection import GaussianSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
-from .refine import refine_tree
+from .refine import refine_grown
 
 
 class _CO2Forest(ObliqueForest):
@@ -32,7 +32,7 @@ class _CO2Forest(ObliqueForest):
         "leaves": [StrOptions({"counts", "gradient"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
-        "refine": [StrOptions({"alternating"}), None],
+        "refine": [StrOptions({"nongreedy", "alternating"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -121,25 +121,7 @@ class _CO2Forest(ObliqueForest):
 
     def _fit_tree(self, rows, target, weight, seed, stop):
         forest = super()._fit_tree(rows, target, weight, seed, stop)
-        if self.refine is None or stop[0]:
-            return forest
-        forest, _ = refine_tree(
-            forest,
-            rows.X,
-            target,
-            weight,
-            seed,
-            stop,
-            criterion=self._criterion,
-            n_sweeps=self.n_sweeps,
-            nu=self.nu,
-            scale=getattr(self, "_target_scale", 1.0),
-        )
-        return forest
-
-    def _directions_meta(self, rows, arrays):
-        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
-        return {}
+        return refine_grown(self, forest, rows, target, weight, seed, stop)
 
 
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
@@ -201,11 +183,12 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     n_jumps : int, default=5
         Random directions that OC1 tries where no weight improves the split. Only for
         objective="oc1".
-    refine : {"alternating"} or None, default=None
-        "alternating": every tree is refined once it has been grown, on its own rows, by
-        `skforest.refine`. For single trees and small forests.
+    refine : {"nongreedy", "alternating"} or None, default=None
+        How every tree is trained on once it has been grown, on its own rows. "nongreedy": all
+        splits and leaves together, as by `NonGreedyTreeClassifier` with its defaults.
+        "alternating": split by split, as by `skforest.refine`. For single trees and small forests.
     n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
+        How often alternating refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
@@ -267,6 +250,11 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         What `max_features` came to.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1.
+    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
+        One entry a tree: its loss on its training rows before and after each sweep; only with
+        refine="alternating".
+    loss_curve_, n_active_leaves_ : list
+        As those of `NonGreedyForestClassifier`; only with refine="nongreedy".
     oob_score_ : float
         Accuracy on the rows left out; only with `oob_score`.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
@@ -440,11 +428,12 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     n_jumps : int, default=5
         Random directions that OC1 tries where no weight improves the split. Only for
         objective="oc1".
-    refine : {"alternating"} or None, default=None
-        "alternating": every tree is refined once it has been grown, on its own rows, by
-        `skforest.refine`. For single trees and small forests.
+    refine : {"nongreedy", "alternating"} or None, default=None
+        How every tree is trained on once it has been grown, on its own rows. "nongreedy": all
+        splits and leaves together, as by `NonGreedyTreeRegressor` with its defaults.
+        "alternating": split by split, as by `skforest.refine`. For single trees and small forests.
     n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
+        How often alternating refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
         a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
@@ -499,6 +488,11 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         What `max_features` came to.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1.
+    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
+        One entry a tree: its loss on its training rows before and after each sweep; only with
+        refine="alternating".
+    loss_curve_, n_active_leaves_ : list
+        As those of `NonGreedyForestRegressor`; only with refine="nongreedy".
     oob_score_ : float
         R2 on the rows left out, averaged over outputs; only with `oob_score`.
     oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64

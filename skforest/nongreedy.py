@@ -13,7 +13,9 @@ from ._joint_training import train_jointly
 from ._projection import AxisSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
+from .refine import refine_grown
 
+RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_")
 SEARCHED = 4096  # rows in which the cut of a large node is searched, with init="axis"
 
 
@@ -36,6 +38,8 @@ class _NonGreedy(ObliqueForest):
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "refine": [StrOptions({"alternating"}), None],
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
     # ------------------------------------------------------------------------------- the start
@@ -69,9 +73,16 @@ class _NonGreedy(ObliqueForest):
         held = self._hold_out(weight, seed)
         forest = super()._fit_tree(rows, target, np.where(held, 0.0, weight), seed, stop)
         scale = self._target_scale if target.ndim == 2 else 1.0
-        return train_jointly(
+        forest, record = train_jointly(
             forest, rows.X, target, weight, held, seed, stop, self, self._criterion, scale
         )
+        forest, refined = refine_grown(self, forest, rows, target, weight, seed, stop)
+        record["n_active_leaves_"] = int(forest.n_leaves[0])
+        return forest, record | refined
+
+    def _record_refined(self):
+        """Bring what was recorded up to date with refined trees."""
+        self.n_active_leaves_ = self.forest_.n_leaves.tolist()
 
     def _hold_out(self, weight, seed):
         """Mask of the rows that do not train."""
@@ -113,17 +124,19 @@ class _NonGreedyTree(_NonGreedy):
         init="co2",
         inference="fast",
         stable=False,
-        nu=30.0,
+        nu=20.0,
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
-        smoothing=1.0,
+        smoothing=0.1,
         row_norm=8.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
+        refine=None,
+        n_sweeps=2,
         max_features=None,
         max_depth=None,
         min_samples_split=2,
@@ -149,6 +162,8 @@ class _NonGreedyTree(_NonGreedy):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.refine = refine
+        self.n_sweeps = n_sweeps
         self.max_features = max_features
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
@@ -162,8 +177,13 @@ class _NonGreedyTree(_NonGreedy):
 
     def _fit(self, X, y, sample_weight):
         super()._fit(X, y, sample_weight)
-        for name in ("loss_curve_", "validation_scores_", "n_active_leaves_"):
-            setattr(self, name, getattr(self, name)[0])
+        for name in RECORDS:
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[0])
+
+    def _record_refined(self):
+        self.n_active_leaves_ = self.get_n_leaves()
+        self.refine_curve_ = self.refine_curve_[0]
 
     def apply(self, X):
         """Leaf that every row reaches.
@@ -225,17 +245,19 @@ class _NonGreedyForest(_NonGreedy):
         init="co2",
         inference="fast",
         stable=False,
-        nu=30.0,
+        nu=20.0,
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
-        smoothing=1.0,
+        smoothing=0.1,
         row_norm=8.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
+        refine=None,
+        n_sweeps=2,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -267,6 +289,8 @@ class _NonGreedyForest(_NonGreedy):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.refine = refine
+        self.n_sweeps = n_sweeps
         self.max_features = max_features
         self.max_depth = max_depth
         self.min_samples_split = min_samples_split
@@ -304,7 +328,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=30.0
+    nu : float, default=20.0
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
         leaves. Features count in the units of `row_norm`.
@@ -320,7 +344,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     l1 : float, default=0.0
         Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
         makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=1.0
+    smoothing : float, default=0.1
         Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
         Stored leaves are not smoothed.
     row_norm : float, default=8.0
@@ -334,6 +358,11 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         Share of the distinct rows that is held out, in (0, 1).
     n_iter_no_change : int, default=5
         Epochs without progress that end training, at least 1.
+    refine : {"alternating"} or None, default=None
+        "alternating": joint training is followed by refinement split by split, as by
+        `skforest.refine`.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default=None
         Features among which the first cut of a node is sought when the tree is grown. An int is a
         count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
@@ -377,6 +406,9 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         Minus the loss of the rows held out, after each epoch; empty without `early_stopping`.
     n_active_leaves_ : int
         Leaves that training rows reach in the end; the others are dropped.
+    refine_curve_ : ndarray of shape (n_sweeps + 1,), float64
+        Loss on the training rows before and after each sweep: share of wrong labels, or mean
+        squared error. Only with refine="alternating".
     classes_ : ndarray of shape (n_classes_,)
         Labels, sorted.
     n_classes_ : int
@@ -431,17 +463,19 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         init="co2",
         inference="fast",
         stable=False,
-        nu=30.0,
+        nu=20.0,
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
-        smoothing=1.0,
+        smoothing=0.1,
         row_norm=8.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
+        refine=None,
+        n_sweeps=2,
         max_features=None,
         max_depth=None,
         min_samples_split=2,
@@ -469,6 +503,8 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
+            refine=refine,
+            n_sweeps=n_sweeps,
             max_features=max_features,
             max_depth=max_depth,
             min_samples_split=min_samples_split,
@@ -501,7 +537,7 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=30.0
+    nu : float, default=20.0
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
         leaves. Features count in the units of `row_norm`.
@@ -517,7 +553,7 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     l1 : float, default=0.0
         Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
         makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=1.0
+    smoothing : float, default=0.1
         For classifiers; without effect here.
     row_norm : float, default=8.0
         Root mean square norm that rows are scaled to, by one number for all features, after they
@@ -530,6 +566,11 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
         Share of the distinct rows that is held out, in (0, 1).
     n_iter_no_change : int, default=5
         Epochs without progress that end training, at least 1.
+    refine : {"alternating"} or None, default=None
+        "alternating": joint training is followed by refinement split by split, as by
+        `skforest.refine`.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default=None
         Features among which the first cut of a node is sought when the tree is grown. An int is a
         count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
@@ -569,6 +610,9 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
         Minus the loss of the rows held out, after each epoch; empty without `early_stopping`.
     n_active_leaves_ : int
         Leaves that training rows reach in the end; the others are dropped.
+    refine_curve_ : ndarray of shape (n_sweeps + 1,), float64
+        Loss on the training rows before and after each sweep: share of wrong labels, or mean
+        squared error. Only with refine="alternating".
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
@@ -627,7 +671,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=30.0
+    nu : float, default=20.0
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
         leaves. Features count in the units of `row_norm`.
@@ -643,7 +687,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     l1 : float, default=0.0
         Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
         makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=1.0
+    smoothing : float, default=0.1
         Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
         Stored leaves are not smoothed.
     row_norm : float, default=8.0
@@ -657,6 +701,11 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         Share of the distinct rows that is held out, in (0, 1).
     n_iter_no_change : int, default=5
         Epochs without progress that end training, at least 1.
+    refine : {"alternating"} or None, default=None
+        "alternating": joint training is followed by refinement split by split, as by
+        `skforest.refine`.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought when the tree is grown. An int is a
         count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
@@ -716,6 +765,9 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         `early_stopping`.
     n_active_leaves_ : list of int
         Leaves that training rows reach in the end; the others are dropped.
+    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
+        One entry a tree. Loss on the training rows before and after each sweep: share of wrong
+        labels, or mean squared error. Only with refine="alternating".
     classes_ : ndarray of shape (n_classes_,)
         Labels, sorted.
     n_classes_ : int
@@ -776,17 +828,19 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         init="co2",
         inference="fast",
         stable=False,
-        nu=30.0,
+        nu=20.0,
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
-        smoothing=1.0,
+        smoothing=0.1,
         row_norm=8.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
+        refine=None,
+        n_sweeps=2,
         max_features="auto",
         max_depth=None,
         min_samples_split=2,
@@ -820,6 +874,8 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
+            refine=refine,
+            n_sweeps=n_sweeps,
             max_features=max_features,
             max_depth=max_depth,
             min_samples_split=min_samples_split,
@@ -859,7 +915,7 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=30.0
+    nu : float, default=20.0
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
         leaves. Features count in the units of `row_norm`.
@@ -875,7 +931,7 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     l1 : float, default=0.0
         Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
         makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=1.0
+    smoothing : float, default=0.1
         For classifiers; without effect here.
     row_norm : float, default=8.0
         Root mean square norm that rows are scaled to, by one number for all features, after they
@@ -888,6 +944,11 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
         Share of the distinct rows that is held out, in (0, 1).
     n_iter_no_change : int, default=5
         Epochs without progress that end training, at least 1.
+    refine : {"alternating"} or None, default=None
+        "alternating": joint training is followed by refinement split by split, as by
+        `skforest.refine`.
+    n_sweeps : int, default=2
+        How often refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought when the tree is grown. An int is a
         count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
@@ -943,6 +1004,9 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
         `early_stopping`.
     n_active_leaves_ : list of int
         Leaves that training rows reach in the end; the others are dropped.
+    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
+        One entry a tree. Loss on the training rows before and after each sweep: share of wrong
+        labels, or mean squared error. Only with refine="alternating".
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.

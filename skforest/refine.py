@@ -9,7 +9,6 @@ training rows never rises.
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -27,8 +26,17 @@ from ._base import (
     validate_params,
 )
 from ._forest_join import join
+from ._joint_training import JointSettings, train_jointly
 from ._logistic import Logistic
-from ._oblique import most_sparse, reached_nodes, recount, replace, route
+from ._oblique import (
+    leaf_answers,
+    most_sparse,
+    reached_nodes,
+    recount,
+    replace,
+    route,
+    tree_loss,
+)
 from ._rows import tree_seed
 from ._scaling import min_max, scaled
 from .forest import Forest
@@ -40,61 +48,6 @@ VISITS = 30_000  # rows that n_epochs="auto" shows to a node, in 3 to 15 epochs
 MAX_EPOCHS = 15
 MANY = 2**40
 OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
-
-
-def leaf_answers(forest, scale):
-    """What every leaf of a tree answers: its class of largest share, or its value over `scale`.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    scale : float
-
-    Returns
-    -------
-    answer : ndarray of shape (n_nodes,), int32, or (n_nodes, n_outputs), float64
-    """
-    leaf = forest.child < 0
-    row = -1 - forest.child[leaf].astype(np.int64)
-    if forest.task == "classification":
-        starts = forest.value_start
-        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        order = np.lexsort((forest.value_index, -forest.value, owner))
-        answer = np.zeros(forest.n_nodes, dtype=np.int32)
-        answer[leaf] = forest.value_index[order[starts[row]]]
-        return answer
-    answer = np.zeros((forest.n_nodes, forest.n_outputs))
-    answer[leaf] = forest.value.reshape(-1, forest.n_outputs)[row].astype(np.float64) / scale
-    return answer
-
-
-def tree_loss(forest, leaf, target, weight, scale=1.0):
-    """Weighted share of wrong labels, or weighted mean squared error, of one tree.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    leaf : ndarray of shape (n_rows,), int32
-        Leaf of every row.
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-    scale : float, default=1.0
-
-    Returns
-    -------
-    loss : float
-        Sums are rounded once, so that no rise is an artefact of their order.
-    """
-    answer = leaf_answers(forest, scale)[leaf]
-    if target.ndim == 1:
-        loss = math.fsum(weight[answer != target])
-    else:
-        each = np.square(target - answer).sum(axis=1) * (scale**2 / target.shape[1])
-        loss = math.fsum(weight * each)
-    return loss / math.fsum(weight)
 
 
 def refine_tree(
@@ -174,6 +127,42 @@ def refine_tree(
     return forest, np.array(curve)
 
 
+def refine_grown(estimator, forest, rows, target, weight, seed, stop):
+    """Refine a tree that was just grown, as the parameter `refine` of its estimator says.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameters `refine` and `n_sweeps`.
+    forest, target, weight, seed, stop
+        As in `refine_tree`.
+    rows : RowSet
+
+    Returns
+    -------
+    forest : Forest
+    record : dict
+        What the estimator keeps of it: "refine_curve_", or what `train_jointly` recorded.
+    """
+    if estimator.refine is None or stop[0]:
+        return forest, {}
+    scale = estimator._target_scale if target.ndim == 2 else 1.0
+    common = forest, rows.X, target, weight
+    if estimator.refine == "nongreedy":
+        held = np.zeros(len(weight), dtype=bool)
+        settings = JointSettings()
+        return train_jointly(*common, held, seed, stop, settings, estimator._criterion, scale)
+    forest, curve = refine_tree(
+        *common,
+        seed,
+        stop,
+        criterion=estimator._criterion,
+        n_sweeps=estimator.n_sweeps,
+        scale=scale,
+    )
+    return forest, {"refine_curve_": curve}
+
+
 @validate_params(
     {
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
@@ -246,11 +235,11 @@ def refine(
     Returns
     -------
     refined : estimator of the same class
-        A fitted copy, with one attribute more: `refine_curve_`, an ndarray of shape
-        (n_estimators, n_sweeps + 1), float64, the loss of every tree on its training rows before
-        and after each sweep: the weighted share of wrong labels, or the weighted mean squared
-        error. Its `oob_score_` and what goes with it are of the refined trees, or gone where
-        samples cannot be drawn again.
+        A fitted copy, with one attribute more: `refine_curve_`, a list with an ndarray of shape
+        (n_sweeps + 1,), float64, for every tree, its loss on its training rows before and after
+        each sweep: the weighted share of wrong labels, or the weighted mean squared error. (Of a
+        single tree, that ndarray.) Its `oob_score_` and what goes with it are of the refined
+        trees, or gone where samples cannot be drawn again.
 
     Raises
     ------
@@ -324,7 +313,9 @@ def refine(
     done = in_threads(one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, known = zip(*done)
     refined.forest_ = Forest(join(trees), **forest._meta)
-    refined.refine_curve_ = np.array(curves)
+    refined.refine_curve_ = list(curves)
+    if hasattr(refined, "_record_refined"):
+        refined._record_refined()
     for name in OOB:
         refined.__dict__.pop(name, None)
     if refined.oob_score and all(known):

@@ -377,7 +377,7 @@ def test_ten_thousand_classes(classifier):
     X = np.column_stack([np.arange(n), rng.random(n)])
     X, y = np.concatenate([X, X + 0.2, X + 0.4]), np.tile(np.arange(n), 3)
     if "init" in classifier.get_params():
-        classifier.set_params(n_epochs=3)
+        classifier.set_params(n_epochs=3)  # which lose the tree: it stays as it was grown
     start = time.perf_counter()
     classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
     found = classifier.predict(X[:300])
@@ -564,6 +564,8 @@ BAD_VALUES = {
     "early_stopping": ["yes", None, 2],
     "validation_fraction": [0, 1, -0.1, "some", None, np.nan],
     "n_iter_no_change": [0, -1, 2.5, "few", None],
+    "refine": ["twice", True, 1],
+    "n_sweeps": [0, -1, 2.5, "many", None],
     "n_restarts": [-1, 2.5, "many", None],
     "n_jumps": [-1, 2.5, "many", None],
     "min_weight_fraction_leaf": [-0.1, 0.6, "few", None, np.nan],
