@@ -14,7 +14,7 @@ from ._surrogate import StumpSplitter
 
 MAX_DEPTH = 2**31 - 1
 SEARCHED = 1024  # rows in which the first cut of a stump is searched
-VISITS = 10_000  # rows that n_epochs="auto" shows to a stump, in 3 to 30 epochs
+VISITS = 20_000  # rows that n_epochs="auto" shows to a stump, in 3 to 30 epochs
 MAX_EPOCHS = 30
 MANY = 2**40
 

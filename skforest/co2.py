@@ -155,7 +155,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"
-        How often, at most, a node's rows are shown. "auto": 10000 / n times for n rows, but at
+        How often, at most, a node's rows are shown. "auto": 20000 / n times for n rows, but at
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
@@ -401,7 +401,7 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"
-        How often, at most, a node's rows are shown. "auto": 10000 / n times for n rows, but at
+        How often, at most, a node's rows are shown. "auto": 20000 / n times for n rows, but at
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
