@@ -29,16 +29,17 @@ import data
 import figures
 import joblib
 import numpy as np
+import race_tables
 import results
 from race import RANDOM_FOREST, Rival, fit, race, workers
 from results import Bar, Row
 from simulations import SIMULATIONS
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
-from timing import interleave, mean_sd, ratios, seconds
+from timing import interleave, mean_sd, ratios
 
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor
 
@@ -351,65 +352,15 @@ def memory(options):
 
 
 def tables(options):
-    """Error and fit time relative to RandomForest on 22 classification and 10 regression sets.
-
-    The error is the misclassification rate or 1 - R2, in percent. Means over sets are geometric,
-    of (error + .05) / (reference + .05); both forests have 100 trees and see the same columns.
-    """
+    """Error and fit time relative to RandomForest on 22 classification and 10 regression sets."""
     names = {
         "classification": _pick(options, data.CLASSIFICATION, ["vowel", "pima"]),
         "regression": _pick(options, data.REGRESSION, ["reg_airfoil"]),
     }
-    seeds = range(options.rounds or 3)
-    trees = _pick(options, 100, 5)
-    rows = {
-        name: [_table_run(name, seed, trees, task, options) for seed in seeds]
-        for task, group in names.items()
-        for name in group
-    }
+    ours = {"classification": ManifoldForestClassifier, "regression": ManifoldForestRegressor}
+    rows = race_tables.run(names, ours, options, _pick(options, 100, 5))
     results.write(options.results / "manifold_tables.json", rows)
-
-    for task, group in {"all": [*rows], **names}.items():
-        by_seed = [[_relative([rows[name][s]]) for name in group] for s in seeds]
-        overall = [_relative(rows[name]) for name in group]
-        note = f"{sum(r < 1 for r in overall)} of {len(group)} sets better"
-        if task != "regression":
-            coded = [_relative(rows[name], "forest_codes") for name in group]
-            note += f"; {_geometric(coded):.3f} of a RandomForest that sees categories as numbers"
-        values = [_geometric(values) for values in by_seed]
-        yield Row(f"tables/{task}", values, note, value=_geometric(overall))
-    times = [[run["ours_fit"] / run["forest_fit"] for run in runs] for runs in rows.values()]
-    yield Row("tables/fit", [_geometric(values) for values in zip(*times, strict=True)])
-
-
-def _table_run(name, seed, trees, task, options):
-    """Errors and fit seconds of both forests on one split of a table."""
-    split = data.load_table(name, options.data, seed)
-    codes = data.load_table(name, options.data, seed, onehot=False)
-    ours, forest = {
-        "classification": (ManifoldForestClassifier, RandomForestClassifier),
-        "regression": (ManifoldForestRegressor, RandomForestRegressor),
-    }[task]
-    run = {}
-    for key, kind, part in (
-        ("ours", ours, split),
-        ("forest", forest, split),
-        ("forest_codes", forest, codes),
-    ):
-        model = kind(trees, random_state=seed, n_jobs=1)
-        run[f"{key}_fit"] = seconds(model.fit, part.X_train, part.y_train)
-        run[key] = _error(model, part)
-    return run
-
-
-def _relative(runs, reference="forest"):
-    """Mean error of ours over the mean error of the reference, both raised by .05 points."""
-    means = (statistics.fmean(run[key] for run in runs) + 0.05 for key in ("ours", reference))
-    return next(means) / next(means)
-
-
-def _geometric(values):
-    return float(np.exp(np.mean(np.log(values))))
+    yield from race_tables.summary(rows, names)
 
 
 def bits(options):
@@ -457,7 +408,7 @@ def table(options):
     if curves := results.read(options.results / "manifold_simulations.json"):
         figures.learning_curves(curves, output / "manifold_simulations.png")
     if rows := results.read(options.results / "manifold_tables.json"):
-        relative = {name: _relative(runs) for name, runs in rows.items()}
+        relative = {name: race_tables.relative(runs) for name, runs in rows.items()}
         figures.relative_errors(relative, data.REGRESSION, output / "manifold_tables.png")
     return ()
 

@@ -19,7 +19,10 @@ REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 def small(cls):
     """An estimator that is trained in a moment; unfitted."""
     wanted = {"n_estimators": 10, "random_state": 0, "bootstrap": True}
-    return cls(**{name: value for name, value in wanted.items() if name in cls().get_params()})
+    own = cls().get_params()
+    if "init" in own:
+        wanted["n_epochs"] = 4  # of joint training
+    return cls(**{name: value for name, value in wanted.items() if name in own})
 
 
 def pytest_collection_modifyitems(items):

@@ -55,6 +55,8 @@ def configured():
                 continue
             if config and "n_estimators" in defaults:
                 own["n_estimators"] = 5
+            elif {"n_estimators", "init"} <= set(defaults):
+                own["n_estimators"] = 10  # joint training takes its time
             estimators.append(cls(**own))
     return estimators
 
