@@ -17,10 +17,10 @@ SOURCES = sorted(
 FIXED = {
     0: "_random _buffer _simd _sort _sums _rows _direction _projection _tree".split(),
     1: ["_split", "_search"],
-    2: ["_grow", "_surrogate", "_coordinate", "_logistic", "_alternate", "_soft", "_hinge"],
+    2: "_grow _surrogate _coordinate _joint _logistic _alternate _soft _hinge".split(),
     3: ["forest", "_forest_check", "_forest_file", "_oblique"],
     4: ["_base", "_progress"],
-    5: ["refine"],
+    5: ["refine", "_joint_training"],
     6: ["manifold", "hinge", "nongreedy", "co2", "endtoend"],
     7: ["persistence", "plotting", "export", "explain", "torch"],
 }
