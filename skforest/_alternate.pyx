@@ -244,25 +244,26 @@ cdef class Alternator:
     cdef void line_up(self) noexcept nogil:
         """Put the rows in the order of their leaves, so that those of every node are a slice."""
         cdef int32_t i, node, child, n = <int32_t>self.rows.shape[0]
-        memset(self.end, 0, self.n_nodes * sizeof(int32_t))
+        cdef int32_t* end = self.end
+        memset(end, 0, self.n_nodes * sizeof(int32_t))
         for i in range(n):
-            self.end[self.leaf[i]] += 1
+            end[self.leaf[i]] += 1
         for node in range(<int32_t>self.n_nodes - 1, -1, -1):
             child = self.child[node]
             if child > 0:
-                self.end[node] = self.end[child] + self.end[child + 1]
+                end[node] = end[child] + end[child + 1]
         self.start[0] = 0
         for node in range(<int32_t>self.n_nodes):
             child = self.child[node]
             if child > 0:
                 self.start[child] = self.start[node]
-                self.start[child + 1] = self.start[node] + self.end[child]
-                self.end[node] += self.start[node]
+                self.start[child + 1] = self.start[node] + end[child]
+                end[node] += self.start[node]
             else:
-                self.end[node] = self.start[node]
+                end[node] = self.start[node]
         for i in range(n):
-            node = self.end[self.leaf[i]]
-            self.end[self.leaf[i]] = node + 1
+            node = end[self.leaf[i]]
+            end[self.leaf[i]] = node + 1
             self.walk.row[node] = i
             self.walk.offset[node] = <int64_t>self.rows[i] * self.table.n_features
 
@@ -460,34 +461,36 @@ cdef class Alternator:
         cdef int64_t j, p = self.table.n_features
         cdef int32_t t
         cdef Taps* taps = &self.taps
+        cdef double* plane = self.plane
         cdef Table none
         none.dtype = NO_DTYPE
         none.n_features = self.table.n_features
         self.unfold_split(split, &none)
-        memset(self.plane, 0, p * sizeof(double))
+        memset(plane, 0, p * sizeof(double))
         for t in range(taps.n):
             if taps.kind == ONE:
-                self.plane[taps.position[t]] = 1
+                plane[taps.position[t]] = 1
             elif taps.kind == WEIGHTED:
-                self.plane[taps.position[t]] += taps.weight[t]
+                plane[taps.position[t]] += taps.weight[t]
             else:
-                self.plane[t] = taps.dense[t]
+                plane[t] = taps.dense[t]
         threshold[0] = self.threshold[split]
         if self.folds:
             for j in range(p):
-                threshold[0] -= self.plane[j] * self.offset[j]
-                self.plane[j] /= self.scale[j]
+                threshold[0] -= plane[j] * self.offset[j]
+                plane[j] /= self.scale[j]
 
     cdef bint write_plane(self, double* threshold) except -1 nogil:
         """Append the trained plane in the table's features; False where float32 cannot hold it."""
         cdef int64_t j, p = self.table.n_features
         cdef double largest = 0, factor = 1
+        cdef double* plane = self.plane
         cdef float weight
         cdef double rounded
         if self.folds:
             for j in range(p):
-                self.plane[j] *= self.scale[j]
-                largest = max(largest, fabs(self.plane[j]))
+                plane[j] *= self.scale[j]
+                largest = max(largest, fabs(plane[j]))
             if not (largest > 0) or not isfinite(largest):
                 return False
             # The length of a plane has no meaning to the tree: weights of at most 1.
@@ -497,7 +500,7 @@ cdef class Alternator:
                 factor = ldexp(factor, 1)
             threshold[0] *= factor
         for j in range(p):
-            weight = <float>(self.plane[j] * factor)
+            weight = <float>(plane[j] * factor)
             if self.folds:
                 threshold[0] += <double>weight * self.offset[j]
             append(&self.planes, &weight, 1)

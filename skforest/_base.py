@@ -28,6 +28,9 @@ from ._rows import RowSet, tree_seed
 from ._scaling import min_max, scaled
 from .forest import Forest
 
+# Fitted attributes in which training leaves an entry a tree.
+RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_")
+
 __all__ = [
     "BaseForest",
     "Integral",
@@ -218,11 +221,12 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
         grown, records = map(list, zip(*done))
         del done
-        if "refine_curve_" not in records[0]:
-            self.__dict__.pop("refine_curve_", None)  # of other trees
-        for name in records[0]:
-            before = getattr(self, name, []) if trees[0] else []
-            setattr(self, name, before + [record[name] for record in records])
+        for name in RECORDS:
+            before = self.__dict__.pop(name, []) if trees[0] else []
+            self.__dict__.pop(name, None)  # of other trees
+            # Of all trees or of none: warm_start may go on with another way of training.
+            if len(before) == trees[0] and name in records[0]:
+                setattr(self, name, before + [record[name] for record in records])
         meta = grown[0]._meta
         return Forest(join(grown, consume=True), **meta)
 

@@ -260,9 +260,9 @@ cdef class JointTrainer:
                 self.order[other] = swap
             while start < self.n_train:
                 size = min(<int64_t>self.batch_size, self.n_train - start)
-                if self.poll(size * self.p):
-                    break
                 self.batch(start, size, rate, &total)
+                if self.stop[0]:
+                    break
                 start += size
         return total / self.n_train
 
@@ -570,9 +570,12 @@ cdef class JointTrainer:
                         append(stack, &other, 1)
                 child = self.child[child + right]
             value = visit.score + self.loss(-1 - child, row)
+            # The row's own leaf comes first, and stays where training has run off to NaN.
             if reached[0] < 0:
                 reached[0] = -1 - child
-            if value > top:
+                best[0] = -1 - child
+                top = value
+            elif value > top:
                 top = value
                 best[0] = -1 - child
         return top
@@ -589,6 +592,8 @@ cdef class JointTrainer:
         self.turns.n = 0
         self.touched.n = 0
         for i in range(size):
+            if self.poll(self.p):
+                return 0
             row = self.order[start + i]
             bound = self.infer(row, &best, &reached)
             self.best_leaf[i] = best
@@ -599,6 +604,8 @@ cdef class JointTrainer:
                 bound += self.add_turns(row, self.assigned[row], -self.row_weight[row])
             weight += self.row_weight[row]
             total[0] += self.row_weight[row] * bound
+        # A batch of light rows makes a short step.
+        weight = max(weight, <double>size)
         self.rate_sum = self.rate_sum + rate
         for i in range(self.touched.n):
             self.step_split((<int32_t*>self.touched.data)[i], rate, weight)

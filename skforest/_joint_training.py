@@ -15,6 +15,7 @@ VISITS = 1_000_000  # rows that n_epochs="auto" shows to a tree, in 10 to 30 epo
 SETTLED = 0.01  # of the bound: less progress in an epoch, and stable assignments are renewed
 TOLERANCE = 1e-4  # of the validation loss
 MANY_CLASSES = 100
+SMOOTHED = 1e-100, 1e100  # logarithms of less, and of more, run out of numbers
 LOST = 0.9  # of what the tree knew of its training rows: training has failed
 
 
@@ -72,16 +73,20 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
     if trains:
         training = _Training(forest, table, target, weight, held, seed, stop, settings)
         training.run()
-        changed = np.ones(len(forest.threshold), dtype=bool)
-        forest = repack(forest, *training.planes(), changed)
         curve, scores = np.array(training.loss_curve), np.array(training.validation_scores)
+        planes = training.planes()
+        finite = all(np.isfinite(part).all() for part in planes)
+        if finite:
+            changed = np.ones(len(forest.threshold), dtype=bool)
+            forest = repack(forest, *planes, changed)
     if trains or held.any():
         counted = table, target, weight
         forest = _settled(forest, *counted, criterion, scale)
-        if trains and _has_failed(start, forest, *counted, criterion, scale):
+        if trains and not (finite and _keeps(start, forest, *counted, scale)):
             warnings.warn(
                 f"joint training with nu={settings.nu} lost nearly all that the tree had learnt, "
-                "which is kept as it was grown; a larger nu or fewer leaves may help",
+                "which is kept as it was grown; a larger nu, a smaller learning_rate or fewer "
+                "leaves may help",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -99,8 +104,8 @@ def _settled(forest, table, target, weight, criterion, scale):
     return prune(forest, reached_nodes(forest, route(forest, table)[weight > 0]))
 
 
-def _has_failed(before, after, table, target, weight, criterion, scale):
-    """Has the tree lost most of what it had learnt beyond the answer of its root?"""
+def _keeps(before, after, table, target, weight, scale):
+    """Has the tree kept a part of what it had learnt beyond the answer of its root?"""
     chosen = np.flatnonzero(weight)
     target, weight = target[chosen], weight[chosen]
     if target.ndim == 1:
@@ -113,7 +118,8 @@ def _has_failed(before, after, table, target, weight, criterion, scale):
         tree_loss(forest, route(forest, table)[chosen], target, weight, scale)
         for forest in (before, after)
     )
-    return new - old > LOST * (root - old)
+    # One that had learnt nothing can lose nothing, but for rounding.
+    return new - old <= max(LOST * (root - old), TOLERANCE * old)
 
 
 class _Training:
@@ -125,7 +131,7 @@ class _Training:
         self.held = np.flatnonzero(held)
         self.held_weight = weight[self.held]
         self.weight = np.where(held, 0.0, weight)
-        self.loss_curve, self.validation_scores = [], []
+        self.loss_curve, self.validation_scores, self.best = [], [], None
         is_leaf = forest.child < 0
         self.n_leaves = np.count_nonzero(is_leaf)
         child = forest.child.copy()
@@ -175,7 +181,7 @@ class _Training:
             weight = np.concatenate([weight, np.zeros(n_leaves * n_outputs)])
         key, inverse = np.unique(key, return_inverse=True)
         # Rows of mean weight are what is added.
-        pseudo = self.settings.smoothing * total.sum() / len(rows)
+        pseudo = np.clip(self.settings.smoothing, *SMOOTHED) * total.sum() / len(rows)
         share = np.bincount(inverse, weight, len(key)) + pseudo
         whole = np.log(total + n_outputs * pseudo)
         start = np.searchsorted(key, np.arange(n_leaves + 1) * np.int64(n_outputs))
@@ -231,7 +237,7 @@ class _Training:
 
     def planes(self):
         """Splits at the end, or at the best validation score."""
-        return self.best if self.validation_scores else self.trainer.planes()
+        return self.trainer.planes() if self.best is None else self.best
 
     def _validation_loss(self):
         """Mean loss of the rows held out, at the leaves as they are."""

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ._base import StrOptions
+from ._input import tame
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
@@ -65,7 +66,7 @@ class ForestClassifierMixin(ClassifierMixin):
             factor = self._balance(target, rows.weight)
         else:
             return target
-        rows.weight = rows.weight * factor[target]
+        rows.weight = tame(rows.weight * factor[target])
         if not rows.weight.any() or not np.isfinite(rows.weight).all() or rows.weight.min() < 0:
             raise ValueError(
                 f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "

@@ -7,7 +7,7 @@ gradient descent on an upper bound of the loss of the whole tree.
 
 import numpy as np
 
-from ._base import Integral, Interval, Real, StrOptions, check_is_fitted
+from ._base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._greedy import ObliqueForest
 from ._joint_training import train_jointly
 from ._projection import AxisSampler
@@ -15,7 +15,6 @@ from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 from .refine import refine_grown
 
-RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_")
 SEARCHED = 4096  # rows in which the cut of a large node is searched, with init="axis"
 
 

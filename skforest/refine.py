@@ -98,7 +98,11 @@ def refine_tree(
     most = most_sparse(forest.n_features)
     leaf = route(forest, own)
     curve = [tree_loss(forest, leaf, *counted, scale)]
+    # A power of two near the mean: the kernel has weights in float32.
+    relative = np.ldexp(weight, -np.frexp(counted[1].mean())[1])
     for _ in range(n_sweeps):
+        if stop[0]:
+            break
         answer = leaf_answers(forest, scale)
         swept = Alternator(
             forest.arrays,
@@ -109,7 +113,7 @@ def refine_tree(
             offset,
             factor,
             target,
-            weight,
+            relative,
             chosen,
             leaf,
             answer,

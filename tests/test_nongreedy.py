@@ -1,12 +1,14 @@
 """Non-greedy trees: inference and training against plain definitions, and what holds always."""
 
+import warnings
+
 import numpy as np
 import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import train_test_split
@@ -142,6 +144,14 @@ def test_with_long_weights_the_bound_is_the_loss():
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[0] > 1
     assert gaps[-1] == pytest.approx(0, abs=1e-3)
+
+
+def easy_rows(cls, n=150):
+    """Rows that one hyperplane for each class, or a few, tell apart."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    score = X @ rng.normal(size=(4, 3))
+    return X, score.argmax(axis=1) if cls is NonGreedyTreeClassifier else score[:, 0]
 
 
 # ------------------------------------------------------------------------------------ one step
@@ -459,6 +469,73 @@ def test_training_that_loses_the_tree_is_undone():
         model.fit(X, y)
     assert model.score(X, y) == 1
     assert len(model.loss_curve_) == 30
+
+
+def test_records_are_of_all_trees_or_gone():
+    X, y = easy_rows(NonGreedyTreeClassifier)
+    names = {"loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_"}
+    model = CO2ForestClassifier(2, max_depth=2, random_state=0, refine="nongreedy").fit(X, y)
+    assert names & vars(model).keys() == names - {"refine_curve_"}
+    # Of trees that are no more.
+    model.set_params(refine=None, warm_start=True)
+    plain = clone(model).fit(X, y)
+    model.set_params(warm_start=False).fit(X, y)
+    assert not names & vars(model).keys()
+    # Of some trees only.
+    plain.set_params(refine="alternating", n_estimators=3).fit(X, y)
+    assert not names & vars(plain).keys()
+
+
+@pytest.mark.parametrize("cls", TREES)
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"learning_rate": 1e308},
+        {"learning_rate": 1e30},
+        {"nu": 1e300},
+        {"row_norm": 1e300},
+        {"l1": 1e300},
+        {"momentum": 1 - 1e-16},
+        {"smoothing": 1e-320},
+        {"smoothing": 1e308},
+    ],
+    ids=str,
+)
+def test_training_that_runs_off_is_undone(cls, early_stopping, params):
+    """Numbers that overflow lead to no leaf that is not there, and into no tree."""
+    X, y = easy_rows(cls)
+    model = cls(random_state=0, early_stopping=early_stopping, n_epochs=3, **params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    forest = model.forest_
+    for part in (forest.dense, forest.sparse_weight, forest.threshold, forest.value):
+        assert np.isfinite(part).all()
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_tree_that_has_learnt_nothing_loses_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.random(200) < 0.05
+    weight = rng.uniform(0.1, 1, 200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        for seed in range(5):
+            NonGreedyTreeClassifier(max_depth=1, random_state=seed).fit(X, y, weight)
+
+
+@pytest.mark.parametrize("batch_size", [1, 10])
+@pytest.mark.parametrize("light", [1e-300, 1e-40, 1e-9])
+@pytest.mark.parametrize("cls", TREES)
+def test_rows_of_next_to_no_weight(cls, light, batch_size):
+    """Batches of them alone make no step to speak of."""
+    X, y = easy_rows(cls)
+    weight = np.where(np.arange(len(X)) % 4, light, 1.0)
+    heavy = weight == 1
+    model = cls(random_state=0, max_depth=3, batch_size=batch_size).fit(X, y, weight)
+    assert np.isfinite(model.loss_curve_).all()
+    assert model.score(X[heavy], y[heavy]) > (0.6 if is_classifier(model) else 0.4)
 
 
 def test_a_target_that_does_not_vary_leaves_one_leaf():

@@ -199,6 +199,26 @@ def test_a_stop_ends_it():
     assert curve[0] == tree_loss(forest, route(forest, X), target, weight)
 
 
+def test_a_stop_ends_all_sweeps():
+    forest, X, target, weight = labelled_tree(0)
+    stop = np.ones(1, dtype=np.uint8)
+    curve = refine_tree(
+        forest, X, target, weight, 0, stop, criterion="gini", n_sweeps=10**12
+    )[1]  # fmt: skip
+    assert len(curve) == 1
+
+
+@pytest.mark.parametrize("exponent", [-200, 60])
+def test_the_scale_of_weights_does_not_matter(exponent):
+    forest, X, target, weight = labelled_tree(0)
+    curves = [
+        refine_tree(forest, X, target, np.ldexp(weight, e), 0, GO, criterion="gini")[1]
+        for e in (0, exponent)
+    ]
+    assert curves[0][-1] < curves[0][0]
+    np.testing.assert_array_equal(*curves)
+
+
 # ------------------------------------------------------------------------------ every estimator
 
 
