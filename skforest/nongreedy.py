@@ -86,9 +86,9 @@ class _NonGreedy(ObliqueForest):
     def _hold_out(self, weight, seed):
         """Mask of the rows that do not train."""
         held = np.zeros(len(weight), dtype=bool)
-        if not self.early_stopping:
-            return held
         chosen = np.flatnonzero(weight)
+        if not self.early_stopping or len(chosen) == 1:  # one row makes one leaf, untrained
+            return held
         n_held = max(1, round(self.validation_fraction * len(chosen)))
         if n_held >= len(chosen):
             raise ValueError(
