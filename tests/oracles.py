@@ -438,6 +438,7 @@ def best_move(X, target, weight, w, bias, direction):
         right = margin + amount * along > 0
         if 0 < right.sum() < len(right):
             best = max(best, split_score(target, weight, right))
+    return best
 
 
 # ------------------------------------------------------------------------ alternating refinement
