@@ -1,5 +1,5 @@
 # make demo    train a patch forest and a random forest on handwritten digits, print a table
-# make test    the whole test suite, doctests included
+# make test    the whole test suite, doctests included, in up to four processes
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -25,7 +25,7 @@ demo: build $(VENV)/.extra-plot
 	$(BIN)/python benchmarks/demo.py
 
 test: build $(VENV)/.extra-test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
 
 docs: build $(VENV)/.extra-docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

@@ -1,6 +1,7 @@
 """What a user of scikit-learn expects of any forest: the door, for every estimator."""
 
 import _thread
+import gc
 import inspect
 import pickle
 import re
@@ -1022,6 +1023,10 @@ class Interrupt:
         _thread.interrupt_main()
 
     def __enter__(self):
+        # Python drops an interrupt that arrives in a finaliser, so none of an earlier test's
+        # objects may be collected in the block.
+        gc.collect()
+        gc.disable()
         # A process that was started in the background may ignore interrupts.
         self.handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.timer.start()
@@ -1031,6 +1036,7 @@ class Interrupt:
         arrived = time.perf_counter()
         self.timer.cancel()
         signal.signal(signal.SIGINT, self.handler)
+        gc.enable()
         assert kind is KeyboardInterrupt, f"fit ended with {kind}, not with the interrupt"
         self.delay = arrived - self.fired
         return True
