@@ -100,6 +100,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef void keep_features(self) noexcept nogil
     cdef bint varies(self, int64_t feature) noexcept nogil
     cdef int optimise(self, const Split* axis) except -1 nogil
+    cdef void come_within_reach(self) noexcept nogil
     cdef double epoch(self, double rate, int objective) noexcept nogil
     cdef const float* around(
         self, const float* end, const float* begin, int64_t tail, int64_t size, float* out

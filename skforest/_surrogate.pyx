@@ -16,7 +16,7 @@ Time goes into reading rows, so a pass over them does all it can: one survey giv
 norm and what varies; the margins of a batch give its slopes, its objective and its sides.
 """
 
-from libc.math cimport INFINITY, exp, isfinite, log, sqrt
+from libc.math cimport INFINITY, exp, fabs, isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -74,6 +74,9 @@ cdef enum:
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
     MEASURE = 5             # epochs of a node of several batches between two looks at all rows
+    MAX_HALVINGS = 7        # of the plane that training begins with
+
+cdef double WITHIN_REACH = 0.2  # share of the rows on their better side that shall have a slope
 
 
 cdef inline float* floats(int64_t n) noexcept nogil:
@@ -418,6 +421,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             if done == 1 or (self.sides.changed and not self.gradient_leaves):
                 self.set_leaves()
                 self.set_losses(0, n)
+            if done == 1 and objective == CO2:
+                self.come_within_reach()
             self.n_active = 0
             if one_batch:
                 self.step(
@@ -463,6 +468,34 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.weigh_sides()
             self.is_laid_out = self.remember()
         return 0
+
+    cdef void come_within_reach(self) noexcept nogil:
+        """Halve the first plane until enough rows have a slope.
+
+        The bound slopes for rows on their better side, up to a margin of half the difference of
+        the losses (equation 9). All rows may be further out, as those of a binary feature are,
+        and the plane would never move.
+        """
+        cdef int64_t i
+        cdef int32_t k
+        cdef double better, near, factor = 1
+        for k in range(MAX_HALVINGS):
+            better = 0
+            near = 0
+            for i in range(self.n_train):
+                if self.margin[i] * self.delta[i] < 0:
+                    better += self.row_weight[i]
+                    if 2 * factor * fabs(self.margin[i]) < fabs(self.delta[i]):
+                        near += self.row_weight[i]
+            if near >= WITHIN_REACH * better:
+                break
+            factor /= 2
+        if factor < 1:
+            self.plane.bias = factor * self.plane.bias
+            for i in range(self.p):
+                self.plane.w[i] = <float>(factor * self.plane.w[i])
+            for i in range(self.n_train):
+                self.margin[i] = <float>(factor * self.margin[i])
 
     cdef double epoch(self, double rate, int objective) noexcept nogil:
         """Show the training rows once, in batches; returns the sum of the objective on the way.

@@ -385,6 +385,13 @@ def co2_stump(
                 for side in (~right, right)
             ])  # fmt: skip
         l0, l1 = -log_softmax(leaf, axis=1)[:, y]
+        if epoch == 0 and objective == "co2":
+            better = m * (l1 - l0) < 0
+            reach = np.abs(l1 - l0)[better] / np.abs(2 * m)[better]
+            factor = 1.0
+            while factor > 0.01 and (reach > factor).sum() < 0.2 * better.sum():
+                factor /= 2
+            w, bias, m = factor * w, factor * bias, factor * m
         slope = co2_slope(m, l1 - l0, objective)
         v = momentum * v + slope @ R / n
         v_bias = momentum * v_bias - slope.sum() / n

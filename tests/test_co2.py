@@ -45,8 +45,8 @@ def test_one_stump_is_that_of_the_definition(objective, seed, leaves):
     start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
-        scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut, objective, n_epochs=12,
-        leaves=leaves,
+        scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut / start.max(), objective,
+        n_epochs=12, leaves=leaves,
     )  # fmt: skip
     found, where = split_of(model)
     assert (np.abs(found) > 1e-3).sum() > 1

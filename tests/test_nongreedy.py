@@ -350,7 +350,7 @@ def test_a_saved_tree_is_the_tree(cls, tmp_path):
         {"learning_rate": 0.03},
         {"momentum": 0.0},
         {"n_epochs": 3},
-        {"batch_size": 7},
+        {"batch_size": 20},
         {"l1": 0.01},
         {"row_norm": 2.0},
         {"early_stopping": True},
