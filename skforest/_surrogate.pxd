@@ -65,6 +65,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef Plane plane
     cdef Plane best
     cdef Sides sides
+    cdef int64_t first         # the feature of that cut, in the rows as they are stored
     cdef float* margin         # of every row, when all were last looked at
     cdef float* base           # loss of every row at the left leaf
     cdef float* delta          # loss at the right leaf minus that
@@ -100,7 +101,9 @@ cdef class StumpSplitter(SearchSplitter):
     cdef void keep_features(self) noexcept nogil
     cdef bint varies(self, int64_t feature) noexcept nogil
     cdef int optimise(self, const Split* axis) except -1 nogil
-    cdef void come_within_reach(self) noexcept nogil
+    cdef double length_within_reach(self) noexcept nogil
+    cdef bint has_strays(self) noexcept nogil
+    cdef void set_out(self, const Split* axis, double length) noexcept nogil
     cdef double epoch(self, double rate, int objective) noexcept nogil
     cdef const float* around(
         self, const float* end, const float* begin, int64_t tail, int64_t size, float* out

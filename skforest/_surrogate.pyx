@@ -74,9 +74,8 @@ cdef enum:
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
     MEASURE = 5             # epochs of a node of several batches between two looks at all rows
-    MAX_HALVINGS = 7        # of the plane that training begins with
 
-cdef double WITHIN_REACH = 0.2  # share of the rows on their better side that shall have a slope
+cdef double LEAST_START = 1 / 128.0  # norm of the weights that training begins with
 
 
 cdef inline float* floats(int64_t n) noexcept nogil:
@@ -274,7 +273,6 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         cdef int64_t n = self.node.n, p = self.table.n_features
         cdef int64_t i, j, stride
         cdef double square
-        cdef float* w = self.plane.w
         # 1. one centre, one scale for all features, and which of these vary
         for i in range(n):
             self.at[i] = self.node.offset[self.order[i]]
@@ -302,19 +300,30 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         else:
             memcpy(self.mean, self.node_mean, p * sizeof(float))
         # 3. the plane of the feature's cut
-        memset(w, 0, self.p * sizeof(float))
-        memset(self.velocity, 0, self.p * sizeof(float))
         memset(self.gradient, 0, self.p * sizeof(float))
-        self.bias_velocity = 0
+        self.first = feature
         if self.rows == self.own_rows:
             memset(self.mean, 0, stride * sizeof(float))
             for j in range(self.n_kept):
                 if self.kept[j] == feature:
-                    w[j] = 1
-        else:
-            w[feature] = 1
-        self.plane.bias = self.node_scale * (<double>threshold - self.node_mean[feature])
+                    self.first = j
         return True
+
+    cdef void set_out(self, const Split* axis, double length) noexcept nogil:
+        """The plane of the feature's cut, with weights of some norm, at rest."""
+        cdef int64_t i
+        memset(self.plane.w, 0, self.p * sizeof(float))
+        memset(self.velocity, 0, self.p * sizeof(float))
+        self.plane.w[self.first] = <float>length
+        self.plane.bias = self.node_scale * (
+            <double>axis.threshold - self.node_mean[self.champion.feature]
+        )
+        self.plane.bias = length * self.plane.bias
+        self.bias_velocity = 0
+        for i in range(self.n_train):
+            self.margin[i] = <float>(
+                length * self.node_scale * (<double>self.column[self.order[i]] - axis.threshold)
+            )
 
     cdef double survey(self) except? -1 nogil:
         """Set the mean, and what varies; returns the weighted sum of squares about the mean.
@@ -399,20 +408,18 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         """
         cdef int objective = self.objective
         cdef int64_t i, n_epochs, n = self.n_train, stalled = 0, done = 0
-        cdef double loss, rate = self.learning_rate, last = INFINITY
+        cdef double loss, rate = self.learning_rate, last = INFINITY, length = 1, first_score
         cdef bint one_batch = n <= self.batch_size
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
         self.best.score = -INFINITY
         self.is_laid_out = False
-        for i in range(n):
-            self.margin[i] = <float>(
-                self.node_scale * (<double>self.column[self.order[i]] - axis.threshold)
-            )
+        self.set_out(axis, 1)
         self.sides.known = False
         self.weigh_sides()
         self.remember()
+        first_score = self.best.score
         memset(self.leaf_velocity, 0, 2 * self.n_outputs * sizeof(double))
         while done < n_epochs:
             done += 1
@@ -422,7 +429,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 self.set_leaves()
                 self.set_losses(0, n)
             if done == 1 and objective == CO2:
-                self.come_within_reach()
+                length = self.length_within_reach()
+                if length < 1:
+                    self.set_out(axis, length)
             self.n_active = 0
             if one_batch:
                 self.step(
@@ -449,7 +458,20 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             if not isfinite(loss):
                 return 0
             if self.n_active == 0 and not self.sides.changed and not self.gradient_leaves:
-                break                   # nothing will ever pull at the plane again
+                # Nothing will ever pull at the plane again. If it is no better than the first cut,
+                # shorter weights may be.
+                if not one_batch:
+                    self.take_margins(&self.plane, self.at, n, self.margin)
+                    self.weigh_sides()
+                    self.remember()
+                if objective != CO2 or self.best.score > first_score or length <= LEAST_START:
+                    break
+                if not self.has_strays():
+                    break
+                length /= 2
+                self.set_out(axis, length)
+                self.weigh_sides()
+                last = INFINITY
             if loss < 0.999 * last:
                 last = loss
                 stalled = 0
@@ -469,33 +491,29 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.is_laid_out = self.remember()
         return 0
 
-    cdef void come_within_reach(self) noexcept nogil:
-        """Halve the first plane until enough rows have a slope.
+    cdef double length_within_reach(self) noexcept nogil:
+        """How long the first plane may be for a row to have a slope: 1, or a power of 1/2.
 
         The bound slopes for rows on their better side, up to a margin of half the difference of
         the losses (equation 9). All rows may be further out, as those of a binary feature are,
         and the plane would never move.
         """
         cdef int64_t i
-        cdef int32_t k
-        cdef double better, near, factor = 1
-        for k in range(MAX_HALVINGS):
-            better = 0
-            near = 0
-            for i in range(self.n_train):
-                if self.margin[i] * self.delta[i] < 0:
-                    better += self.row_weight[i]
-                    if 2 * factor * fabs(self.margin[i]) < fabs(self.delta[i]):
-                        near += self.row_weight[i]
-            if near >= WITHIN_REACH * better:
-                break
-            factor /= 2
-        if factor < 1:
-            self.plane.bias = factor * self.plane.bias
-            for i in range(self.p):
-                self.plane.w[i] = <float>(factor * self.plane.w[i])
-            for i in range(self.n_train):
-                self.margin[i] = <float>(factor * self.margin[i])
+        cdef double reach = 0, length = 1
+        for i in range(self.n_train):
+            if self.margin[i] * self.delta[i] < 0:
+                reach = max(reach, fabs(self.delta[i]) / fabs(2 * self.margin[i]))
+        while length >= reach and length > LEAST_START:
+            length /= 2
+        return length
+
+    cdef bint has_strays(self) noexcept nogil:
+        """Is a training row on its worse side?"""
+        cdef int64_t i
+        for i in range(self.n_train):
+            if self.margin[i] * self.delta[i] > 0:
+                return True
+        return False
 
     cdef double epoch(self, double rate, int objective) noexcept nogil:
         """Show the training rows once, in batches; returns the sum of the objective on the way.

@@ -151,7 +151,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         bring the bound closer to the loss. Features count in the units of `row_norm`.
     learning_rate : float, default=0.03
         Length of a gradient step, more than 0. Halved where the objective has not decreased for
-        three epochs; training ends at a fiftieth, or when no row has a gradient any more.
+        three epochs; training ends at a fiftieth, or when no row has a gradient any more. If
+        the split is then no better than the first cut, weights of half the length begin again.
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"
@@ -397,7 +398,8 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         bring the bound closer to the loss. Features count in the units of `row_norm`.
     learning_rate : float, default=0.03
         Length of a gradient step, more than 0. Halved where the objective has not decreased for
-        three epochs; training ends at a fiftieth, or when no row has a gradient any more.
+        three epochs; training ends at a fiftieth, or when no row has a gradient any more. If
+        the split is then no better than the first cut, weights of half the length begin again.
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1).
     n_epochs : "auto" or int, default="auto"

@@ -352,9 +352,13 @@ def co2_stump(
     mean = Z.mean(axis=0)
     scale = row_norm / np.sqrt(((Z - mean) ** 2).sum(axis=1).mean())
     R = scale * (Z - mean)
-    w, bias = np.eye(p)[feature], scale * (cut - mean[feature])
+
+    def start_at(length):
+        return length * np.eye(p)[feature], length * scale * (cut - mean[feature])
+
+    w, bias = start_at(1)
     v, v_bias = np.zeros(p), 0.0
-    best, last, stalled, l0, l1 = None, np.inf, 0, 0.0, 0.0
+    best, last, stalled, l0, l1, factor = None, np.inf, 0, 0.0, 0.0, 1.0
     leaf, v_leaf = np.zeros((2, onehot.shape[1])), 0.0
     slope, before = np.ones(n), None
     for epoch in range(n_epochs + 1):
@@ -371,8 +375,16 @@ def co2_stump(
             )
             if best is None or gain >= best[0] - 1e-9:
                 best = gain, w.copy(), bias
+                first = gain if epoch == 0 else first
         if leaves == "counts" and not slope.any() and (right == before).all():
-            break
+            if objective != "co2" or best[0] > first + 1e-9 or factor < 0.01:
+                break
+            if not (m * (l1 - l0) > 0).any():
+                break
+            factor, last = factor / 2, np.inf
+            w, bias, v, v_bias = *start_at(factor), np.zeros(p), 0.0
+            m = R @ w - bias
+            right = m > 0
         before = right
         if epoch:
             stalled = 0 if loss < 0.999 * last else stalled + 1
@@ -387,11 +399,11 @@ def co2_stump(
         l0, l1 = -log_softmax(leaf, axis=1)[:, y]
         if epoch == 0 and objective == "co2":
             better = m * (l1 - l0) < 0
-            reach = np.abs(l1 - l0)[better] / np.abs(2 * m)[better]
-            factor = 1.0
-            while factor > 0.01 and (reach > factor).sum() < 0.2 * better.sum():
+            reach = (np.abs(l1 - l0)[better] / np.abs(2 * m)[better]).max(initial=0)
+            while factor >= reach and factor > 0.01:
                 factor /= 2
-            w, bias, m = factor * w, factor * bias, factor * m
+            w, bias = start_at(factor)
+            m = R @ w - bias
         slope = co2_slope(m, l1 - l0, objective)
         v = momentum * v + slope @ R / n
         v_bias = momentum * v_bias - slope.sum() / n

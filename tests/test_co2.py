@@ -256,3 +256,15 @@ def test_better_than_a_random_forest_on_a_linear_target():
     X, y = load_diabetes(return_X_y=True)
     model = CO2ForestRegressor(100, bootstrap=True, random_state=0)
     assert cross_val_score(model, X, y, cv=3).mean() > 0.4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_binary_feature_does_not_hold_the_plane(seed):
+    """All rows lie at the same distance from its cut, where the bound may be flat."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (2000, 30)).astype(np.float32)
+    y = (X - 0.5) @ rng.normal(size=30) + rng.normal(size=2000) / 2 > 0
+    stump = CO2ForestClassifier(1, max_depth=1, max_features=None, random_state=0)
+    axis = clone(stump).set_params(objective=None).fit(X[:1000], y[:1000])
+    assert axis.score(X[1000:], y[1000:]) < 0.8
+    assert stump.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.88
