@@ -359,6 +359,7 @@ def co2_stump(
     w, bias = start_at(1)
     v, v_bias = np.zeros(p), 0.0
     best, last, stalled, l0, l1, factor = None, np.inf, 0, 0.0, 0.0, 1.0
+    first = None
     leaf, v_leaf = np.zeros((2, onehot.shape[1])), 0.0
     slope, before = np.ones(n), None
     for epoch in range(n_epochs + 1):
@@ -375,7 +376,7 @@ def co2_stump(
             )
             if best is None or gain >= best[0] - 1e-9:
                 best = gain, w.copy(), bias
-                first = gain if epoch == 0 else first
+                first = gain if first is None else first
         if leaves == "counts" and not slope.any() and (right == before).all():
             if objective != "co2" or best[0] > first + 1e-9 or factor < 0.01:
                 break
