@@ -31,17 +31,20 @@ SETS = {
 }
 TREES = (10, 30, 100)
 SECONDS = {"letter_libsvm": (0.08, 0.04), "usps": (0.07, 0.03), "mnist": (2.0, 1.0)}
-# Data that asks for a setting of its own: parameters, and bars of 10, 30 and 100 trees.
+NOISY = {"objective": "co2", "max_features": None, "bootstrap": True, "holdout": 0.3}
+# Beyond the five sets of one setting: parameters, and bars of 10, 30 and 100 trees.
 SPECIAL = {
-    "connect4": ({"max_features": 48}, (17.5, 16.0, 15.4), (17.1, 15.7, 14.7)),
-    "madelon": ({"max_features": None, "bootstrap": True, "holdout": 0.3}, (None, 20.0, None), ()),
+    "connect4": ({}, (17.5, 16.0, 15.4), (17.1, 15.7, 14.7)),
+    "madelon": (NOISY, (None, 20.0, None), ()),
 }
+# Hyperplanes that nothing guards, without a choice.
+PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
 # What the papers compare with, the procedure as the paper has it, and the defaults.
 BASELINES = {
-    "axis": {"objective": None, "bootstrap": True},
-    "random": {"objective": "random", "bootstrap": True},
-    "oc1": {"objective": "oc1", "bootstrap": True},
-    "literal": {"bootstrap": True, "signs": "old", "leaves": "gradient"},
+    "axis": {"objective": None, "bootstrap": True, "max_features": "sqrt"},
+    "random": {"objective": "random", "bootstrap": True, "max_features": "sqrt"},
+    "oc1": {"objective": "oc1", "bootstrap": True, "max_features": "sqrt"},
+    "literal": PLAIN | {"bootstrap": True, "signs": "old", "leaves": "gradient"},
     "default": {},
 }
 # Bars of 10 and 30 OC1 trees: the paper's errors, in brackets, and 1.
@@ -136,7 +139,7 @@ def seconds(options):
         times = []
         for seed in range(options.rounds or 3):
             n_trees = 2 if name == "mnist" else 10
-            model = CO2ForestClassifier(n_trees, random_state=seed)
+            model = CO2ForestClassifier(n_trees, random_state=seed, **PLAIN)
             start = time.process_time()
             model.fit(split.X_train, split.y_train)
             times.append((time.process_time() - start) / n_trees)

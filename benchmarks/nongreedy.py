@@ -21,11 +21,15 @@ import skforest
 from skforest import CO2ForestClassifier, NonGreedyTreeClassifier
 
 FOLDER = Path(__file__).resolve().parent
-# Trees of one kind each; all features compete for the first cut of a node.
+# Nothing is chosen, nothing guarded, and all features compete for the first cut of a node.
+GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
+# Trees of one kind each.
 MODELS = {
-    "axis": lambda **kw: CO2ForestClassifier(1, objective=None, max_features=None, **kw),
-    "random": lambda **kw: CO2ForestClassifier(1, objective="random", **kw),
-    "co2": lambda **kw: CO2ForestClassifier(1, smoothing=1.0, max_features=None, **kw),
+    "axis": lambda **kw: CO2ForestClassifier(1, objective=None, **GROWN, **kw),
+    "random": lambda **kw: CO2ForestClassifier(
+        1, objective="random", **GROWN | {"max_features": "sqrt"}, **kw
+    ),
+    "co2": lambda **kw: CO2ForestClassifier(1, objective="co2", smoothing=1.0, **GROWN, **kw),
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}

@@ -40,6 +40,7 @@ __all__ = [
     "StrOptions",
     "check_is_fitted",
     "draw_seed",
+    "fit_one",
     "in_threads",
     "resolve_count",
     "validate_params",
@@ -182,7 +183,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         del X, y
         rows.weight = tame(rows.weight)
         target = self._make_target(rows, goes_on)
-        self._resolve(rows)
+        if not goes_on:
+            self._seed = draw_seed(self.random_state)
+        self._resolve(rows, target, goes_on)
         n_done = len(self.forest_) if goes_on else 0
         if self.n_estimators < n_done:
             raise ValueError(
@@ -195,8 +198,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 stacklevel=4,
             )
             return
-        if not goes_on:
-            self._seed = draw_seed(self.random_state)
         forest = self._fit_forest(rows, target, range(n_done, self.n_estimators))
         self.forest_ = Forest.concatenate([self.forest_, forest]) if goes_on else forest
         if self.oob_score:
@@ -216,7 +217,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         """Train the trees of the given numbers, in parallel; override to train them at once."""
 
         def one(tree, stop):
-            return _fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
+            return fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
 
         done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
         grown, records = map(list, zip(*done))
@@ -252,12 +253,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             attributes: lists with one entry a tree.
         """
 
-    def _resolve(self, rows):
+    def _resolve(self, rows, target, goes_on):
         """Turn "auto" values into fitted attributes; check parameters against the data."""
+
+    def _bootstraps(self):
+        """Do trees draw rows?"""
+        return self.bootstrap
 
     def _counts(self, rows, seed):
         """How often a tree draws each row; the weights themselves without bootstrap."""
-        if not self.bootstrap:
+        if not self._bootstraps():
             return rows.weight
         n_draws = resolve_count(self.max_samples, len(rows), "max_samples")
         return rows.bootstrap(seed, n_draws)
@@ -423,8 +428,22 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         self._set_oob_attributes(of_samples, response[known], rows, known)
 
 
-def _fit_one(estimator, rows, target, seed, stop):
-    """Train one tree, in a worker: the tree, and what training recorded."""
+def fit_one(estimator, rows, target, seed, stop):
+    """Train one tree, in a worker.
+
+    Parameters
+    ----------
+    estimator : BaseForest
+    rows, target, seed, stop
+        As of `BaseForest._fit_tree`.
+
+    Returns
+    -------
+    forest : Forest
+        Of one tree.
+    record : dict
+        What training recorded.
+    """
     weight = estimator._tree_weight(rows, target, seed)
     grown = estimator._fit_tree(rows, target, weight, seed, stop)
     return grown if isinstance(grown, tuple) else (grown, {})

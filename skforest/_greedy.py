@@ -111,7 +111,7 @@ class ObliqueForest(GreedyForest):
     _criterion = "squared_error"
     _scales = True
 
-    def _resolve(self, rows):
+    def _resolve(self, rows, target, goes_on):
         self.max_features_ = self._resolve_max_features(rows.X.shape[1])
         self._spread(rows)  # once, before the threads ask for it
 

@@ -74,8 +74,7 @@ cdef enum:
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
     MEASURE = 5             # epochs of a node of several batches between two looks at all rows
-
-cdef double LEAST_START = 1 / 128.0  # norm of the weights that training begins with
+    SHORTEST = 128          # part of its length that the first plane is taken down to
 
 
 cdef inline float* floats(int64_t n) noexcept nogil:
@@ -464,7 +463,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                     self.take_margins(&self.plane, self.at, n, self.margin)
                     self.weigh_sides()
                     self.remember()
-                if objective != CO2 or self.best.score > first_score or length <= LEAST_START:
+                if objective != CO2 or self.best.score > first_score or length * SHORTEST <= 1:
                     break
                 if not self.has_strays():
                     break
@@ -503,7 +502,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         for i in range(self.n_train):
             if self.margin[i] * self.delta[i] < 0:
                 reach = max(reach, fabs(self.delta[i]) / fabs(2 * self.margin[i]))
-        while length >= reach and length > LEAST_START:
+        while length >= reach and length * SHORTEST > 1:
             length /= 2
         return length
 

@@ -5,13 +5,26 @@ Oblique Splits", 2015. A node starts at the best cut of a few single features an
 hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
+import math
+
 from ._base import Integral, Interval, Real, StrOptions
 from ._coordinate import CoordinateSplitter
 from ._greedy import ObliqueForest
+from ._pilot import choose
 from ._projection import GaussianSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 from .refine import refine_grown
+
+# What "auto" chooses from: hyperplanes that grow unguarded, hyperplanes that must prove themselves
+# in every node, and single features. max_features is a power of the number of features.
+SETTINGS = (
+    {"objective": "co2", "bootstrap": False, "max_features": 0.5, "holdout": 0.0},
+    {"objective": "co2", "bootstrap": False, "max_features": 0.8, "holdout": 0.3},
+    {"objective": None, "bootstrap": True, "max_features": 0.5, "holdout": 0.0},
+)
+NOT_TRAINED = ("oc1", "random", None)  # objectives without gradient, which hold no rows out
+UNGUARDED = 1.02  # factor on the error of the first in the choice
 
 
 class _CO2Forest(ObliqueForest):
@@ -19,13 +32,14 @@ class _CO2Forest(ObliqueForest):
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
-        "objective": [StrOptions({"co2", "soft", "mixed", "oc1", "random"}), None],
+        "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
+        "bootstrap": [StrOptions({"auto"}), "boolean"],
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
-        "holdout": [Interval(Real, 0.0, 0.9, closed="both")],
+        "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "row_norm": [Interval(Real, 0.0, None, closed="neither")],
         "signs": [StrOptions({"current", "old"})],
@@ -40,13 +54,13 @@ class _CO2Forest(ObliqueForest):
         self,
         n_estimators=100,
         *,
-        objective="co2",
+        objective="auto",
         nu=100.0,
         learning_rate=0.03,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
-        holdout=0.0,
+        holdout="auto",
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
@@ -62,7 +76,7 @@ class _CO2Forest(ObliqueForest):
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
-        bootstrap=False,
+        bootstrap="auto",
         max_samples=None,
         oob_score=False,
         importance_type="impurity",
@@ -103,20 +117,58 @@ class _CO2Forest(ObliqueForest):
         self.verbose = verbose
         self.warm_start = warm_start
 
+    def _resolve(self, rows, target, goes_on):
+        before = {f"{name}_": getattr(self, f"{name}_") for name in SETTINGS[0]} if goes_on else {}
+        super()._resolve(rows, target, goes_on)
+        settings = self._settings(rows.X.shape[1])
+        if goes_on:
+            # What was chosen stays; what has been given since counts.
+            chosen = settings[0]
+            chosen.update(
+                {name: old for name, old in before.items() if getattr(self, name[:-1]) == "auto"}
+            )
+        else:
+            chosen = choose(self, rows, target, settings, UNGUARDED)
+        self.__dict__.update(chosen)
+
+    def _settings(self, n_features):
+        """What "auto" chooses from, as fitted attributes; what is given stays as it is."""
+        given = {name: getattr(self, name) for name in SETTINGS[0]}
+        if self.oob_score or self.max_samples is not None:
+            given["bootstrap"] = True
+        settings = []
+        for choice in SETTINGS:
+            setting = {
+                f"{name}_": value if given[name] == "auto" else given[name]
+                for name, value in choice.items()
+            }
+            if self.max_features == "auto":
+                setting["max_features_"] = math.ceil(n_features ** choice["max_features"])
+            else:
+                setting["max_features_"] = self.max_features_
+            if self.objective in NOT_TRAINED:
+                setting["holdout_"] = 0.0
+            if setting not in settings:
+                settings.append(setting)
+        return settings
+
+    def _bootstraps(self):
+        return self.bootstrap_
+
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
         common = (rows, target, weight, chosen, min_leaf, seed, stop)
-        if self.objective in ("random", None):
-            sampler = GaussianSampler(rows.X.shape[1]) if self.objective else None
+        if self.objective_ in ("random", None):
+            sampler = GaussianSampler(rows.X.shape[1]) if self.objective_ else None
             return SearchSplitter(*self._search_arguments(*common, sampler, exact=True))
-        if self.objective == "oc1":
+        if self.objective_ == "oc1":
             searched = self._search_arguments(*common)
             return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
-        names = (
-            "objective nu learning_rate momentum n_epochs batch_size smoothing row_norm holdout "
-            "signs leaves"
-        )
+        names = "nu learning_rate momentum n_epochs batch_size smoothing row_norm signs leaves"
         return self._stump_splitter(
-            *common, **{name: getattr(self, name) for name in names.split()}
+            *common,
+            objective=self.objective_,
+            holdout=self.holdout_,
+            **{name: getattr(self, name) for name in names.split()},
         )
 
     def _fit_tree(self, rows, target, weight, seed, stop):
@@ -135,8 +187,9 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
-        What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
+    objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None, default="auto"
+        What the hyperplane of a node minimises. "auto": "co2", or None where that does better, see
+        Notes. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
@@ -160,11 +213,11 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
-    holdout : float, default=0.0
+    holdout : "auto" or float, default="auto"
         Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
         hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
-        more hold rows out. Guards against features that are noise: try 0.3 where there are many.
-        0: keep the hyperplane.
+        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+        "auto": 0 or 0.3, see Notes.
     smoothing : float, default=0.1
         Rows, of mean weight, that are added to each class of a leaf when its log loss is taken in
         training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed.
@@ -192,9 +245,9 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         How often alternating refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
-        a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up). With objective="random", the number of
-        hyperplanes tried.
+        a float a multiple of the number of features, None all. "sqrt": the square root of the
+        number of features. "auto": that, rounded up, or the power 0.8 of the number of features,
+        see Notes. With objective="random", the number of hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -209,15 +262,16 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     min_impurity_decrease : float, default=0.0
         A node is split only if that decreases the impurity, weighted by the node's share of the
         training weight, by at least this much: entropy, in bits.
-    bootstrap : bool, default=False
-        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
-        proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by where batches begin. True is better with noisy labels.
+    bootstrap : "auto" or bool, default="auto"
+        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
+        probability proportional to their weight. False: every tree sees all rows, and trees differ
+        by the features of their first cuts and by where batches begin. "auto": True with
+        `oob_score` or `max_samples`, else see Notes.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Needs `bootstrap`.
+        there are distinct rows. Not with bootstrap=False.
     oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
     class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
         Weights of the classes, which multiply the weights of their rows: a dict from label to
         weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
@@ -247,8 +301,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
     n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
+    objective_, bootstrap_, max_features_, holdout_ : str or None, bool, int, float
+        What `objective`, `bootstrap`, `max_features` and `holdout` came to.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1.
     refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
@@ -269,6 +323,14 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
 
     Notes
     -----
+    Where `objective`, `bootstrap`, `max_features` or `holdout` are "auto", forests of 10 trees
+    are trained on two thirds of the rows, at most 2000, with each of three settings: "co2",
+    False, the square root of the number of features, 0; "co2", False, its power 0.8, 0.3; None,
+    True, its square root, 0. What is given replaces what these say. The forest of least squared
+    error on as many other rows decides (Brier score of classes); the first must be 2 % better
+    than the others. With fewer than 30 rows it is the first. Seconds are saved, and nothing is
+    chosen, where all four are given.
+
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
     it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
 
@@ -304,13 +366,13 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         self,
         n_estimators=100,
         *,
-        objective="co2",
+        objective="auto",
         nu=100.0,
         learning_rate=0.03,
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
-        holdout=0.0,
+        holdout="auto",
         smoothing=0.1,
         row_norm=8.0,
         signs="current",
@@ -326,7 +388,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
-        bootstrap=False,
+        bootstrap="auto",
         max_samples=None,
         oob_score=False,
         class_weight=None,
@@ -382,8 +444,9 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     ----------
     n_estimators : int, default=100
         Number of trees, at least 1.
-    objective : {"co2", "soft", "mixed", "oc1", "random"} or None, default="co2"
-        What the hyperplane of a node minimises. "co2": the convex-concave bound of the paper on
+    objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None, default="auto"
+        What the hyperplane of a node minimises. "auto": "co2", or None where that does better, see
+        Notes. "co2": the convex-concave bound of the paper on
         the loss of the leaf that each row reaches. "soft": the expected loss when a row goes right
         with probability sigmoid(2 m), m being its margin; better single trees, and less diverse
         ones. "mixed": one of the two, by a coin for each node.
@@ -407,11 +470,11 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         least 3 and at most 30 times.
     batch_size : int, default=100
         Rows of a gradient step, at least 1.
-    holdout : float, default=0.0
+    holdout : "auto" or float, default="auto"
         Share of the rows of a node, 0 to 0.9, that does not train and decides whether the
         hyperplane is better than the single feature that it began with. Only nodes of 40 rows or
-        more hold rows out. Guards against features that are noise: try 0.3 where there are many.
-        0: keep the hyperplane.
+        more hold rows out. Guards against features that are noise. 0: keep the hyperplane.
+        "auto": 0 or 0.3, see Notes.
     smoothing : float, default=0.1
         For classifiers; without effect here.
     row_norm : float, default=8.0
@@ -438,9 +501,9 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         How often alternating refinement visits every node, at least 1.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features among which the first cut of a node is sought, q in the paper. An int is a count,
-        a float a multiple of the number of features, None all. "auto", "sqrt": the square root of
-        the number of features ("auto" rounds up). With objective="random", the number of
-        hyperplanes tried.
+        a float a multiple of the number of features, None all. "sqrt": the square root of the
+        number of features. "auto": that, rounded up, or the power 0.8 of the number of features,
+        see Notes. With objective="random", the number of hyperplanes tried.
     max_depth : int or None, default=None
         Largest depth of a leaf. None: no limit.
     min_samples_split : int or float, default=2
@@ -455,15 +518,16 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     min_impurity_decrease : float, default=0.0
         A node is split only if that decreases the impurity, weighted by the node's share of the
         training weight, by at least this much: variance, a mean over outputs.
-    bootstrap : bool, default=False
-        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
-        proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by where batches begin. True is better with noisy labels.
+    bootstrap : "auto" or bool, default="auto"
+        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
+        probability proportional to their weight. False: every tree sees all rows, and trees differ
+        by the features of their first cuts and by where batches begin. "auto": True with
+        `oob_score` or `max_samples`, else see Notes.
     max_samples : int, float or None, default=None
         Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Needs `bootstrap`.
+        there are distinct rows. Not with bootstrap=False.
     oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.
@@ -486,8 +550,8 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
     n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
+    objective_, bootstrap_, max_features_, holdout_ : str or None, bool, int, float
+        What `objective`, `bootstrap`, `max_features` and `holdout` came to.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1.
     refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
@@ -508,6 +572,14 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
 
     Notes
     -----
+    Where `objective`, `bootstrap`, `max_features` or `holdout` are "auto", forests of 10 trees
+    are trained on two thirds of the rows, at most 2000, with each of three settings: "co2",
+    False, the square root of the number of features, 0; "co2", False, its power 0.8, 0.3; None,
+    True, its square root, 0. What is given replaces what these say. The forest of least squared
+    error on as many other rows decides (Brier score of classes); the first must be 2 % better
+    than the others. With fewer than 30 rows it is the first. Seconds are saved, and nothing is
+    chosen, where all four are given.
+
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
     it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
 

@@ -132,7 +132,7 @@ class _ManifoldForest(GreedyForest):
         self.verbose = verbose
         self.warm_start = warm_start
 
-    def _resolve(self, rows):
+    def _resolve(self, rows, target, goes_on):
         n_features = rows.X.shape[1]
         if self.nonzeros == "fixed" and self.n_nonzeros < 1:
             raise ValueError(

@@ -105,13 +105,14 @@ def test_every_parameter_of_oc1_matters(params):
 def test_without_objective_the_root_is_the_best_cut(seed):
     X, y = make_classification(300, 6, n_informative=4, n_classes=3, random_state=seed)
     weight = np.random.default_rng(seed).exponential(size=300)
-    ours = CO2ForestClassifier(1, objective=None, max_depth=1, max_features=None).fit(X, y, weight)
+    plain = {"objective": None, "max_depth": 1, "max_features": None, "bootstrap": False}
+    ours = CO2ForestClassifier(1, **plain).fit(X, y, weight)
     theirs = DecisionTreeClassifier(criterion="entropy", max_depth=1).fit(X, y, weight)
     assert ours.forest_.direction[0] == theirs.tree_.feature[0]
     left = X[:, theirs.tree_.feature[0]] <= theirs.tree_.threshold[0]
     np.testing.assert_array_equal(ours.apply(X)[:, 0] == 1, left)
     target = np.stack([y, X[:, 0] * X[:, 1]], axis=1)
-    ours = CO2ForestRegressor(1, objective=None, max_depth=1, max_features=None)
+    ours = CO2ForestRegressor(1, **plain)
     theirs = DecisionTreeRegressor(max_depth=1).fit(X, target, weight)
     np.testing.assert_allclose(
         ours.fit(X, target, weight).predict(X), theirs.predict(X), rtol=1e-4, atol=1e-5
@@ -133,8 +134,8 @@ def test_the_root_of_random_planes_is_the_best_of_those_drawn(cls):
     X, y = X[:300], y[:300]
     gains = []
     for n in (1, 2, 5, 30):
-        model = cls(1, objective="random", max_depth=1, max_features=n, random_state=0).fit(X, y)
-        forest = model.forest_
+        model = cls(1, objective="random", max_depth=1, max_features=n, random_state=0)
+        forest = model.set_params(bootstrap=False).fit(X, y).forest_
         assert len(forest.dense) == 1
         Z = scaled(X, *min_max(X)).astype(float)
         target = oracles.one_hot(y, 10) if cls is CO2ForestClassifier else y[:, None]

@@ -15,7 +15,9 @@ from sklearn.model_selection import cross_val_score
 from skforest import CO2ForestClassifier, CO2ForestRegressor
 from skforest._scaling import min_max, scaled
 
-PLAIN = {"n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0}
+PLAIN = {
+    "n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0, "bootstrap": False
+}  # fmt: skip
 
 
 def blobs(n=60, p=5, n_classes=3, seed=0):
@@ -104,7 +106,7 @@ def test_gradients_of_the_leaves_are_the_derivatives(objective):
 def test_no_training_row_crosses_a_threshold(cls, objective):
     X, y = blobs(300, 8, 4)
     weight = np.random.default_rng(0).exponential(size=300)
-    model = cls(5, objective=objective, random_state=0).fit(X, y, weight)
+    model = cls(5, objective=objective, bootstrap=False, random_state=0).fit(X, y, weight)
     leaves = model.apply(X)
     for tree, leaf in zip(model.forest_, leaves.T):
         counted = np.bincount(leaf, weight, minlength=tree.n_nodes)
@@ -162,8 +164,9 @@ def test_held_out_rows_reject_planes_through_noise():
     y = (X[:, 0] > 0) ^ (rng.random(600) < 0.2)
     shares = []
     for holdout in (0.0, 0.3):
-        model = CO2ForestClassifier(10, holdout=holdout, max_depth=1, max_features=None)
-        forest = model.set_params(random_state=0, bootstrap=True).fit(X, y).forest_
+        model = CO2ForestClassifier(10, max_depth=1, max_features=None, random_state=0)
+        model.set_params(objective="co2", holdout=holdout, bootstrap=True)
+        forest = model.fit(X, y).forest_
         shares.append(np.mean(forest.direction >= 60))
     assert shares[0] > 0.9
     assert shares[1] < 0.5
@@ -264,7 +267,7 @@ def test_a_binary_feature_does_not_hold_the_plane(seed):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 2, (2000, 30)).astype(np.float32)
     y = (X - 0.5) @ rng.normal(size=30) + rng.normal(size=2000) / 2 > 0
-    stump = CO2ForestClassifier(1, max_depth=1, max_features=None, random_state=0)
+    stump = CO2ForestClassifier(objective="co2", random_state=0, **PLAIN)
     axis = clone(stump).set_params(objective=None).fit(X[:1000], y[:1000])
     assert axis.score(X[1000:], y[1000:]) < 0.8
     assert stump.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.88

@@ -139,7 +139,9 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
 
     monkeypatch.setattr(_progress.Progress, "close", watched)
     monkeypatch.setattr(type(estimator), "_fit_tree", fails)
-    estimator.set_params(verbose=1)
+    given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
+    given = {name: value for name, value in given.items() if name in estimator.get_params()}
+    estimator.set_params(verbose=1, bootstrap=False, **given)
     with pytest.raises(RuntimeError, match="no tree today"):
         estimator.fit(*task(estimator))
     assert closed == [True]

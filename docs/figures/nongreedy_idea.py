@@ -21,7 +21,13 @@ TREES = {
         criterion="entropy", max_depth=DEPTH, random_state=0
     ),
     "hyperplanes, grown (CO2)": CO2ForestClassifier(
-        1, max_features=None, max_depth=DEPTH, random_state=0
+        1,
+        objective="co2",
+        bootstrap=False,
+        holdout=0.0,
+        max_features=None,
+        max_depth=DEPTH,
+        random_state=0,
     ),
     "trained as a whole": NonGreedyTreeClassifier(max_depth=DEPTH, nu=100.0, random_state=0),
 }

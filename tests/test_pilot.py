@@ -1,0 +1,147 @@
+"""The choice between settings by small forests."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_friedman1
+
+import skforest
+from skforest import CO2ForestClassifier, CO2ForestRegressor
+
+CHOSEN = ("objective_", "bootstrap_", "max_features_", "holdout_")
+FREE = ("co2", False, "sqrt", 0.0)
+GUARDED = ("co2", False, "power", 0.3)
+AXIS = (None, True, "sqrt", 0.0)
+
+
+def chosen(model):
+    return tuple(getattr(model, name) for name in CHOSEN)
+
+
+def of(setting, p):
+    count = int(np.ceil(p ** (0.8 if setting[2] == "power" else 0.5)))
+    return (*setting[:2], count, setting[3])
+
+
+def digits():
+    return load_digits(return_X_y=True)
+
+
+def halves(n=400, p=30):
+    """One plane through all features, and no label wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    return X, X @ rng.normal(size=p) > 0
+
+
+def squares(n=1000):
+    """Two crossing bands, which single features cut, and some wrong labels."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(n, 4))
+    y = (np.abs(X[:, 0]) < 0.3) ^ (np.abs(X[:, 1]) < 0.3) ^ (rng.random(n) < 0.15)
+    return X, y
+
+
+def needles(n=1000, p=100):
+    """One slanted boundary among features that say nothing, and no label wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    return X, np.abs(X[:, 0]) + X[:, 1] > 0.7
+
+
+@pytest.mark.parametrize(
+    "data, setting",
+    [(halves, FREE), (squares, AXIS), (needles, GUARDED)],
+    ids=["free", "axis", "guarded"],
+)
+def test_it_finds_what_the_data_need(data, setting):
+    X, y = data()
+    for seed in range(3):
+        model = CO2ForestClassifier(1, random_state=seed).fit(X, y)
+        assert chosen(model) == of(setting, X.shape[1])
+
+
+def test_what_is_chosen_is_what_gets_trained():
+    X, y = squares()
+    model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+    params = {name[:-1]: value for name, value in zip(CHOSEN, chosen(model), strict=True)}
+    given = CO2ForestClassifier(5, random_state=0, **params).fit(X, y)
+    assert chosen(given) == chosen(model)
+    np.testing.assert_array_equal(given.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"objective": "soft"},
+        {"bootstrap": False},
+        {"holdout": 0.2, "objective": "co2"},
+        {"max_features": 3},
+        {"objective": "oc1", "n_restarts": 0},
+    ],
+)
+def test_what_is_given_counts(given):
+    X, y = squares(300)
+    model = CO2ForestClassifier(2, random_state=0, **given).fit(X, y)
+    for name in given.keys() - {"n_restarts"}:
+        assert getattr(model, f"{name}_") == given[name]
+
+
+@pytest.mark.parametrize("params", [{"oob_score": True}, {"max_samples": 0.5}])
+def test_what_needs_a_bootstrap_gets_one(params):
+    X, y = digits()
+    model = CO2ForestClassifier(10, random_state=0, **params).fit(X[:300], y[:300])
+    assert model.bootstrap_ is True and model.objective_ == "co2"
+
+
+def test_few_rows_take_the_first_setting():
+    X, y = squares()
+    for n, same in ((29, True), (1000, False)):
+        model = CO2ForestClassifier(1, random_state=0).fit(X[:n], y[:n])
+        assert (chosen(model) == of(FREE, 4)) is same
+
+
+def test_a_class_without_weight_takes_no_part():
+    X, y = digits()
+    weight = {k: float(k > 1) for k in range(10)}
+    model = CO2ForestClassifier(3, random_state=0, class_weight=weight).fit(X[:400], y[:400])
+    assert not np.isin(model.predict(X), (0, 1)).any()
+
+
+def test_threads_and_copies_change_no_choice():
+    X, y = squares(400)
+    one = CO2ForestClassifier(5, random_state=0).fit(X, y)
+    two = clone(one).set_params(n_jobs=2).fit(X, y)
+    twice = clone(one).fit(np.vstack([X, X[:50]]), np.append(y, y[:50]))
+    weighed = clone(one).fit(X, y, 1.0 + (np.arange(400) < 50))
+    assert chosen(one) == chosen(two)
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+    assert chosen(twice) == chosen(weighed)
+    np.testing.assert_array_equal(twice.predict_proba(X), weighed.predict_proba(X))
+
+
+def test_warm_start_keeps_the_choice(tmp_path):
+    X, y = squares(400)
+    model = CO2ForestClassifier(3, random_state=0, warm_start=True).fit(X, y)
+    before = chosen(model)
+    assert before[0] is None
+    skforest.save(model, tmp_path / "model")
+    model.set_params(n_estimators=6).fit(X, y)
+    again = skforest.load(tmp_path / "model").set_params(n_estimators=6).fit(X, y)
+    whole = CO2ForestClassifier(6, random_state=0).fit(X, y)
+    assert chosen(model) == chosen(again) == chosen(whole) == before
+    np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+    np.testing.assert_array_equal(again.predict_proba(X), whole.predict_proba(X))
+    # What is given later counts for the trees that are added.
+    model.set_params(n_estimators=8, objective="co2").fit(X, y)
+    assert model.objective_ == "co2" and chosen(model)[1:] == before[1:]
+
+
+def test_real_targets():
+    X, y = make_friedman1(600, noise=0.5, random_state=0)
+    one = CO2ForestRegressor(20, random_state=0).fit(X[:400], y[:400])
+    two = clone(one).fit(X[:400], 1024 * y[:400])
+    assert chosen(one) == chosen(two)
+    both = clone(one).fit(X[:400], np.column_stack([y, y])[:400])
+    assert chosen(both)[0] in ("co2", None)
+    assert one.score(X[400:], y[400:]) > 0.8
