@@ -15,7 +15,7 @@ MIN_ROWS = 30  # with fewer, the first setting is as good as any
 FIRST_SEED = 2**62  # far from the numbers of the trees that stay
 
 
-def choose(estimator, rows, target, settings, handicap):
+def choose(estimator, rows, target, settings):
     """The setting whose forest errs least on rows that it has not seen.
 
     The error is the mean squared difference to the targets, with classes one-hot (Brier score).
@@ -29,8 +29,6 @@ def choose(estimator, rows, target, settings, handicap):
         As of `BaseForest._fit_tree`.
     settings : list of dict
         Attributes of the estimator, by name.
-    handicap : float
-        Factor on the error of the first setting.
 
     Returns
     -------
@@ -67,7 +65,6 @@ def choose(estimator, rows, target, settings, handicap):
     for first in range(0, len(tasks), N_TREES):
         mean = sum(responses[first : first + N_TREES]) / N_TREES
         errors.append(float(weight @ ((mean - truth) ** 2).sum(axis=1)))
-    errors[0] *= handicap
     return settings[int(np.argmin(errors))]
 
 

@@ -24,7 +24,6 @@ SETTINGS = (
     {"objective": None, "bootstrap": True, "max_features": 0.5, "holdout": 0.0},
 )
 NOT_TRAINED = ("oc1", "random", None)  # objectives without gradient, which hold no rows out
-UNGUARDED = 1.02  # factor on the error of the first in the choice
 
 
 class _CO2Forest(ObliqueForest):
@@ -128,7 +127,7 @@ class _CO2Forest(ObliqueForest):
                 {name: old for name, old in before.items() if getattr(self, name[:-1]) == "auto"}
             )
         else:
-            chosen = choose(self, rows, target, settings, UNGUARDED)
+            chosen = choose(self, rows, target, settings)
         self.__dict__.update(chosen)
 
     def _settings(self, n_features):
@@ -327,9 +326,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     are trained on two thirds of the rows, at most 2000, with each of three settings: "co2",
     False, the square root of the number of features, 0; "co2", False, its power 0.8, 0.3; None,
     True, its square root, 0. What is given replaces what these say. The forest of least squared
-    error on as many other rows decides (Brier score of classes); the first must be 2 % better
-    than the others. With fewer than 30 rows it is the first. Seconds are saved, and nothing is
-    chosen, where all four are given.
+    error on as many other rows decides (Brier score of classes). With fewer than 30 rows it is
+    the first. Where all four are given nothing is chosen, and that time is saved.
 
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
     it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
@@ -576,9 +574,8 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     are trained on two thirds of the rows, at most 2000, with each of three settings: "co2",
     False, the square root of the number of features, 0; "co2", False, its power 0.8, 0.3; None,
     True, its square root, 0. What is given replaces what these say. The forest of least squared
-    error on as many other rows decides (Brier score of classes); the first must be 2 % better
-    than the others. With fewer than 30 rows it is the first. Seconds are saved, and nothing is
-    chosen, where all four are given.
+    error on as many other rows decides (Brier score of classes). With fewer than 30 rows it is
+    the first. Where all four are given nothing is chosen, and that time is saved.
 
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
     it predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
