@@ -7,12 +7,20 @@ them into ``docs/performance``. One setting, the defaults, serves all data sets.
 """
 
 import argparse
+import math
+import resource
 import statistics
+import sys
+import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import data
+import numpy as np
+import psutil
 import race_tables
 import results
 from results import Bar, Row
@@ -80,6 +88,13 @@ BARS |= {
     f"seconds/{name}": Bar(f"processor seconds a tree, {name}", "s", bar, stretch, more=False)
     for name, (bar, stretch) in SECONDS.items()
 }
+BARS["scaling/time"] = Bar(
+    "growth of the seconds of a tree from 4096 to 524288 rows, over that of n log n",
+    "ratio",
+    1.0,
+    more=False,
+)
+BARS["scaling/memory"] = Bar("memory of a tree beyond X and the model, over X", "x", more=False)
 BARS |= {
     f"baselines/{name}-{baseline}-{n}": Bar(
         f"error, {name}, {n} trees, {baseline}",
@@ -146,6 +161,46 @@ def seconds(options):
         yield Row(f"seconds/{name}", times, f"median {statistics.median(times):.3f} s")
 
 
+def scaling(options):
+    """Seconds and memory of a tree, from 4096 rows of 50 features to 524288."""
+    sizes = (256, 512) if options.quick else [2**k for k in range(12, 20)]
+    split = data.synthetic(sizes[-1], p=50, n_test=1)
+    times = {n: [] for n in sizes}
+    memory = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npz"
+        for n in sizes:
+            np.savez(path, X=split.X_train[:n], y=split.y_train[:n])
+            for seed in range(options.rounds or 3):
+                # A process of its own: the peak of memory never falls.
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                    took, peak = pool.submit(_one_tree, path, seed).result()
+                times[n].append(took)
+                if n == sizes[-1]:
+                    memory.append(peak / split.X_train.nbytes)
+    middle = [statistics.median(times[n]) for n in sizes]
+    note = ", ".join(f"{n}: {took:.2f} s" for n, took in zip(sizes, middle, strict=True))
+    growth = [n * math.log(n) for n in (sizes[0], sizes[-1])]
+    ratios = [last / middle[0] * growth[0] / growth[1] for last in times[sizes[-1]]]
+    yield Row("scaling/time", ratios, note)
+    yield Row("scaling/memory", memory, f"{sizes[-1]} rows, all copies of them included")
+
+
+def _one_tree(path, seed):
+    """Processor seconds, and bytes that the process grew by, of a tree."""
+    with np.load(path) as file:
+        X, y = file["X"], file["y"]
+    # Compiled code, and what scikit-learn imports on the way, are not the tree's.
+    CO2ForestClassifier(1, **PLAIN).fit(X[:200], y[:200])
+    before = psutil.Process().memory_info().rss
+    start = time.process_time()
+    model = CO2ForestClassifier(1, random_state=seed, **PLAIN).fit(X, y)
+    took = time.process_time() - start
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return took, max(0, peak - before - model.forest_.nbytes)
+
+
 def baselines(options):
     """Test error of 10 and 30 trees by other objectives, and processor seconds for a tree."""
     for name in options.sets or ("pendigits", "satimage", "letter_libsvm", "usps"):
@@ -192,7 +247,7 @@ def main():
     )
     groups = {
         function.__name__: function
-        for function in (errors, special, tables, seconds, baselines, table)
+        for function in (errors, special, tables, seconds, scaling, baselines, table)
     }
     parser.add_argument("group", choices=groups)
     parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
