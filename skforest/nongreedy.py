@@ -9,7 +9,7 @@ import numpy as np
 
 from ._base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._greedy import ObliqueForest
-from ._joint_training import train_jointly
+from ._joint_training import resolve_nu, train_jointly
 from ._projection import AxisSampler
 from ._search import SearchSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
@@ -26,7 +26,7 @@ class _NonGreedy(ObliqueForest):
         "init": [StrOptions({"co2", "soft", "axis"})],
         "inference": [StrOptions({"fast", "full"})],
         "stable": ["boolean"],
-        "nu": [Interval(Real, 0.0, None, closed="neither")],
+        "nu": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
@@ -40,6 +40,10 @@ class _NonGreedy(ObliqueForest):
         "refine": [StrOptions({"alternating"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
+
+    def _resolve(self, rows, target, goes_on):
+        super()._resolve(rows, target, goes_on)
+        self.nu_ = resolve_nu(self.nu, rows.X.shape[1])
 
     # ------------------------------------------------------------------------------- the start
 
@@ -123,7 +127,7 @@ class _NonGreedyTree(_NonGreedy):
         init="co2",
         inference="fast",
         stable=False,
-        nu=20.0,
+        nu="auto",
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
@@ -244,7 +248,7 @@ class _NonGreedyForest(_NonGreedy):
         init="co2",
         inference="fast",
         stable=False,
-        nu=20.0,
+        nu="auto",
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
@@ -327,10 +331,11 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=20.0
+    nu : "auto" or float, default="auto"
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`.
+        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
+        number of features, but at least 20 and at most 100.
     learning_rate : float, default=0.3
         Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
     momentum : float, default=0.9
@@ -398,6 +403,8 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     ----------
     forest_ : Forest
         The tree, as a forest of one.
+    nu_ : float
+        What `nu` came to.
     loss_curve_ : ndarray of shape (n_epochs,), float64
         Mean bound on the loss over each epoch, as the rows were shown. Empty if the tree was not
         split.
@@ -462,7 +469,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         init="co2",
         inference="fast",
         stable=False,
-        nu=20.0,
+        nu="auto",
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
@@ -536,10 +543,11 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=20.0
+    nu : "auto" or float, default="auto"
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`.
+        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
+        number of features, but at least 20 and at most 100.
     learning_rate : float, default=0.3
         Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
     momentum : float, default=0.9
@@ -602,6 +610,8 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     ----------
     forest_ : Forest
         The tree, as a forest of one.
+    nu_ : float
+        What `nu` came to.
     loss_curve_ : ndarray of shape (n_epochs,), float64
         Mean bound on the loss over each epoch, as the rows were shown. Empty if the tree was not
         split.
@@ -670,10 +680,11 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=20.0
+    nu : "auto" or float, default="auto"
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`.
+        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
+        number of features, but at least 20 and at most 100.
     learning_rate : float, default=0.3
         Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
     momentum : float, default=0.9
@@ -756,6 +767,8 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     ----------
     forest_ : Forest
         The trees.
+    nu_ : float
+        What `nu` came to.
     loss_curve_ : list of ndarray of shape (n_epochs,), float64
         One entry a tree. Mean bound on the loss over each epoch, as the rows were shown. Empty if
         the tree was not split.
@@ -827,7 +840,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         init="co2",
         inference="fast",
         stable=False,
-        nu=20.0,
+        nu="auto",
         learning_rate=0.3,
         momentum=0.9,
         n_epochs="auto",
@@ -914,10 +927,11 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     stable : bool, default=False
         Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
         use, and progress is slower.
-    nu : float, default=20.0
+    nu : "auto" or float, default="auto"
         Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
         on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`.
+        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
+        number of features, but at least 20 and at most 100.
     learning_rate : float, default=0.3
         Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
     momentum : float, default=0.9
@@ -995,6 +1009,8 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     ----------
     forest_ : Forest
         The trees.
+    nu_ : float
+        What `nu` came to.
     loss_curve_ : list of ndarray of shape (n_epochs,), float64
         One entry a tree. Mean bound on the loss over each epoch, as the rows were shown. Empty if
         the tree was not split.

@@ -377,7 +377,7 @@ def test_ten_thousand_classes(classifier):
     X = np.column_stack([np.arange(n), rng.random(n)])
     X, y = np.concatenate([X, X + 0.2, X + 0.4]), np.tile(np.arange(n), 3)
     if "init" in classifier.get_params():
-        classifier.set_params(n_epochs=3)  # which lose the tree: it stays as it was grown
+        classifier.set_params(n_epochs=3, nu=20.0)  # which lose the tree: it stays as it was grown
     start = time.perf_counter()
     classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
     found = classifier.predict(X[:300])

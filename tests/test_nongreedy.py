@@ -358,7 +358,7 @@ def test_a_saved_tree_is_the_tree(cls, tmp_path):
 )
 def test_every_parameter_of_training_matters(cls, params):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
-    model = cls(max_depth=4, random_state=0)
+    model = cls(max_depth=4, nu=20.0, random_state=0)
     plain = clone(model).fit(X, y).forest_.response(X[:50] + 0.3)
     other = clone(model).set_params(**params).fit(X, y)
     assert not np.array_equal(plain, other.forest_.response(X[:50] + 0.3))
@@ -406,6 +406,15 @@ def test_l1_stores_splits_sparsely():
     assert np.median(nonzero) < 0.5 * np.median(dense.forest_.directions().getnnz(axis=1))
     assert (sparse.forest_.direction < 64 + len(sparse.forest_.sparse_start) - 1).mean() > 0.6
     assert sparse.score(X_test, y_test) > 0.8
+
+
+@pytest.mark.parametrize("p, expected", [(2, 100), (9, 100), (25, 60), (225, 20), (400, 20)])
+def test_few_features_get_a_larger_nu(p, expected):
+    X, y = np.random.default_rng(0).normal(size=(60, p)), np.arange(60) % 2
+    tree = NonGreedyTreeClassifier(max_depth=2, random_state=0).fit(X, y)
+    assert tree.nu_ == pytest.approx(expected)
+    given = clone(tree).set_params(nu=tree.nu_).fit(X, y)
+    np.testing.assert_array_equal(given.forest_.threshold, tree.forest_.threshold)
 
 
 def test_a_small_nu_prunes():
