@@ -40,7 +40,6 @@ __all__ = [
     "StrOptions",
     "check_is_fitted",
     "draw_seed",
-    "fit_one",
     "in_threads",
     "resolve_count",
     "validate_params",
@@ -217,7 +216,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         """Train the trees of the given numbers, in parallel; override to train them at once."""
 
         def one(tree, stop):
-            return fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
+            return _fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
 
         done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
         grown, records = map(list, zip(*done))
@@ -428,22 +427,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         self._set_oob_attributes(of_samples, response[known], rows, known)
 
 
-def fit_one(estimator, rows, target, seed, stop):
-    """Train one tree, in a worker.
-
-    Parameters
-    ----------
-    estimator : BaseForest
-    rows, target, seed, stop
-        As of `BaseForest._fit_tree`.
-
-    Returns
-    -------
-    forest : Forest
-        Of one tree.
-    record : dict
-        What training recorded.
-    """
+def _fit_one(estimator, rows, target, seed, stop):
+    """Train one tree, in a worker: the tree, and what training recorded."""
     weight = estimator._tree_weight(rows, target, seed)
     grown = estimator._fit_tree(rows, target, weight, seed, stop)
     return grown if isinstance(grown, tuple) else (grown, {})

@@ -6,11 +6,11 @@ from copy import copy
 
 import numpy as np
 
-from ._base import fit_one, in_threads
 from ._rows import tree_seed
 
 N_TREES = 10  # of each pilot forest
 MAX_ROWS = 2000  # that it trains on, and as many that it is tried on
+BLOCK = 256  # rows that are answered together
 MIN_ROWS = 30  # with fewer, the first setting is as good as any
 FIRST_SEED = 2**62  # far from the numbers of the trees that stay
 
@@ -45,31 +45,30 @@ def choose(estimator, rows, target, settings):
     tried = present[n_train : n_train + MAX_ROWS]
     part = copy(rows)
     part.X, part.Y, part.weight = rows.X[train], rows.Y[train], rows.weight[train]
-    part_target, X_tried = target[train], rows.X[tried]
-    trials = [_trial(estimator, setting) for setting in settings]
-
-    def respond(task, stop):
-        trial, seed = task
-        tree, _ = fit_one(trial, part, part_target, seed, stop)
-        return tree._respond(X_tried)
-
-    seeds = [tree_seed(estimator._seed, FIRST_SEED + tree) for tree in range(1, N_TREES + 1)]
-    tasks = [(trial, seed) for trial in trials for seed in seeds]
-    # Added up in the order of the tasks, so the choice does not depend on the threads.
-    responses = in_threads(respond, tasks, estimator.n_jobs, 0, "")
-    weight = rows.weight[tried] / rows.weight[tried].sum()
-    truth = rows.Y[tried]
-    if target.ndim == 1:
-        truth = np.arange(responses[0].shape[1]) == truth
     errors = []
-    for first in range(0, len(tasks), N_TREES):
-        mean = sum(responses[first : first + N_TREES]) / N_TREES
-        errors.append(float(weight @ ((mean - truth) ** 2).sum(axis=1)))
+    for setting in settings:
+        trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + N_TREES)
+        forest = _trial(estimator, setting)._fit_forest(part, target[train], trees)
+        errors.append(_error(forest, rows, tried))
     return settings[int(np.argmin(errors))]
+
+
+def _error(forest, rows, tried):
+    """Weighted sum of squared differences between answers and targets of some rows."""
+    total = 0.0
+    # Few at once: there may be many classes.
+    for first in range(0, len(tried), BLOCK):
+        block = tried[first : first + BLOCK]
+        answer = forest._respond(rows.X[block])
+        truth = rows.Y[block]
+        if forest.task == "classification":
+            truth = np.arange(answer.shape[1]) == truth
+        total += rows.weight[block] @ ((answer - truth) ** 2).sum(axis=1)
+    return total
 
 
 def _trial(estimator, setting):
     """A copy of an estimator with a setting, that grows trees and does no more with them."""
     trial = copy(estimator)
-    trial.__dict__.update(setting, refine=None, max_samples=None)
+    trial.__dict__.update(setting, refine=None, max_samples=None, verbose=0)
     return trial

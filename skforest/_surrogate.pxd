@@ -96,7 +96,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef bint is_laid_out      # are column, direction and threshold those of the best plane?
 
     cdef void line_up(self) noexcept nogil
-    cdef bint prepare(self, int32_t feature, float threshold) except -1 nogil
+    cdef bint prepare(self, int32_t feature) except -1 nogil
     cdef double survey(self) except? -1 nogil
     cdef void keep_features(self) noexcept nogil
     cdef bint varies(self, int64_t feature) noexcept nogil

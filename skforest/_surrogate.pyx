@@ -225,7 +225,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             return False
         split[0] = axis
         self.line_up()
-        if self.prepare(self.champion.feature, axis.threshold):
+        if self.prepare(self.champion.feature):
             self.optimise(&axis)
             if self.stop[0]:
                 return False
@@ -267,8 +267,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         for i in range(self.n_train):
             self.train_weight = self.train_weight + self.row_weight[i]
 
-    cdef bint prepare(self, int32_t feature, float threshold) except -1 nogil:
-        """Centre and scale the rows of the node, start at the cut of a feature; False: no use."""
+    cdef bint prepare(self, int32_t feature) except -1 nogil:
+        """Centre and scale the rows of the node, and find a feature in them; False: no use."""
         cdef int64_t n = self.node.n, p = self.table.n_features
         cdef int64_t i, j, stride
         cdef double square
@@ -298,7 +298,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 self.at[i] = i * stride
         else:
             memcpy(self.mean, self.node_mean, p * sizeof(float))
-        # 3. the plane of the feature's cut
+        # 3. where the feature of the first cut is
         memset(self.gradient, 0, self.p * sizeof(float))
         self.first = feature
         if self.rows == self.own_rows:

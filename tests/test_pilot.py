@@ -1,5 +1,7 @@
 """The choice between settings by small forests."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -145,3 +147,15 @@ def test_real_targets():
     both = clone(one).fit(X[:400], np.column_stack([y, y])[:400])
     assert chosen(both)[0] in ("co2", None)
     assert one.score(X[400:], y[400:]) > 0.8
+
+
+def test_many_classes_are_answered_for_few_rows_at_once():
+    """A forest's answers to 2000 rows would take 48 MB, and those of its trees ten times that."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(3000, 2)), 2, axis=0)
+    X[1::2] += 1e-3
+    model = CO2ForestClassifier(1, max_features=2, n_epochs=1, random_state=0)
+    tracemalloc.start()
+    model.fit(X, np.repeat(np.arange(3000), 2))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6
