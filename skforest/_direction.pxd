@@ -1,6 +1,6 @@
 # Floor 0: tables, directions and how a direction is projected.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 cdef enum:
     MAX_AXES = 8      # rank of feature_shape
@@ -62,6 +62,8 @@ cdef struct Directions:
     const int32_t* sparse_feature
     const float* sparse_weight
     const float* dense             # (n_dense, n_features)
+    const uint16_t* sparse_half    # instead of sparse_weight and dense, where weights have half
+    const uint16_t* dense_half     # precision
 
 
 cdef struct Taps:

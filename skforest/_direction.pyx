@@ -5,9 +5,9 @@ row) into taps for one table; `project` evaluates the taps on a list of rows. Gr
 predicting call the same two functions on the same dtype, so no training row crosses a threshold.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -23,6 +23,7 @@ cdef extern from "_simd.h" nogil:
     )
     void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_widen(const uint16_t*, int64_t, float*)
     uint64_t skf_byte_mask(int, int)
     void skf_quads_f32(
         const float*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
@@ -101,14 +102,16 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
     cdef const uint8_t[:, ::1] subset = arrays["box_subset"]
     cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
     cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
-    cdef const float[::1] sparse_weight = arrays["sparse_weight"]
-    cdef const float[:, ::1] dense = arrays["dense"]
+    cdef const float[::1] sparse_weight
+    cdef const float[:, ::1] dense
+    cdef const uint16_t[::1] sparse_half
+    cdef const uint16_t[:, ::1] dense_half
     memset(&directions, 0, sizeof(Directions))
     directions.grid = grid
     directions.n_features = n_features
     directions.n_boxes = corner.shape[0]
     directions.n_sparse = sparse_start.shape[0] - 1
-    directions.n_dense = dense.shape[0]
+    directions.n_dense = arrays["dense"].shape[0]
     if corner.shape[0]:
         directions.box_corner = &corner[0]
         directions.box_other = &other[0]
@@ -119,7 +122,18 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
         directions.sparse_start = &sparse_start[0]
         if sparse_feature.shape[0]:
             directions.sparse_feature = &sparse_feature[0]
-            directions.sparse_weight = &sparse_weight[0]
+    if arrays["dense"].dtype == np.float16:
+        sparse_half = arrays["sparse_weight"].view(np.uint16)
+        dense_half = arrays["dense"].view(np.uint16)
+        if sparse_half.shape[0]:
+            directions.sparse_half = &sparse_half[0]
+        if dense_half.shape[0]:
+            directions.dense_half = &dense_half[0, 0]
+        return directions
+    sparse_weight = arrays["sparse_weight"]
+    dense = arrays["dense"]
+    if sparse_weight.shape[0]:
+        directions.sparse_weight = &sparse_weight[0]
     if dense.shape[0]:
         directions.dense = &dense[0, 0]
     return directions
@@ -304,6 +318,7 @@ cdef void unfold(
     """Unfold the stored direction `code`; the taps have room for the longest direction."""
     cdef Box box
     cdef int64_t start
+    cdef int32_t n
     if code < directions.n_features:
         unfold_feature(taps, code)
         return
@@ -318,17 +333,26 @@ cdef void unfold(
     code -= directions.n_boxes
     if code < directions.n_sparse:
         start = directions.sparse_start[code]
-        unfold_sparse(
-            taps,
-            directions.sparse_feature + start,
-            directions.sparse_weight + start,
-            <int32_t>(directions.sparse_start[code + 1] - start),
-        )
+        n = <int32_t>(directions.sparse_start[code + 1] - start)
+        if directions.sparse_half == NULL:
+            unfold_sparse(
+                taps, directions.sparse_feature + start, directions.sparse_weight + start, n
+            )
+            return
+        taps.kind = WEIGHTED
+        taps.n = n
+        memcpy(taps.position, directions.sparse_feature + start, n * sizeof(int32_t))
+        skf_widen(directions.sparse_half + start, n, taps.weight)
         return
     code -= directions.n_sparse
     taps.kind = DENSE
     taps.n = directions.n_features
-    taps.dense = directions.dense + <int64_t>code * directions.n_features
+    start = <int64_t>code * directions.n_features
+    if directions.dense_half == NULL:
+        taps.dense = directions.dense + start
+        return
+    skf_widen(directions.dense_half + start, taps.n, taps.weight)
+    taps.dense = taps.weight
 
 
 cdef void project(

@@ -41,7 +41,7 @@ def narrow(arrays):
     small = {}
     for name, array in arrays.items():
         if array.dtype.kind == "f" and array.size:
-            limit = 2.0**31
+            limit = min(2.0**31, float(np.finfo(array.dtype).max))
             whole = (np.abs(array) < limit).all() and (array == np.rint(array)).all()
             if whole and not np.signbit(array[array == 0]).any():
                 small[name] = _narrow_integers(array.astype(np.int64))

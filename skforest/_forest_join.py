@@ -173,6 +173,7 @@ def _check_same_kind(head, other):
         "feature_shape",
         "wrap",
         "unordered",
+        "weight_dtype",
         "n_shared_values",
     ):
         if getattr(head, name) != getattr(other, name):

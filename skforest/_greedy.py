@@ -9,6 +9,7 @@ import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
 from ._grow import Grower
+from ._oblique import shrink
 from ._projection import AxisSampler
 from ._surrogate import StumpSplitter
 
@@ -108,8 +109,19 @@ class GreedyForest(BaseForest):
 class ObliqueForest(GreedyForest):
     """What forests of hyperplanes over features in [0, 1] share; not for direct use."""
 
+    _parameter_constraints: dict = {
+        **GreedyForest._parameter_constraints,
+        "weight_dtype": [StrOptions({"float32", "float16"})],
+    }
     _criterion = "squared_error"
     _scales = True
+
+    def _fit_tree(self, rows, target, weight, seed, stop):
+        forest = super()._fit_tree(rows, target, weight, seed, stop)
+        if self.weight_dtype == "float32" or stop[0]:
+            return forest
+        scale = self._target_scale if target.ndim == 2 else 1.0
+        return shrink(forest, rows.X, target, weight, criterion=self._criterion, scale=scale)
 
     def _resolve(self, rows, target, goes_on):
         self.max_features_ = self._resolve_max_features(rows.X.shape[1])

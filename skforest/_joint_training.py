@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ._joint import JointTrainer
-from ._oblique import prune, reached_nodes, recount, repack, route, tree_loss, unpack
+from ._oblique import repack, route, settle, tree_loss, unpack
 
 VISITS = 1_000_000  # rows that n_epochs="auto" shows to a tree, in 10 to 30 epochs
 SETTLED = 0.01  # of the bound: less progress in an epoch, and stable assignments are renewed
@@ -100,7 +100,8 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
             forest = repack(forest, *planes, changed)
     if trains or held.any():
         counted = table, target, weight
-        forest = _settled(forest, *counted, criterion, scale)
+        units = {"criterion": criterion, "scale": scale}
+        forest = settle(forest, *counted, **units)
         if trains and not (finite and _keeps(start, forest, *counted, scale)):
             warnings.warn(
                 f"joint training with nu={nu:.4g} lost nearly all that the tree had learnt, "
@@ -109,18 +110,12 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
                 ConvergenceWarning,
                 stacklevel=2,
             )
-            forest = _settled(start, *counted, criterion, scale)
+            forest = settle(start, *counted, **units)
     return forest, {
         "loss_curve_": curve,
         "validation_scores_": scores,
         "n_active_leaves_": int(forest.n_leaves[0]),
     }
-
-
-def _settled(forest, table, target, weight, criterion, scale):
-    """The tree with its leaves counted again, and without those that no row reaches."""
-    forest = recount(forest, table, target, weight, criterion=criterion, scale=scale)
-    return prune(forest, reached_nodes(forest, route(forest, table)[weight > 0]))
 
 
 def _keeps(before, after, table, target, weight, scale):

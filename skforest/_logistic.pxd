@@ -61,7 +61,6 @@ cdef class Logistic:
 
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil
     cdef bint prepare(self) noexcept nogil
-    cdef double survey(self) noexcept nogil
     cdef void start(self, const double* plane, double threshold) noexcept nogil
     cdef void epoch(self, double rate) noexcept nogil
     cdef void step(self, int64_t n, double rate) noexcept nogil

@@ -12,15 +12,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from ._random cimport below, next_word
+from ._survey cimport survey
 
 cdef extern from "_descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_survey(
-        const float*, const int64_t*, int64_t, const float*, const float*, int64_t, float*,
-        int32_t*, float*
-    )
-    void skf_distances(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_momentum_step(
         float*, float*, float*, const float*, int64_t, float, float, float, float, float*
     )
@@ -38,9 +34,9 @@ cdef extern from "_descent.h" nogil:
 cdef enum:
     LANES = 16              # rows written anew are padded to a multiple of this
     OWN_ROWS = 1 << 21      # floats: 8 MiB, about a cache
-    BLOCK = 256             # rows that are added up together
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
+    MEASURE = 2             # epochs between two looks at all rows where no cache holds them
     PARTS = 16              # of the way from the start that are looked at
     POLL = 1 << 26          # table reads between two looks for signals
 
@@ -72,8 +68,7 @@ cdef class Logistic:
         double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
         int32_t max_epochs, double radius
     ):
-        cdef int64_t n = n_rows, p = X.shape[1]
-        cdef int64_t batch = max(batch_size, <int32_t>BLOCK)
+        cdef int64_t n = n_rows, p = X.shape[1], batch = batch_size
         self.keep = X
         self.table = &X[0, 0]
         self.n_features = p
@@ -162,10 +157,12 @@ cdef class Logistic:
             self.margin, self.margin, self.side, self.weight, n, 0
         )
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
-        for _ in range(n_epochs):
+        for i in range(1, n_epochs + 1):
             if self.poll(n * self.p):
                 return False
             self.epoch(rate)
+            if self.rows == self.table and i % MEASURE != 0 and i < n_epochs:
+                continue
             self.take_margins(self.at, n, self.margin)
             loss = skf_logistic_loss(self.margin, self.side, self.weight, n)
             if not isfinite(loss):
@@ -199,7 +196,10 @@ cdef class Logistic:
         cdef int64_t i, j, stride
         cdef double square
         # 1. one centre, and one scale for all features
-        square = self.survey()
+        square = survey(
+            self.table, self.at, self.weight, n, p, self.node_mean, self.seen, self.margin,
+            self.gradient
+        )
         if not (square > 0) or not isfinite(square):
             return False
         self.node_scale = self.radius / sqrt(square / n)
@@ -227,37 +227,6 @@ cdef class Logistic:
             for i in range(n):
                 self.at[i] = i * stride
         return True
-
-    cdef double survey(self) noexcept nogil:
-        """Set the mean, and what varies; returns the weighted sum of squares about the mean.
-
-        A block adds to the mean only once: float32 will do.
-        """
-        cdef int64_t start = 0, size, i, j, n = self.n, p = self.n_features
-        cdef const float* first = self.table + self.at[0]
-        cdef float* mean = self.node_mean
-        cdef float* sum_ = self.gradient
-        cdef double square = 0
-        memset(mean, 0, p * sizeof(float))
-        memset(self.seen, 0, p * sizeof(int32_t))
-        while start < n:
-            size = min(<int64_t>BLOCK, n - start)
-            for i in range(size):
-                self.batch_weight[i] = self.weight[start + i] / n
-            memset(sum_, 0, p * sizeof(float))
-            skf_survey(
-                self.table, self.at + start, size, first, self.batch_weight, p, sum_, self.seen,
-                self.margin + start
-            )
-            for j in range(p):
-                mean[j] += sum_[j]
-            start += size
-        for j in range(p):
-            mean[j] += first[j]
-        skf_distances(self.table, self.at, n, mean, p, self.margin)
-        for i in range(n):
-            square += self.weight[i] * self.margin[i]
-        return square
 
     # ------------------------------------------------------------------------------------ training
 

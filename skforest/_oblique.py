@@ -15,6 +15,7 @@ from scipy.special import xlogy
 from ._forest_join import without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
+CACHED = 1 << 17  # entries of a table that are read again from the cache
 
 
 def unpack(forest):
@@ -33,18 +34,21 @@ def unpack(forest):
     return np.ascontiguousarray(forest.directions().toarray()), forest.threshold.copy()
 
 
-def most_sparse(n_features):
+def most_sparse(n_features, weight_dtype="float32"):
     """The most weights that take fewer bytes as a sparse row than as a dense one.
 
     Parameters
     ----------
     n_features : int
+    weight_dtype : {"float32", "float16"}, default="float32"
 
     Returns
     -------
     n_nonzero : int
     """
-    return (n_features - 3) // 2
+    # A sparse row has a start of 8 bytes, and a feature of 4 beside each weight.
+    size = np.dtype(weight_dtype).itemsize
+    return (size * n_features - 9) // (size + 4)
 
 
 def repack(forest, W, threshold, changed):
@@ -63,7 +67,8 @@ def repack(forest, W, threshold, changed):
     -------
     forest : Forest
         Without the directions that no split uses any more. A row is stored sparse where that is
-        smaller (`most_sparse`), and as a feature where it is one with a positive weight.
+        smaller (`most_sparse`), and as a feature where it is one with a positive weight; rounded
+        where the weights of the forest have half precision.
     """
     split = np.flatnonzero(changed)
     return replace(forest, split, W[split], np.asarray(threshold)[split])
@@ -98,7 +103,10 @@ def replace(forest, split, rows, threshold):
         if single[k]:
             cuts[k], code[k] = cut, feature[k]
     # 2. short rows behind the sparse directions, long ones behind the dense
-    short = (n_nonzero <= most_sparse(forest.n_features)) & ~single
+    if forest.weight_dtype == "float16":
+        rows, cuts = _halved(rows, cuts, ~single)
+        n_nonzero = np.count_nonzero(rows, axis=1)
+    short = (n_nonzero <= most_sparse(forest.n_features, forest.weight_dtype)) & ~single
     long = ~short & ~single
     _, _, sparse_end, dense_end = forest._code_ends
     n_short = np.count_nonzero(short)
@@ -118,6 +126,18 @@ def replace(forest, split, rows, threshold):
     arrays["threshold"] = forest.threshold.copy()
     arrays["threshold"][split] = cuts
     return forest._with(without_unused(forest._with(arrays)))
+
+
+def _halved(rows, cuts, chosen):
+    """Hyperplanes with the weights of some of them rounded to half precision."""
+    rows, cuts = rows.copy(), cuts.copy()
+    largest = np.abs(rows[chosen]).max(axis=1, initial=0)
+    # The length of a plane has no meaning: far from 1, it is changed by a power of two.
+    exponent = np.frexp(largest)[1]
+    exponent[(largest > 2.0**-4) & (largest < 2.0**15)] = 0
+    rows[chosen] = np.ldexp(rows[chosen], -exponent[:, None]).astype(np.float16)
+    cuts[chosen] = np.ldexp(cuts[chosen], -exponent)
+    return rows, cuts
 
 
 def _divided(threshold, weight):
@@ -156,7 +176,9 @@ def route(forest, table):
     -------
     leaf : ndarray of shape (n_rows,), int32
     """
-    return forest._router.apply(table)[:, 0]
+    size = max(64, CACHED // table.shape[1])  # few rows at once stay in the cache on their way
+    parts = [forest._router.apply(table[i : i + size]) for i in range(0, max(len(table), 1), size)]
+    return np.concatenate(parts)[:, 0]
 
 
 def recount(forest, table, target, weight, *, criterion, scale=1.0, leaf=None):
@@ -353,6 +375,43 @@ def _climb(forest, by_depth, leaf, weight, sums, entropy):
     gain = np.empty(len(split))
     gain[(left - 1) // 2] = score[left] + score[left + 1] - score[split]
     return total, np.maximum(gain / (np.log(2) if entropy else 1), 0)
+
+
+def settle(forest, table, target, weight, *, criterion, scale=1.0):
+    """The tree with its rows counted again, and without the nodes that none of them reaches.
+
+    Parameters
+    ----------
+    forest, table, target, weight, criterion, scale
+        As in `recount`.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    forest = recount(forest, table, target, weight, criterion=criterion, scale=scale)
+    return prune(forest, reached_nodes(forest, route(forest, table)[weight > 0]))
+
+
+def shrink(forest, table, target, weight, *, criterion, scale=1.0):
+    """The tree with weights of half precision, settled on its rows as they go then.
+
+    Parameters
+    ----------
+    forest, table, target, weight, criterion, scale
+        As in `recount`.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    split = np.flatnonzero(forest.direction >= forest.n_features)
+    rows, threshold = unpack(forest)
+    names = ("sparse_weight", "dense")
+    none = {name: np.zeros_like(forest.arrays[name], np.float16) for name in names}
+    small = forest._with(forest.arrays | none, weight_dtype="float16")
+    small = replace(small, split, rows[split], threshold[split])
+    return settle(small, table, target, weight, criterion=criterion, scale=scale)
 
 
 def prune(forest, reached):

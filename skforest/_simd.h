@@ -118,6 +118,24 @@ SKF_KERNEL(skf_axis_u8,
         out[i] = (float)table[offset[i] + position];
 }
 
+/* n numbers of half precision, given by their bits, as floats: exactly, but for infinity and NaN,
+ * which no forest holds. */
+SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out), (half, n, out))
+{
+    for (int64_t i = 0; i < n; i++) {
+        /* The exponent has another bias, 127 instead of 15; so do the smallest numbers. */
+        const uint32_t bits = (uint32_t)(half[i] & 0x7FFF) << 13;
+        const uint32_t sign = (uint32_t)(half[i] & 0x8000) << 16;
+        float size;
+        uint32_t whole;
+        memcpy(&size, &bits, sizeof size);
+        size *= 0x1p112f;
+        memcpy(&whole, &size, sizeof whole);
+        whole |= sign;
+        memcpy(out + i, &whole, sizeof whole);
+    }
+}
+
 SKF_KERNEL(skf_axis_f32,
            (const float *table, const int64_t *offset, int64_t n, int64_t position,
             float *SKF_RESTRICT out),

@@ -97,7 +97,6 @@ cdef class StumpSplitter(SearchSplitter):
 
     cdef void line_up(self) noexcept nogil
     cdef bint prepare(self, int32_t feature) except -1 nogil
-    cdef double survey(self) except? -1 nogil
     cdef void keep_features(self) noexcept nogil
     cdef bint varies(self, int64_t feature) noexcept nogil
     cdef int optimise(self, const Split* axis) except -1 nogil

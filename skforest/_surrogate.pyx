@@ -27,15 +27,11 @@ from ._projection cimport Sampler
 from ._random cimport below, uniform
 from ._search cimport SearchSplitter
 from ._split cimport Split
+from ._survey cimport survey
 
 cdef extern from "_descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_survey(
-        const float*, const int64_t*, int64_t, const float*, const float*, int64_t, float*,
-        int32_t*, float*
-    )
-    void skf_distances(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_momentum_step(
         float*, float*, float*, const float*, int64_t, float, float, float, float, float*
     )
@@ -275,7 +271,12 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         # 1. one centre, one scale for all features, and which of these vary
         for i in range(n):
             self.at[i] = self.node.offset[self.order[i]]
-        square = self.survey()
+        if self.poll(n * p):
+            return False
+        square = survey(
+            <const float*>self.table.data, self.at, self.row_weight, n, p, self.node_mean,
+            self.seen, self.margin, self.gradient
+        )
         if not (square > 0) or not isfinite(square):
             return False
         self.node_scale = self.radius / sqrt(square / n)
@@ -323,48 +324,6 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.margin[i] = <float>(
                 length * self.node_scale * (<double>self.column[self.order[i]] - axis.threshold)
             )
-
-    cdef double survey(self) except? -1 nogil:
-        """Set the mean, and what varies; returns the weighted sum of squares about the mean.
-
-        A block adds to the mean only once: float32 will do.
-        """
-        cdef int64_t start = 0, size, i, j, n = self.node.n, p = self.table.n_features
-        cdef const float* table = <const float*>self.table.data
-        cdef const float* first = table + self.at[0]
-        cdef float* mean = self.node_mean
-        cdef float* sum_ = self.gradient
-        cdef double square = 0, about_first = 0
-        memset(mean, 0, p * sizeof(float))
-        memset(sum_, 0, p * sizeof(float))
-        memset(self.seen, 0, p * sizeof(int32_t))
-        while start < n:
-            size = min(<int64_t>BLOCK, n - start)
-            if self.poll(size * p):
-                return 0
-            for i in range(size):
-                self.batch_weight[i] = self.row_weight[start + i] / n
-            skf_survey(
-                table, self.at + start, size, first, self.batch_weight, p, sum_, self.seen,
-                self.margin + start
-            )
-            for j in range(p):
-                mean[j] += sum_[j]
-                sum_[j] = 0
-            start += size
-        for i in range(n):
-            about_first += self.row_weight[i] * self.margin[i]
-        for j in range(p):
-            square += <double>mean[j] * mean[j]
-            mean[j] += first[j]
-        square = about_first - n * square
-        if square < 0.01 * about_first:
-            # The first row is far out, and the difference has lost its digits.
-            skf_distances(table, self.at, n, mean, p, self.margin)
-            square = 0
-            for i in range(n):
-                square += self.row_weight[i] * self.margin[i]
-        return square
 
     cdef void keep_features(self) noexcept nogil:
         """List the groups of features of which one varies, and those behind the last group.

@@ -78,6 +78,7 @@ class _CO2Forest(ObliqueForest):
         bootstrap="auto",
         max_samples=None,
         oob_score=False,
+        weight_dtype="float32",
         importance_type="impurity",
         n_jobs=None,
         random_state=None,
@@ -110,6 +111,7 @@ class _CO2Forest(ObliqueForest):
         self.bootstrap = bootstrap
         self.max_samples = max_samples
         self.oob_score = oob_score
+        self.weight_dtype = weight_dtype
         self.importance_type = importance_type
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -275,6 +277,10 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         Weights of the classes, which multiply the weights of their rows: a dict from label to
         weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
         in every tree's bootstrap.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.
@@ -390,6 +396,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        weight_dtype="float32",
         importance_type="impurity",
         n_jobs=None,
         random_state=None,
@@ -423,6 +430,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             bootstrap=bootstrap,
             max_samples=max_samples,
             oob_score=oob_score,
+            weight_dtype=weight_dtype,
             importance_type=importance_type,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -526,6 +534,10 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         there are distinct rows. Not with bootstrap=False.
     oob_score : bool, default=False
         Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.

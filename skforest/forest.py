@@ -52,6 +52,8 @@ ARRAYS = {
     "bag_start": (np.int64, 1),
 }
 
+WEIGHTS = ("sparse_weight", "dense")  # float32, or float16 in a forest of `weight_dtype` float16
+
 LINKS = {
     "identity": lambda raw: raw,
     "softmax": lambda raw: softmax(raw, axis=1),
@@ -131,6 +133,8 @@ class Forest:
         Shape that the features unfold to, for boxes. None: ``(n_features,)``.
     wrap, unordered : tuple of bool, default=None
         One per axis. None: False.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the weights of sparse and dense directions. Rows are projected in float32 either way.
     n_shared_values : int, default=0
         Leading value rows that every forest of this kind begins with (the pure leaves of a
         classifier): `concatenate` keeps them once.
@@ -159,6 +163,7 @@ class Forest:
         feature_shape=None,
         wrap=None,
         unordered=None,
+        weight_dtype="float32",
         n_shared_values=0,
         feature_names=None,
         versions=None,
@@ -180,6 +185,9 @@ class Forest:
         self.unordered = (
             (False,) * n_axes if unordered is None else tuple(bool(u) for u in unordered)
         )
+        self.weight_dtype = weight_dtype
+        if weight_dtype not in ("float32", "float16"):
+            raise ValueError(f'weight_dtype is {weight_dtype!r}, "float32" or "float16" is needed')
         self.n_shared_values = int(n_shared_values)
         self.feature_names = None if feature_names is None else [str(n) for n in feature_names]
         self.versions = package_versions() if versions is None else dict(versions)
@@ -202,7 +210,8 @@ class Forest:
             "box_subset": (len(arrays.get("box_corner", ())), n_bytes),
             "dense": (0, self.n_features),
         }
-        for name, (dtype, n_axes) in ARRAYS.items():
+        for name, (_, n_axes) in ARRAYS.items():
+            dtype = self._dtype(name)
             if name in arrays and arrays[name] is not None:
                 array = exactly(arrays[name], dtype, name)
             elif name == "baseline":
@@ -220,6 +229,10 @@ class Forest:
             if array.ndim != n_axes:
                 raise ValueError(f"{name} has {array.ndim} axes, {n_axes} are needed")
             setattr(self, name, array)
+
+    def _dtype(self, name):
+        """dtype of an array."""
+        return np.dtype(self.weight_dtype if name in WEIGHTS else ARRAYS[name][0])
 
     @property
     def arrays(self):
@@ -241,6 +254,7 @@ class Forest:
             "feature_shape": self.feature_shape,
             "wrap": self.wrap,
             "unordered": self.unordered,
+            "weight_dtype": self.weight_dtype,
             "n_shared_values": self.n_shared_values,
             "feature_names": self.feature_names,
             "versions": self.versions,
@@ -254,6 +268,8 @@ class Forest:
         if router is None:
             volume = self.box_size.prod(axis=1, dtype=np.int64).max(initial=1)
             longest = np.diff(self.sparse_start).max(initial=1)
+            if self.weight_dtype == "float16" and len(self.dense):
+                longest = self.n_features  # unfolded, too
             router = self.__dict__["_router_"] = Router(
                 self.arrays,
                 self.n_features,
@@ -453,12 +469,12 @@ class Forest:
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    def _with(self, arrays):
-        """The same kind of forest with other arrays, which are known to be right."""
+    def _with(self, arrays, **meta):
+        """The same kind of forest with other arrays, and meta data, which are known to be right."""
         other = object.__new__(Forest)
-        other.__dict__.update(self._meta)
-        for name, (dtype, _) in ARRAYS.items():
-            setattr(other, name, np.ascontiguousarray(arrays[name], dtype=dtype))
+        other.__dict__.update(self._meta | meta)
+        for name in ARRAYS:
+            setattr(other, name, np.ascontiguousarray(arrays[name], dtype=other._dtype(name)))
         return other
 
     # ------------------------------------------------------------------------------- directions
@@ -539,8 +555,8 @@ class Forest:
         Parameters
         ----------
         forests : iterable of Forest
-            With the same features, outputs, task, classes, aggregate, link, gate, baseline and
-            shared values.
+            With the same features, outputs, task, classes, aggregate, link, gate, dtype of
+            weights, baseline and shared values.
 
         Returns
         -------

@@ -147,6 +147,7 @@ class _NonGreedyTree(_NonGreedy):
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
+        weight_dtype="float32",
         importance_type="impurity",
         random_state=None,
         verbose=0,
@@ -174,6 +175,7 @@ class _NonGreedyTree(_NonGreedy):
         self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.max_leaf_nodes = max_leaf_nodes
         self.min_impurity_decrease = min_impurity_decrease
+        self.weight_dtype = weight_dtype
         self.importance_type = importance_type
         self.random_state = random_state
         self.verbose = verbose
@@ -271,6 +273,7 @@ class _NonGreedyForest(_NonGreedy):
         bootstrap=False,
         max_samples=None,
         oob_score=False,
+        weight_dtype="float32",
         importance_type="impurity",
         n_jobs=None,
         random_state=None,
@@ -304,6 +307,7 @@ class _NonGreedyForest(_NonGreedy):
         self.bootstrap = bootstrap
         self.max_samples = max_samples
         self.oob_score = oob_score
+        self.weight_dtype = weight_dtype
         self.importance_type = importance_type
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -391,6 +395,10 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         Weights of the classes, which multiply the weights of their rows: a dict from label to
         weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
         the same for a single tree.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.
@@ -490,6 +498,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         class_weight=None,
+        weight_dtype="float32",
         importance_type="impurity",
         random_state=None,
         verbose=0,
@@ -518,6 +527,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
             min_weight_fraction_leaf=min_weight_fraction_leaf,
             max_leaf_nodes=max_leaf_nodes,
             min_impurity_decrease=min_impurity_decrease,
+            weight_dtype=weight_dtype,
             importance_type=importance_type,
             random_state=random_state,
             verbose=verbose,
@@ -598,6 +608,10 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     min_impurity_decrease : float, default=0.0
         A node is split only if that decreases the impurity, weighted by the node's share of the
         training weight, by at least this much: variance, a mean over outputs.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.
@@ -749,6 +763,10 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         Weights of the classes, which multiply the weights of their rows: a dict from label to
         weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
         in every tree's bootstrap.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.
@@ -864,6 +882,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        weight_dtype="float32",
         importance_type="impurity",
         n_jobs=None,
         random_state=None,
@@ -898,6 +917,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
             bootstrap=bootstrap,
             max_samples=max_samples,
             oob_score=oob_score,
+            weight_dtype=weight_dtype,
             importance_type=importance_type,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -991,6 +1011,10 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
         there are distinct rows. Needs `bootstrap`.
     oob_score : bool, default=False
         Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
+        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
+        are counted from the rows that arrive. Predictions take longer.
     importance_type : {"impurity", "count"}, default="impurity"
         Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
         feature and its standard deviation, or how often a feature has a weight in a split.

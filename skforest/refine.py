@@ -95,7 +95,7 @@ def refine_tree(
     options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, most, ROW_NORM)
     trainer = Logistic(Z, len(chosen), seed, stop, *options)
     grid = forest.feature_shape, forest.wrap, forest.unordered
-    most = most_sparse(forest.n_features)
+    most = most_sparse(forest.n_features, forest.weight_dtype)
     leaf = route(forest, own)
     curve = [tree_loss(forest, leaf, *counted, scale)]
     # A power of two near the mean: the kernel has weights in float32.
