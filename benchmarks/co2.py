@@ -26,9 +26,10 @@ import results
 from results import Bar, Row
 from timing import mean_sd
 
-from skforest import CO2ForestClassifier, CO2ForestRegressor
+from skforest import CO2ForestClassifier, CO2ForestRegressor, Forest
 
 FOLDER = Path(__file__).resolve().parent
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 # Bars of 10, 30 and 100 trees, and the errors that the paper reports for 10, 30 and 1000.
 SETS = {
     "letter_libsvm": ((3.0, 2.2, 1.8), (3.2, 2.3, 1.8)),
@@ -47,14 +48,27 @@ SPECIAL = {
 }
 # Hyperplanes that nothing guards, without a choice.
 PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
-# What the papers compare with, the procedure as the paper has it, and the defaults.
+# The procedure as the paper has it.
+LITERAL = PLAIN | {
+    "bootstrap": True,
+    "signs": "old",
+    "leaves": "gradient",
+    "row_norm": None,
+    "keep": "last",
+}
+# What the papers compare with; and from the paper's procedure to the defaults, change by change.
 BASELINES = {
     "axis": {"objective": None, "bootstrap": True, "max_features": "sqrt"},
     "random": {"objective": "random", "bootstrap": True, "max_features": "sqrt"},
     "oc1": {"objective": "oc1", "bootstrap": True, "max_features": "sqrt"},
-    "literal": PLAIN | {"bootstrap": True, "signs": "old", "leaves": "gradient"},
+    "literal": LITERAL,
+    "centred": LITERAL | {"row_norm": 8.0},
+    "best plane": LITERAL | {"row_norm": 8.0, "keep": "best"},
+    "own leaves and signs": PLAIN | {"bootstrap": True},
+    "no bootstrap": PLAIN,
     "default": {},
 }
+DTYPES = ("float32", "float16")
 # Bars of 10 and 30 OC1 trees: the paper's errors, in brackets, and 1.
 OC1 = {"letter_libsvm": (8.6, 6.0), "pendigits": (4.2, 3.2)}
 
@@ -95,6 +109,23 @@ BARS["scaling/time"] = Bar(
     more=False,
 )
 BARS["scaling/memory"] = Bar("memory of a tree beyond X and the model, over X", "x", more=False)
+BARS |= {
+    f"size/{what}-{dtype}": Bar(
+        f"{text}, 100 trees on MNIST, weights in {dtype}", unit, more=False
+    )
+    for dtype in DTYPES
+    for what, text, unit in (
+        ("model", "size of the model", "MiB"),
+        ("file", "size of its file", "MiB"),
+        ("peak", "memory that fitting adds to the process, X and the model included", "MiB"),
+        ("error", "error", "%"),
+        ("predict", "processor time to predict a row of 10000", "us"),
+    )
+}
+BARS |= {
+    f"flops/{where}": Bar(f"products of 784 features, rows in {where}", "GFLOP/s")
+    for where in ("cache", "memory")
+}
 BARS |= {
     f"baselines/{name}-{baseline}-{n}": Bar(
         f"error, {name}, {n} trees, {baseline}",
@@ -196,9 +227,77 @@ def _one_tree(path, seed):
     start = time.process_time()
     model = CO2ForestClassifier(1, random_state=seed, **PLAIN).fit(X, y)
     took = time.process_time() - start
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
     return took, max(0, peak - before - model.forest_.nbytes)
+
+
+def size(options):
+    """Size, peak of memory, error and speed of a forest on MNIST by the precision of weights."""
+    for dtype in DTYPES:
+        # A process of its own: the peak of memory never falls.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found = pool.submit(_size_of, dtype, options).result()
+        for what, value in found.items():
+            yield Row(f"size/{what}-{dtype}", [value], f"{options.trees} trees, seed 0")
+
+
+def _size_of(dtype, options):
+    """What the group `size` measures."""
+    split = _load("mnist", options)
+    model = CO2ForestClassifier(
+        options.trees, weight_dtype=dtype, random_state=0, n_jobs=options.n_jobs, **PLAIN
+    )
+    before = psutil.Process().memory_info().rss - split.X_train.nbytes
+    model.fit(split.X_train, split.y_train)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT - before
+    model.predict(split.X_test[:10])
+    start = time.process_time()
+    error = 100 * (1 - model.score(split.X_test, split.y_test))
+    took = (time.process_time() - start) / len(split.X_test)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "forest"
+        model.forest_.save(path)
+        length = path.stat().st_size
+    return {
+        "model": model.forest_.nbytes / 2**20,
+        "file": length / 2**20,
+        "peak": peak / 2**20,
+        "error": error,
+        "predict": 1e6 * took,
+    }
+
+
+def flops(options):
+    """Speed of the products of rows and hyperplanes, by which trees grow and predict."""
+    p, n_splits = 784, 200
+    rng = np.random.default_rng(0)
+    # A chain: every row passes every split.
+    child = np.array([[-1, 2 * split + 3] for split in range(n_splits)]).ravel()
+    child[-1] = -2
+    chain = Forest(
+        {
+            "tree_start": [0, 2 * n_splits + 1],
+            "child": np.concatenate([[1], child]),
+            "threshold": np.full(n_splits, -1.0),
+            "direction": p + np.arange(n_splits),
+            "value": [0.0, 1.0],
+            "dense": rng.random((n_splits, p)) / p,
+        },
+        n_features=p,
+        n_outputs=1,
+        task="regression",
+    )
+    for where, n in (("cache", 64), ("memory", 2000 if options.quick else 60000)):
+        X = rng.random((n, p), dtype=np.float32)
+        speeds = []
+        for _ in range(options.rounds or 5):
+            start = time.process_time()
+            n_times = max(1, 12000 // n)
+            for _ in range(n_times):
+                chain.apply(X)
+            took = time.process_time() - start
+            speeds.append(2e-9 * n_times * n * n_splits * p / took)
+        yield Row(f"flops/{where}", speeds, f"{n} rows, {n_splits} hyperplanes one after another")
 
 
 def baselines(options):
@@ -247,7 +346,7 @@ def main():
     )
     groups = {
         function.__name__: function
-        for function in (errors, special, tables, seconds, scaling, baselines, table)
+        for function in (errors, special, tables, seconds, scaling, size, flops, baselines, table)
     }
     parser.add_argument("group", choices=groups)
     parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")

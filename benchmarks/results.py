@@ -12,6 +12,7 @@ UNITS = {
     "us": "{:.0f} us",
     "s": "{:.3f} s",
     "MiB": "{:.1f} MiB",
+    "GFLOP/s": "{:.1f} GFLOP/s",
     "ratio": "{:.3f}",
 }
 

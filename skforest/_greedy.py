@@ -181,6 +181,7 @@ class ObliqueForest(GreedyForest):
         holdout=0.0,
         signs="current",
         leaves="counts",
+        keep="best",
     ):
         """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
         auto = n_epochs == "auto"
@@ -194,8 +195,9 @@ class ObliqueForest(GreedyForest):
             VISITS if auto else MANY,
             MAX_EPOCHS if auto else n_epochs,
             smoothing,
-            row_norm,
+            row_norm or 0.0,
             holdout,
             signs == "old",
             leaves == "gradient",
+            keep == "last",
         )

@@ -39,6 +39,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef double radius
     cdef double holdout
     cdef bint old_signs
+    cdef bint keeps_last
     cdef bint gradient_leaves
 
     # the rows of the node, those that train first, as they are or written anew

@@ -37,4 +37,5 @@ class StumpSplitter(SearchSplitter):
         holdout: float,
         old_signs: bool,
         gradient_leaves: bool,
+        keeps_last: bool,
     ) -> None: ...

@@ -89,11 +89,15 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     nu, learning_rate, momentum : float
     batch_size, n_visits, max_epochs : int
         A node of n rows has n_visits / n epochs, at least 3, at most max_epochs.
-    smoothing, radius, holdout : float
+    smoothing, holdout : float
+    radius : float
+        Root mean square norm that rows are scaled to once they are centred; 0: neither.
     old_signs : bool
         The branch taken is that at the end of the last epoch, not that of the current weights.
     gradient_leaves : bool
         Leaves move with the weights, step by step, not to their best after every epoch.
+    keeps_last : bool
+        A node gets the plane that training ends with, not that of most gain on the way.
     """
 
     def __init__(
@@ -102,7 +106,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow, objective,
         double nu, double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
         int32_t max_epochs, double smoothing, double radius, double holdout, bint old_signs,
-        bint gradient_leaves
+        bint gradient_leaves, bint keeps_last
     ):
         SearchSplitter.__init__(
             self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
@@ -123,6 +127,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         self.holdout = holdout
         self.old_signs = old_signs
         self.gradient_leaves = gradient_leaves
+        self.keeps_last = keeps_last
         self.order = <int32_t*>malloc(n * sizeof(int32_t))
         self.at = <int64_t*>malloc(n * sizeof(int64_t))
         self.mean = floats(p)
@@ -279,7 +284,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         )
         if not (square > 0) or not isfinite(square):
             return False
-        self.node_scale = self.radius / sqrt(square / n)
+        self.node_scale = self.radius / sqrt(square / n) if self.radius > 0 else 1
+        if self.radius == 0:
+            memset(self.node_mean, 0, p * sizeof(float))
         # 2. rows written anew where they fit, without most of what does not vary
         self.keep_features()
         self.rows = <const float*>self.table.data
@@ -746,14 +753,14 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             first += size
 
     cdef bint remember(self) noexcept nogil:
-        """Keep the plane if no other had more gain; later ones win ties."""
+        """Keep the plane if it parts the rows, and no other had more gain; later ones win ties."""
         cdef Sides* sides = &self.sides
         if sides.n_left == 0 or sides.n_left == self.n_train:
             return False
         if sides.changed:
             sides.score = self.side(sides.left, sides.left_weight)
             sides.score += self.side(sides.right, sides.right_weight)
-        if sides.score < self.best.score:
+        if sides.score < self.best.score and not self.keeps_last:
             return False
         self.best.score = sides.score
         self.best.bias = self.plane.bias
@@ -791,7 +798,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         cdef double threshold = plane.bias / self.node_scale
         memset(direction, 0, p * sizeof(float))
         for j in range(self.n_kept):
-            if self.varies(self.kept[j]):
+            # About a mean of 0, a feature that is constant has a weight like any other.
+            if self.radius == 0 or self.varies(self.kept[j]):
                 direction[self.kept[j]] = plane.w[
                     j if self.rows == self.own_rows else self.kept[j]
                 ]

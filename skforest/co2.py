@@ -40,9 +40,10 @@ class _CO2Forest(ObliqueForest):
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
         "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
-        "row_norm": [Interval(Real, 0.0, None, closed="neither")],
+        "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
         "signs": [StrOptions({"current", "old"})],
         "leaves": [StrOptions({"counts", "gradient"})],
+        "keep": [StrOptions({"best", "last"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "refine": [StrOptions({"nongreedy", "alternating"}), None],
@@ -64,6 +65,7 @@ class _CO2Forest(ObliqueForest):
         row_norm=8.0,
         signs="current",
         leaves="counts",
+        keep="best",
         n_restarts=4,
         n_jumps=5,
         refine=None,
@@ -97,6 +99,7 @@ class _CO2Forest(ObliqueForest):
         self.row_norm = row_norm
         self.signs = signs
         self.leaves = leaves
+        self.keep = keep
         self.n_restarts = n_restarts
         self.n_jumps = n_jumps
         self.refine = refine
@@ -164,11 +167,14 @@ class _CO2Forest(ObliqueForest):
         if self.objective_ == "oc1":
             searched = self._search_arguments(*common)
             return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
-        names = "nu learning_rate momentum n_epochs batch_size smoothing row_norm signs leaves"
+        names = "nu learning_rate momentum n_epochs batch_size smoothing row_norm"
         return self._stump_splitter(
             *common,
             objective=self.objective_,
             holdout=self.holdout_,
+            signs=self.signs,
+            leaves=self.leaves,
+            keep=self.keep,
             **{name: getattr(self, name) for name in names.split()},
         )
 
@@ -222,15 +228,20 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     smoothing : float, default=0.1
         Rows, of mean weight, that are added to each class of a leaf when its log loss is taken in
         training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed.
-    row_norm : float, default=8.0
+    row_norm : float or None, default=8.0
         Root mean square norm that the rows of a node are scaled to, by one number for all
-        features, after they have been centred on their mean. More than 0.
+        features, after they have been centred on their mean. More than 0. None: rows are neither
+        centred nor scaled, as in the paper.
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
     leaves : {"counts", "gradient"}, default="counts"
         How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
         with the weights, by the same steps, as in algorithm 1 of the paper.
+    keep : {"best", "last"}, default="best"
+        Which hyperplane of those on the way a node gets: that of largest decrease of impurity, the
+        first cut included, or the last one, as in the paper. One with all rows on one side is
+        passed over.
     n_restarts : int, default=4
         Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
         original, which makes smaller trees, takes longer and hardly changes the errors of a
@@ -381,6 +392,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         row_norm=8.0,
         signs="current",
         leaves="counts",
+        keep="best",
         n_restarts=4,
         n_jumps=5,
         refine=None,
@@ -416,6 +428,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
             row_norm=row_norm,
             signs=signs,
             leaves=leaves,
+            keep=keep,
             n_restarts=n_restarts,
             n_jumps=n_jumps,
             refine=refine,
@@ -483,15 +496,20 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
         "auto": 0 or 0.3, see Notes.
     smoothing : float, default=0.1
         For classifiers; without effect here.
-    row_norm : float, default=8.0
+    row_norm : float or None, default=8.0
         Root mean square norm that the rows of a node are scaled to, by one number for all
-        features, after they have been centred on their mean. More than 0.
+        features, after they have been centred on their mean. More than 0. None: rows are neither
+        centred nor scaled, as in the paper.
     signs : {"current", "old"}, default="current"
         Which branch a row counts as having taken in the bound: by the weights as they are, or by
         those at the end of the last epoch, as in the convex-concave procedure of the paper.
     leaves : {"counts", "gradient"}, default="counts"
         How the two leaves train. "counts": set to their best after every epoch. "gradient": moved
         with the weights, by the same steps, as in algorithm 1 of the paper.
+    keep : {"best", "last"}, default="best"
+        Which hyperplane of those on the way a node gets: that of largest decrease of impurity, the
+        first cut included, or the last one, as in the paper. One with all rows on one side is
+        passed over.
     n_restarts : int, default=4
         Random planes from which OC1 starts again, after the best cut of a feature; 20 in the
         original, which makes smaller trees, takes longer and hardly changes the errors of a

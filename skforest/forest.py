@@ -470,7 +470,7 @@ class Forest:
         return (self[i] for i in range(len(self)))
 
     def _with(self, arrays, **meta):
-        """The same kind of forest with other arrays, and meta data, which are known to be right."""
+        """The same kind of forest with other arrays and words, which are known to be right."""
         other = object.__new__(Forest)
         other.__dict__.update(self._meta | meta)
         for name in ARRAYS:

@@ -339,7 +339,7 @@ def leaf_gradient(leaf, m, y, objective):
 
 def co2_stump(
     Z, y, feature, cut, objective, *, n_epochs, rate=0.03, momentum=0.9, nu=100.0,
-    smoothing=0.1, row_norm=8.0, leaves="counts",
+    smoothing=0.1, row_norm=8.0, leaves="counts", keep="best",
 ):  # fmt: skip
     """One split by gradient descent with all rows in each step, from the cut of a feature.
 
@@ -349,8 +349,10 @@ def co2_stump(
     """
     n, p = Z.shape
     onehot = np.eye(y.max() + 1)[y]
-    mean = Z.mean(axis=0)
-    scale = row_norm / np.sqrt(((Z - mean) ** 2).sum(axis=1).mean())
+    mean, scale = np.zeros(p), 1.0
+    if row_norm is not None:
+        mean = Z.mean(axis=0)
+        scale = row_norm / np.sqrt(((Z - mean) ** 2).sum(axis=1).mean())
     R = scale * (Z - mean)
 
     def start_at(length):
@@ -374,7 +376,7 @@ def co2_stump(
                 side.sum() * -sum(q * np.log(q) for q in onehot[side].mean(axis=0) if q > 0)
                 for side in (right, ~right)
             )
-            if best is None or gain >= best[0] - 1e-9:
+            if best is None or gain >= best[0] - 1e-9 or keep == "last":
                 best = gain, w.copy(), bias
                 first = gain if first is None else first
         if leaves == "counts" and not slope.any() and (right == before).all():

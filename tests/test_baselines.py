@@ -217,6 +217,7 @@ def test_values_of_leaves_move_in_units_of_the_node(objective):
 def test_the_procedure_as_printed_learns():
     X, y = load_digits(return_X_y=True)
     literal = {"bootstrap": True, "signs": "old", "leaves": "gradient"}
+    literal |= {"row_norm": None, "keep": "last"}
     model = CO2ForestClassifier(10, **literal, random_state=0).fit(X[:1200], y[:1200])
     assert model.score(X[1200:], y[1200:]) > 0.88
     weight = np.ones(len(X))

@@ -35,23 +35,26 @@ def split_of(model):
 # ---------------------------------------------------------------------------- the plain definition
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+@pytest.mark.parametrize("row_norm", [8.0, None])
 @pytest.mark.parametrize("leaves", ["counts", "gradient"])
 @pytest.mark.parametrize("objective", ["co2", "soft"])
 @pytest.mark.parametrize("seed", range(6))
-def test_one_stump_is_that_of_the_definition(objective, seed, leaves):
+def test_one_stump_is_that_of_the_definition(objective, seed, leaves, row_norm, keep):
     """All rows in one batch, so that their order has no part in it."""
     X, y = blobs(20 + 10 * seed, seed=seed)
     model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
-    model.set_params(leaves=leaves).fit(X, y)
+    model.set_params(leaves=leaves, row_norm=row_norm, keep=keep).fit(X, y)
     # With steps of no length the split is the cut that training begins with.
     start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
         scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut / start.max(), objective,
-        n_epochs=12, leaves=leaves,
+        n_epochs=12, leaves=leaves, row_norm=row_norm, keep=keep,
     )  # fmt: skip
     found, where = split_of(model)
-    assert (np.abs(found) > 1e-3).sum() > 1
+    if row_norm is not None or keep == "last":  # else no plane may do better than the cut
+        assert (np.abs(found) > 1e-3).sum() > 1
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
     assert where == pytest.approx(threshold, rel=2e-3, abs=2e-3)
 
@@ -185,6 +188,8 @@ def test_held_out_rows_reject_planes_through_noise():
         {"learning_rate": 0.3},
         {"smoothing": 5.0},
         {"row_norm": 1.0},
+        {"row_norm": None},
+        {"keep": "last"},
         {"nu": 0.1},
     ],
 )

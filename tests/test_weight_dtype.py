@@ -173,9 +173,7 @@ def test_lengths_far_from_one_fit_into_half_precision():
     }
     for length in (1e-9, 1e-5, 1.0, 1e4, 1e9):
         plane = {"dense": [normal * length], "threshold": [0.3 * length]}
-        small = shrink(
-            Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini"
-        )
+        small = shrink(Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini")
         assert small.dense.dtype == np.float16
         assert (small.response(X).argmax(axis=1) == target).mean() > 0.99
 
