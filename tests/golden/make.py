@@ -1,8 +1,8 @@
 """Golden values: what small forests on the bundled digits have always predicted.
 
 Run ``python tests/golden/make.py`` after a change that is meant to change the trees, and say so in
-the changelog. Only paths of whole numbers and of plain IEEE arithmetic are taken (bytes, Gini), so
-that the values hold on every processor.
+the changelog. Only paths of whole numbers and of plain IEEE arithmetic are taken (bytes, Gini,
+squared errors), so that the values hold on every processor; logarithms do not.
 """
 
 import hashlib
@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from skforest import ManifoldForestClassifier
+from skforest import CO2ForestRegressor, ManifoldForestClassifier, NonGreedyForestRegressor
 
 PATH = Path(__file__).with_name("digits.json")
 SHAPE = {"feature_shape": (8, 8)}
@@ -31,6 +32,21 @@ CASES = {
     "patch wrap": {**SHAPE, "contrast": "edge", "max_patch": 4, "wrap": (True, False)},
     "patch unordered": {**SHAPE, "contrast": "sum", "max_patch": 4, "unordered": (False, True)},
 }
+PLAIN = {"objective": "co2", "bootstrap": False, "holdout": 0.0, "max_features": 8}
+# The digits as numbers, by hyperplanes.
+REGRESSORS = {
+    "co2": CO2ForestRegressor(4, **PLAIN),
+    "co2 held out": CO2ForestRegressor(4, **PLAIN | {"holdout": 0.3, "bootstrap": True}),
+    "co2 as printed": CO2ForestRegressor(
+        4, **PLAIN, signs="old", leaves="gradient", row_norm=None, keep="last"
+    ),
+    "co2 half precision": CO2ForestRegressor(4, **PLAIN, weight_dtype="float16"),
+    "oc1": CO2ForestRegressor(4, **PLAIN | {"objective": "oc1"}, max_depth=5),
+    "nongreedy": NonGreedyForestRegressor(4, max_features=8, max_depth=6, init="co2"),
+    "nongreedy full": NonGreedyForestRegressor(
+        4, max_features=8, max_depth=4, init="axis", inference="full", l1=0.01
+    ),
+}
 
 
 def digest(array):
@@ -43,13 +59,16 @@ def case(name):
     """Golden values of one case: dict."""
     X, y = load_digits(return_X_y=True)
     X = X.astype(np.uint8)
-    options = dict(n_estimators=4, max_features=8, max_search_samples=200, max_bins=16)
-    forest = ManifoldForestClassifier(**options, random_state=0, **CASES[name])
+    if name in REGRESSORS:
+        forest = clone(REGRESSORS[name]).set_params(random_state=0)
+    else:
+        options = dict(n_estimators=4, max_features=8, max_search_samples=200, max_bins=16)
+        forest = ManifoldForestClassifier(**options, random_state=0, **CASES[name])
     forest.fit(X[:1000], y[:1000])
     tree = forest.forest_
     return {
         "n_leaves": tree.n_leaves.tolist(),
-        "errors": int((forest.predict(X[1000:]) != y[1000:]).sum()),
+        "errors": int((np.rint(forest.predict(X[1000:])) != y[1000:]).sum()),
         "leaves": digest(forest.apply(X[1000:])),
         "child": digest(tree.child),
         "direction": digest(tree.direction),
@@ -58,5 +77,5 @@ def case(name):
 
 
 if __name__ == "__main__":
-    lines = [f"{json.dumps(name)}: {json.dumps(case(name))}" for name in CASES]
+    lines = [f"{json.dumps(name)}: {json.dumps(case(name))}" for name in (*CASES, *REGRESSORS)]
     PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
