@@ -127,6 +127,10 @@ BARS |= {
     for where in ("cache", "memory")
 }
 BARS |= {
+    f"flops/read-{where}": Bar(f"the machine, rows read from {where} at the same time", "GB/s")
+    for where in ("cache", "memory")
+}
+BARS |= {
     f"baselines/{name}-{baseline}-{n}": Bar(
         f"error, {name}, {n} trees, {baseline}",
         "%",
@@ -289,14 +293,19 @@ def flops(options):
     )
     for where, n in (("cache", 64), ("memory", 2000 if options.quick else 60000)):
         X = rng.random((n, p), dtype=np.float32)
-        speeds = []
+        speeds, reads = [], []
+        n_times = max(1, 12000 // n)
         for _ in range(options.rounds or 5):
             start = time.process_time()
-            n_times = max(1, 12000 // n)
             for _ in range(n_times):
                 chain.apply(X)
-            took = time.process_time() - start
-            speeds.append(2e-9 * n_times * n * n_splits * p / took)
+            middle = time.process_time()
+            for _ in range(5 * n_times):
+                X.max()
+            end = time.process_time()
+            speeds.append(2e-9 * n_times * n * n_splits * p / (middle - start))
+            reads.append(5e-9 * n_times * X.nbytes / (end - middle))
+        yield Row(f"flops/read-{where}", reads, "largest number of the rows, by NumPy")
         yield Row(f"flops/{where}", speeds, f"{n} rows, {n_splits} hyperplanes one after another")
 
 

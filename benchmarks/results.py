@@ -13,6 +13,7 @@ UNITS = {
     "s": "{:.3f} s",
     "MiB": "{:.1f} MiB",
     "GFLOP/s": "{:.1f} GFLOP/s",
+    "GB/s": "{:.1f} GB/s",
     "ratio": "{:.3f}",
 }
 
