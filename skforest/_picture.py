@@ -7,6 +7,7 @@ on axes. Only `Picture` needs matplotlib.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,11 +127,17 @@ class Tree:
 
 
 def number(value, precision):
-    """A number with so many significant digits; digits before the point are not rounded off."""
-    if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-4):
-        text = f"{value:.{precision - 1}e}"
+    """A number with so many significant digits, and at least one behind the point: 211.5, 18.
+
+    Thresholds between whole numbers end in .5, and must not be rounded to either.
+    """
+    if value == 0:
+        return "0"
+    if 1e-4 <= abs(value) < 1e7:
+        decimals = max(1, precision - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
     else:
-        text = f"{value:.0f}" if abs(value) >= 10**precision else f"{value:.{precision}g}"
+        text = f"{value:.{precision - 1}e}"
     return text.replace("-", "\N{MINUS SIGN}")
 
 
@@ -224,6 +231,7 @@ class Picture:
     def write(self, x, y, text, gid, width, height, **how):
         """A text, and the room that it may take."""
         how = {"ha": "center", "va": "center", "fontsize": LARGEST_FONT} | how
+        how["parse_math"] = False  # names may hold any sign
         text = self.add(self.ax.text(x, y, text, **how), gid)
         self.texts.append((text, width, height))
 
@@ -407,7 +415,7 @@ class Picture:
         names = self.style.outputs
         legend = self.ax.legend(
             [Patch(color=self.colour(k)) for k in range(len(names))],
-            names,
+            ["name"] * len(names),
             loc="lower center",
             ncols=max(1, min(len(names), 90 // (max(map(len, names)) + 5))),
             fontsize=size,
@@ -417,6 +425,8 @@ class Picture:
             borderpad=0,
             columnspacing=1.2,
         )
+        for text, name in zip(legend.get_texts(), names):
+            text.set(text=name, parse_math=False)
         self.add(legend, "classes")
 
     def fitting_size(self):

@@ -64,7 +64,7 @@ def plot_tree(
         How many weights are named at most where they are no image. The largest are; where the
         forest scales its features, those that are largest after scaling.
     precision : int, default=3
-        Significant digits of numbers.
+        Significant digits of numbers, of which at least one is behind the point.
     node_ids : bool, default=False
         Show the numbers of the nodes.
     cmap : str or Colormap, default="coolwarm"

@@ -1,5 +1,6 @@
 """The picture of a tree says what the tree says."""
 
+import io
 import re
 import sys
 
@@ -203,7 +204,7 @@ def stump(direction, threshold=2.5, **meta):
         ({2: 1}, "x[2] > 2.5"),
         ({2: -2}, "x[2] < −1.25"),
         ({0: 1, 3: -1}, "+ x[0]\n− x[3]\n> 2.5"),
-        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234 x[3]\n+ 8 x[1]\nand 1 more\n> 2.5"),
+        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\nand 1 more\n> 2.5"),
         ({}, "0\n> 2.5"),
     ],
 )
@@ -231,7 +232,16 @@ def test_words_are_in_the_units_of_the_rows():
 
 @pytest.mark.parametrize(
     "threshold, text",
-    [(0, "0"), (1e-7, "1.00e−07"), (-12345.6, "−12346"), (2e9, "2.00e+09"), (0.123456, "0.123")],
+    [
+        (0, "0"),
+        (18, "18"),
+        (0.123456, "0.123"),
+        (211.5, "211.5"),
+        (2021.5, "2021.5"),
+        (-1.996, "−2"),
+        (1e-7, "1.00e−07"),
+        (2e9, "2.00e+09"),
+    ],
 )
 def test_numbers(threshold, text):
     artists = drawn(stump({0: 1, 1: 1}, np.float32(threshold)))
@@ -254,6 +264,19 @@ def test_names(rng):
     assert {text.get_text().split("\n")[0] for text in nodes(artists, "leaf").values()} <= set(
         "sei"
     )
+
+
+def test_names_are_shown_as_they_are():
+    """No formulas, no entries that the legend leaves out."""
+    names = ["$", "a_$x^{", "_hidden", "%"]
+    forest = Forest(
+        STUMP | {"direction": [1], "value": np.eye(4)[:2].ravel()},
+        n_features=4, n_outputs=4, task="classification", classes=names, feature_names=names,
+    )  # fmt: skip
+    artists = drawn(forest)
+    artists["split 0"].figure.savefig(io.BytesIO())
+    assert artists["split 0"].get_text() == "a_$x^{ > 2.5"
+    assert [text.get_text() for text in artists["classes"].get_texts()] == names
 
 
 def test_a_branch_that_is_cut_off_says_how_much_is_hidden():
