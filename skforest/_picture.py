@@ -23,6 +23,7 @@ COLOURS = (
 )  # fmt: skip
 MAX_CHANNELS = 4  # a third axis that is longer is one of a volume
 MAX_LEGEND = 20  # classes
+PALE = 0.45  # how much of its colour a branch that is cut off keeps
 WIDEST, HAIRLINE = 12.0, 0.6  # points: the edge of all rows, and the least
 LARGEST_FONT, SMALLEST_FONT = 10.0, 5.0  # points
 # Half widths of nodes, in leaves; and heights, for a node at height 0: image or bars, and texts.
@@ -356,7 +357,7 @@ class Picture:
         value = self.values[place.node]
         is_cut = self.tree.child[place.node] > 0
         if self.is_number:
-            self.draw_number(place, value[0])
+            self.draw_number(place, value[0], is_cut)
         else:
             self.draw_bars(place, value, is_cut)
         lines = []
@@ -379,21 +380,25 @@ class Picture:
         # Bars of many outputs are wider than their share, so that they can be seen.
         width = max(0.85, n / 40)
         colours = [self.colour(k) for k in index]
-        inset.bar(index, value[index], width, color=colours, alpha=0.45 if is_cut else 1.0)
+        inset.bar(index, value[index], width, color=colours, alpha=PALE if is_cut else 1.0)
         inset.axhline(0, color="0.5", linewidth=0.8)
         inset.set(xlim=(-0.7, n - 0.3), ylim=self.limits)
         inset.spines[:].set_visible(False)
         inset.set_facecolor((0.5, 0.5, 0.5, 0.1))
 
-    def draw_number(self, place, value):
+    def draw_number(self, place, value, is_cut):
         """A number on the colour of its place between the least and the largest shown."""
         from matplotlib import colormaps
+        from matplotlib.colors import to_rgb
 
         low, high = self.limits
         share = (value - low) / (high - low) if high > low else 0.5
-        colour = colormaps["viridis"](0.25 + 0.75 * share)
+        colour = np.array(colormaps["viridis"](0.25 + 0.75 * share)[:3])
+        if is_cut:
+            colour = PALE * colour + (1 - PALE) * np.array(to_rgb(self.ax.get_facecolor()))
+        is_dark = colour @ (0.299, 0.587, 0.114) < 0.5
         box = {"boxstyle": "round", "facecolor": colour, "edgecolor": "none"}
-        how = {"color": "white" if share < 0.45 else "black", "bbox": box}
+        how = {"color": "white" if is_dark else "black", "bbox": box}
         text = number(value, self.style.precision)
         self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **how)
 

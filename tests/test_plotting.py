@@ -307,6 +307,26 @@ def test_a_branch_that_is_cut_off_says_how_much_is_hidden():
         assert all(bar.get_alpha() < 1 for bar in inset.patches)
 
 
+def test_numbers_of_branches_that_are_cut_off_are_means_and_pale(rng):
+    forest = random_forest(rng, n_trees=1, n_outputs=1, n_splits=20)
+    whole, part = (drawn(forest, max_depth=depth, precision=9) for depth in (None, 2))
+    parent = forest._parents()
+    for node in nodes(part, "hidden"):
+        leaves = []
+        for leaf in nodes(whole, "leaf"):
+            above = leaf
+            while above > node:
+                above = parent[above]
+            if above == node:
+                leaves.append(leaf)
+        values = [number(whole[f"value {leaf}"].get_text()) for leaf in leaves]
+        mean = np.average(values, weights=forest.node_weight[leaves])
+        text = part[f"value {node}"]
+        assert number(text.get_text()) == pytest.approx(mean)
+        assert min(text.get_bbox_patch().get_facecolor()[:3]) >= 0.5
+    assert nodes(part, "hidden")
+
+
 def test_a_branch_by_its_root():
     X, y = load_digits(return_X_y=True)
     forest = CO2ForestClassifier(1, max_depth=4, random_state=0).fit(X, y)
