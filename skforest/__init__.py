@@ -11,6 +11,7 @@ from .nongreedy import (
     NonGreedyTreeRegressor,
 )
 from .persistence import load, save, show_versions
+from .plotting import plot_tree
 from .refine import refine
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NonGreedyTreeRegressor",
     "__version__",
     "load",
+    "plot_tree",
     "refine",
     "save",
     "show_versions",

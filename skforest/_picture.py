@@ -1,0 +1,446 @@
+"""Floor 7: what a picture of a tree shows, and how it is drawn; `plotting` decides what is asked.
+
+Leaves stand at equal distances and parents midway between their children; the root has height 0,
+its children height -1. `Tree` says what a node holds, in the units of the user, `Picture` puts it
+on axes. Only `Picture` needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from .forest import LINKS
+
+# Ten colours that the colour-blind can tell apart: M. A. Petroff, Accessible color sequences for
+# data visualization, 2021.
+COLOURS = (
+    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6",
+    "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+)  # fmt: skip
+MAX_CHANNELS = 4  # a third axis that is longer is one of a volume
+MAX_LEGEND = 20  # classes
+PALE = 0.45  # how much of its colour a branch that is cut off keeps
+WIDEST, HAIRLINE = 12.0, 0.6  # points: the edge of all rows, and the least
+LARGEST_FONT, SMALLEST_FONT = 10.0, 5.0  # points
+# Half widths of nodes, in leaves; and heights, for a node at height 0: image or bars, and texts.
+HALF_SPLIT, HALF_LEAF = 0.85, 0.42
+TOP, BOTTOM, TEXT, UNDER_TEXT = 0.3, -0.2, -0.23, -0.36
+
+
+@dataclass
+class Place:
+    """A node in the picture, and where it stands; behind its parent in a list of such."""
+
+    node: int
+    depth: int
+    parent: Place | None
+    children: list[Place]
+    x: float = 0.0
+
+
+def layout(child, root, max_depth):
+    """Places of the nodes to show, from the root on."""
+    places, waiting = [], [(root, 0, None)]
+    while waiting:
+        place = Place(*waiting.pop(), [])
+        places.append(place)
+        if place.parent is not None:
+            place.parent.children.append(place)
+        left = int(child[place.node])
+        if left > 0 and (max_depth is None or place.depth < max_depth):
+            waiting += [(node, place.depth + 1, place) for node in (left + 1, left)]
+    ends = [place for place in places if not place.children]
+    for i, place in enumerate(ends):
+        place.x = i + 0.5
+    for place in reversed(places):
+        if place.children:
+            place.x = sum(below.x for below in place.children) / 2
+    return places
+
+
+class Tree:
+    """What the nodes of one tree hold, in the units of the user.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    n_trees : int
+        Of the forest that it was taken from.
+    """
+
+    def __init__(self, forest, n_trees):
+        self.forest = forest
+        self.child = forest.child.astype(np.int64)
+        self.weight = forest.node_weight
+        if len(forest.value_start):
+            starts = forest.value_start
+            entries = (forest.value, forest.value_index, starts)
+            shape = (len(starts) - 1, forest.n_outputs)
+            self.values = sparse.csr_matrix(entries, shape=shape, dtype=np.float64)
+        else:
+            rows = forest.value.astype(np.float64).reshape(-1, forest.n_outputs)
+            self.values = sparse.csr_matrix(rows)
+        self.answers = forest.gate != "margin" and (forest.aggregate == "mean" or n_trees == 1)
+
+    def split(self, node):
+        """Weights, how much they count, both of shape (n_features,), and the threshold."""
+        forest = self.forest
+        split = (self.child[node] - 1) // 2
+        direction = forest.directions(forest.direction[split : split + 1])
+        row = direction.toarray()[0].astype(np.float64)
+        threshold = float(forest.threshold[split])
+        rank = np.abs(row)
+        if len(forest.spread):
+            rank = rank * forest.spread
+        if len(forest.scale):
+            row = row * forest.scale
+            threshold += float(row @ forest.offset)
+        return row, rank, threshold
+
+    def below(self, node):
+        """Nodes of the branch of a node, itself included."""
+        levels = [np.array([node])]
+        while True:
+            left = self.child[levels[-1]]
+            left = left[left > 0]
+            if not len(left):
+                return np.concatenate(levels)
+            levels.append(np.concatenate([left, left + 1]))
+
+    def value(self, node):
+        """Answer of a leaf, or of the mean of the leaves below; shape (n_outputs,)."""
+        nodes = self.below(node)
+        leaves = nodes[self.child[nodes] < 0]
+        weight = self.weight[leaves]
+        if not weight.sum() > 0:
+            weight = np.ones(len(leaves))
+        rows, inverse = np.unique(-1 - self.child[leaves], return_inverse=True)
+        share = np.bincount(inverse, weight / weight.sum())
+        raw = share @ self.values[rows]
+        if not self.answers:
+            return raw
+        return LINKS[self.forest.link]((raw + self.forest.baseline)[None])[0]
+
+
+def number(value, precision):
+    """A number with so many significant digits, and at least one behind the point: 211.5, 18.
+
+    Thresholds between whole numbers end in .5, and must not be rounded to either.
+    """
+    if value == 0:
+        return "0"
+    if 1e-4 <= abs(value) < 1e7:
+        decimals = max(1, precision - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+    else:
+        text = f"{value:.{precision - 1}e}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+@dataclass
+class Style:
+    """What the user says about a picture; lengths of the lists are those of the forest."""
+
+    features: list[str]
+    outputs: list[str]
+    shape: tuple[int, ...] | None  # of images of weights; None: the weights are named
+    n_weights: int
+    precision: int
+    node_ids: bool
+    cmap: object
+    fontsize: float | None
+
+    @property
+    def has_images(self):
+        """Whether weights are drawn as images or lines."""
+        shape = self.shape
+        return shape is not None and (len(shape) < 3 or self.has_channels)
+
+    @property
+    def has_channels(self):
+        """Whether the last axis of the shape is one of channels."""
+        return len(self.shape) == 3 and self.shape[2] <= MAX_CHANNELS
+
+
+class Picture:
+    """A tree on axes.
+
+    Parameters
+    ----------
+    ax : Axes
+        Empty.
+    tree : Tree
+    places : list of Place
+    style : Style
+    """
+
+    def __init__(self, ax, tree, places, style):
+        self.ax = ax
+        self.tree = tree
+        self.places = places
+        self.style = style
+        self.artists = []
+        self.texts = []  # (text, width that it may take, height), in units of the axes
+        ends = [place for place in places if not place.children]
+        self.values = {place.node: tree.value(place.node) for place in ends}
+        forest = tree.forest
+        self.is_number = forest.task == "regression" and forest.n_outputs == 1
+        self.limits = self.limits_of_values()
+        self.has_legend = not self.is_number and 1 < forest.n_outputs <= MAX_LEGEND
+        depth = max(place.depth for place in places)
+        room = max(4 - len(ends), 0) / 2  # a few leaves alone would be very wide
+        ax.set_xlim(-room, len(ends) + room)
+        ax.set_ylim(-depth - (0.75 if self.has_legend else 0.55), 0.4)
+
+    def limits_of_values(self):
+        """Least and largest value that is shown, and for bars 0; 0 and 1 of probabilities."""
+        shown = np.concatenate(list(self.values.values()))
+        low, high = shown.min(), shown.max()
+        if self.is_number:
+            return low, high
+        low, high = min(low, 0.0), max(high, 0.0)
+        if self.tree.forest.task == "classification" and low == 0 and high <= 1 + 1e-6:
+            high = 1.0
+        return low, high if high > low else low + 1.0
+
+    def draw(self):
+        """Draw everything; return the artists."""
+        self.draw_edges()
+        for place in self.places:
+            if place.children:
+                self.draw_split(place)
+            else:
+                self.draw_leaf(place)
+        size = self.style.fontsize or self.fitting_size()
+        for text, _, _ in self.texts:
+            text.set_fontsize(size)
+        if self.has_legend:
+            self.draw_legend(size)
+        return self.artists
+
+    def add(self, artist, gid):
+        """Keep an artist under a name."""
+        artist.set_gid(gid)
+        self.artists.append(artist)
+        return artist
+
+    def write(self, x, y, text, gid, width, height, **how):
+        """A text, and the room that it may take."""
+        how = {"ha": "center", "va": "center", "fontsize": LARGEST_FONT} | how
+        how["parse_math"] = False  # names may hold any sign
+        text = self.add(self.ax.text(x, y, text, **how), gid)
+        self.texts.append((text, width, height))
+
+    def inset(self, place, half, gid):
+        """Small axes at a place."""
+        box = (place.x - half, BOTTOM - place.depth, 2 * half, TOP - BOTTOM)
+        inset = self.ax.inset_axes(box, transform=self.ax.transData)
+        inset.set(xticks=[], yticks=[])
+        return self.add(inset, gid)
+
+    def named(self, place, lines):
+        """Lines of text as one, behind the number of the node if that is asked for."""
+        text = "\n".join(lines)
+        if not self.style.node_ids:
+            return text
+        gap = "\n" if place.children and len(lines) > 1 else " "
+        return f"#{place.node}:{gap}{text}"
+
+    # ------------------------------------------------------------------------------------ edges
+
+    def draw_edges(self):
+        """Curves from parents to children, as wide as rows took them."""
+        from matplotlib.patches import PathPatch
+        from matplotlib.path import Path
+
+        total = self.tree.weight[self.places[0].node]
+        codes = [Path.MOVETO, Path.LINETO, *[Path.CURVE4] * 3, Path.LINETO]
+        for place in self.places[1:]:
+            share = self.tree.weight[place.node] / total if total > 0 else 0.0
+            above = place.parent
+            top, bottom = UNDER_TEXT - above.depth, TOP - place.depth
+            middle = (top + bottom) / 2
+            # Boxes of text are lower than images, and hide the ends of their edges.
+            has_box = self.is_number if not place.children else not self.style.has_images
+            first = top if self.style.has_images else -above.depth
+            last = -place.depth if has_box else bottom
+            points = [(above.x, first), (above.x, top), (above.x, middle), (place.x, middle)]
+            curve = PathPatch(
+                Path([*points, (place.x, bottom), (place.x, last)], codes),
+                fill=False,
+                edgecolor="0.78",
+                linewidth=max(HAIRLINE, WIDEST * share),
+                capstyle="butt",
+                joinstyle="round",
+                zorder=0,
+            )
+            self.add(self.ax.add_patch(curve), f"edge {place.node}")
+            if above is self.places[0]:
+                word = "no" if place is above.children[0] else "yes"
+                box = {"facecolor": self.ax.get_facecolor(), "edgecolor": "none", "pad": 1.5}
+                self.write((above.x + place.x) / 2, middle, word, word, 1.0, 0.2, bbox=box)
+
+    # ----------------------------------------------------------------------------------- splits
+
+    def draw_split(self, place):
+        """Weights of a split as an image, a line or words, and its threshold."""
+        style = self.style
+        row, rank, threshold = self.tree.split(place.node)
+        gid = f"split {place.node}"
+        if not style.has_images:
+            text = self.named(place, self.question(row, rank, threshold))
+            box = {"boxstyle": "round", "facecolor": self.ax.get_facecolor(), "edgecolor": "0.6"}
+            self.write(place.x, -place.depth, text, gid, 1.75, 0.6, bbox=box)
+            return
+        inset = self.inset(place, HALF_SPLIT, f"weights {place.node}")
+        if len(style.shape) == 1:
+            self.draw_line(inset, row)
+        else:
+            n_channels = style.shape[2] if style.has_channels else 1
+            self.draw_images(inset, row.reshape(*style.shape[:2], n_channels))
+        text = self.named(place, [f"> {number(threshold, style.precision)}"])
+        self.write(place.x, TEXT - place.depth, text, gid, 1.8, 0.15, va="top")
+
+    def question(self, row, rank, threshold):
+        """What a split asks in words, as lines: the largest weights and the threshold."""
+        names, precision = self.style.features, self.style.precision
+        taps = np.flatnonzero(row)
+        if len(taps) == 1:
+            weight = row[taps[0]]
+            sign = ">" if weight > 0 else "<"
+            return [f"{names[taps[0]]} {sign} {number(threshold / weight, precision)}"]
+        lines = []
+        largest = taps[np.argsort(-rank[taps], kind="stable")][: self.style.n_weights]
+        for j in largest:
+            sign = "\N{MINUS SIGN}" if row[j] < 0 else "+"
+            size = "" if abs(row[j]) == 1 else number(abs(row[j]), precision) + " "
+            lines.append(f"{sign} {size}{names[j]}")
+        if len(taps) > len(largest):
+            lines.append(f"and {len(taps) - len(largest)} more")
+        return [*(lines or ["0"]), f"> {number(threshold, precision)}"]
+
+    def draw_line(self, inset, row):
+        """Weights along one axis."""
+        largest = np.abs(row).max() or 1
+        inset.axhline(0, color="0.7", linewidth=HAIRLINE)
+        inset.plot(row, color=COLOURS[0], linewidth=1, drawstyle="steps-mid")
+        inset.set(xlim=(-0.5, len(row) - 0.5), ylim=(-1.1 * largest, 1.1 * largest))
+        inset.spines[:].set_color("0.7")
+
+    def draw_images(self, inset, array):
+        """Weights as images side by side, one a channel; `array` has channels on its last axis."""
+        largest = np.abs(array).max() or 1
+        height, width, n_channels = array.shape
+        step = width + max(1, width // 8)
+        for k in range(n_channels):
+            left = k * step - 0.5
+            inset.imshow(
+                array[:, :, k],
+                cmap=self.style.cmap,
+                vmin=-largest,
+                vmax=largest,
+                extent=(left, left + width, height - 0.5, -0.5),
+                interpolation="nearest",
+            )
+        inset.set(xlim=(-0.5, left + width), ylim=(height - 0.5, -0.5))
+        inset.set_axis_off()
+
+    # ----------------------------------------------------------------------------------- leaves
+
+    def draw_leaf(self, place):
+        """The answer of a leaf, or what a branch that is cut off answers on average."""
+        value = self.values[place.node]
+        is_cut = self.tree.child[place.node] > 0
+        if self.is_number:
+            self.draw_number(place, value[0], is_cut)
+        else:
+            self.draw_bars(place, value, is_cut)
+        lines = []
+        if self.tree.forest.task == "classification" and not is_cut:
+            lines.append(self.style.outputs[value.argmax()])
+        if self.tree.weight.any():
+            rows = self.tree.weight[place.node]
+            lines.append(f"n = {number(rows, self.style.precision)}")
+        if is_cut:
+            lines.append(f"+ {len(self.tree.below(place.node)) - 1} nodes")
+        gid = f"{'hidden' if is_cut else 'leaf'} {place.node}"
+        text = self.named(place, lines)
+        self.write(place.x, TEXT - place.depth, text, gid, 0.95, 0.27, va="top")
+
+    def draw_bars(self, place, value, is_cut):
+        """One bar for each output that is not 0."""
+        inset = self.inset(place, HALF_LEAF, f"value {place.node}")
+        n = len(value)
+        index = np.flatnonzero(value)
+        # Bars of many outputs are wider than their share, so that they can be seen.
+        width = max(0.85, n / 40)
+        colours = [self.colour(k) for k in index]
+        inset.bar(index, value[index], width, color=colours, alpha=PALE if is_cut else 1.0)
+        inset.axhline(0, color="0.5", linewidth=0.8)
+        inset.set(xlim=(-0.7, n - 0.3), ylim=self.limits)
+        inset.spines[:].set_visible(False)
+        inset.set_facecolor((0.5, 0.5, 0.5, 0.1))
+
+    def draw_number(self, place, value, is_cut):
+        """A number on the colour of its place between the least and the largest shown."""
+        from matplotlib import colormaps
+        from matplotlib.colors import to_rgb
+
+        low, high = self.limits
+        share = (value - low) / (high - low) if high > low else 0.5
+        colour = np.array(colormaps["viridis"](0.25 + 0.75 * share)[:3])
+        if is_cut:
+            colour = PALE * colour + (1 - PALE) * np.array(to_rgb(self.ax.get_facecolor()))
+        is_dark = colour @ (0.299, 0.587, 0.114) < 0.5
+        box = {"boxstyle": "round", "facecolor": colour, "edgecolor": "none"}
+        how = {"color": "white" if is_dark else "black", "bbox": box}
+        text = number(value, self.style.precision)
+        self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **how)
+
+    def colour(self, k):
+        """Colour of an output."""
+        n = len(self.style.outputs)
+        if n <= len(COLOURS):
+            return COLOURS[k]
+        from matplotlib import colormaps
+
+        return colormaps["viridis"](k / (n - 1))
+
+    # ------------------------------------------------------------------------------ the finish
+
+    def draw_legend(self, size):
+        """Names of the classes or outputs, below the tree."""
+        from matplotlib.patches import Patch
+
+        names = self.style.outputs
+        legend = self.ax.legend(
+            [Patch(color=self.colour(k)) for k in range(len(names))],
+            ["name"] * len(names),
+            loc="lower center",
+            ncols=max(1, min(len(names), 90 // (max(map(len, names)) + 5))),
+            fontsize=size,
+            frameon=False,
+            handlelength=1,
+            handleheight=1,
+            borderpad=0,
+            columnspacing=1.2,
+        )
+        for text, name in zip(legend.get_texts(), names):
+            text.set(text=name, parse_math=False)
+        self.add(legend, "classes")
+
+    def fitting_size(self):
+        """The largest size at which every text keeps to its room."""
+        origin, corner = self.ax.transData.transform([(0, 0), (1, 1)])
+        unit = corner - origin
+        size = LARGEST_FONT
+        for text, *room in self.texts:
+            extent = text.get_window_extent()
+            taken = np.array([extent.width, extent.height]) / unit
+            size = min(size, LARGEST_FONT / max(1e-9, *(taken / room)))
+        return max(size, SMALLEST_FONT)
