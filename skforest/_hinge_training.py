@@ -1,0 +1,401 @@
+"""Floor 5: a random hinge forest from its first random numbers to a packed `Forest`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ._hinge import HingeTrainer, padded, padded_vector
+from ._loss import Loss
+from .forest import Forest
+
+SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
+LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
+N_CHECKS = 40  # looks at the validation loss
+PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
+FIRST_ROWS = 2048  # that the statistics of features begin with
+BLOCK = 4096  # rows that walk together
+COPIED = ("direction", "mean", "variance", "tests", "leaf", "value")  # of the best model so far
+
+
+@dataclass(frozen=True)
+class HingeSettings:
+    """What `RandomHingeForestClassifier` and its like have settled on, with their words."""
+
+    n_trees: int
+    depth: int
+    fern: bool
+    n_linear: int  # learned features
+    identity: bool  # are the columns themselves features, too?
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    dropout: float
+    batch_size: int
+    n_steps: int
+    validation_fraction: float  # 0: none
+    n_iter_no_change: int
+
+
+@dataclass(frozen=True)
+class HingeInput:
+    """The rows that a forest learns from, with each feature in units of its own.
+
+    Parameters
+    ----------
+    scaled : ndarray of shape (n_rows, n_features), float32
+        As `Forest` walks them.
+    mean, deviation : ndarray of shape (n_features,), float64
+        Of `scaled`.
+    emphasis : ndarray of shape (n_features,), float64
+        Learned features see (scaled - mean) / deviation * emphasis.
+    spread : ndarray of shape (n_features,), float32
+        For the importances.
+    """
+
+    scaled: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    emphasis: np.ndarray
+    spread: np.ndarray
+
+    def table(self, rows=slice(None)):
+        """What learned features see of some rows: ndarray, float32, C order."""
+        return ((self.scaled[rows] - self.mean) * (self.emphasis / self.deviation)).astype(
+            np.float32
+        )
+
+
+def new_arrays(settings, n_columns, n_outputs, emphasis, random):
+    """Parameters to begin with (algorithm 1), as `HingeTrainer` takes them.
+
+    Parameters
+    ----------
+    settings : HingeSettings
+    n_columns, n_outputs : int
+    emphasis : ndarray of shape (n_columns,)
+        Columns of the table are divided by it where they are features themselves.
+    random : RandomState
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+    """
+    n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
+    first = padded(n_linear)
+    n_identity = n_columns if settings.identity else 0
+    n_tests = depth if settings.fern else 2**depth - 1
+    direction = np.zeros((n_columns, first), dtype=np.float32)
+    direction[:, :n_linear] = random.normal(size=(n_columns, n_linear)) / math.sqrt(n_columns)
+    variance = np.ones(first + padded(n_identity))
+    variance[first : first + n_identity] = np.square(emphasis[:n_identity])
+    threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
+    feature = random.randint(n_linear + n_identity, size=(n_trees, n_tests), dtype=np.int32)
+    feature += (feature >= n_linear) * np.int32(first - n_linear)
+    n_leaves = 2**depth
+    return {
+        "direction": direction,
+        "mean": np.zeros(len(variance)),
+        "variance": variance,
+        "tests": np.stack([threshold.view(np.int32), feature], axis=2),
+        "leaf": np.full((n_trees, n_leaves), -1, dtype=np.int32),
+        "value": np.zeros((n_trees, 3, padded_vector(n_outputs)), dtype=np.float32),
+        "direction_mean": np.zeros_like(direction),
+        "direction_power": np.zeros_like(direction),
+        "tests_mean": np.zeros_like(threshold),
+        "tests_power": np.zeros_like(threshold),
+        "counts": np.zeros(3, dtype=np.int64),
+    }
+
+
+def train_hinge(source, target, loss, weight, settings, seed, stop):
+    """Train one bag.
+
+    Parameters
+    ----------
+    source : HingeInput
+    target : ndarray of shape (n_rows, loss.n_columns), float64
+    loss : Loss
+    weight : ndarray of shape (n_rows,), float64
+    settings : HingeSettings
+    seed : int
+    stop : ndarray of shape (1,), uint8
+
+    Returns
+    -------
+    training : HingeTraining
+        Done.
+    """
+    training = HingeTraining(source, target, loss, weight, settings, seed, stop)
+    training.run()
+    return training
+
+
+class HingeTraining:
+    """The training of one bag; parameters as of `train_hinge`."""
+
+    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop):
+        self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
+        self.weight = weight
+        self.loss_curve, self.validation_scores = [], []
+        self.n_done, self.best = 0, None
+        random = np.random.RandomState(seed % 2**32)
+        n_outputs = loss.n_outputs
+        self.held = self._hold_out(random)
+        trains = np.where(self.held, 0.0, weight)
+        chosen = np.flatnonzero(trains)
+        arrays = new_arrays(settings, source.scaled.shape[1], n_outputs, source.emphasis, random)
+        self.trainer = HingeTrainer(
+            arrays,
+            settings.n_linear,
+            settings.depth,
+            LEAF_SCALE,
+            settings.fern,
+            loss,
+            settings.optimizer,
+            settings.momentum,
+            settings.weight_decay,
+            settings.dropout,
+            settings.batch_size,
+            seed,
+            stop,
+        )
+        self.table = source.table()
+        self.trainer.feed(self.table, target, trains)
+        self.trainer.begin(min(FIRST_ROWS, max(2, len(chosen))))
+        self.held = np.flatnonzero(self.held)
+        self.held_table, self.held_target = self.table[self.held], target[self.held]
+
+    def _hold_out(self, random):
+        """Mask of the rows that do not train and decide which model is kept."""
+        held = np.zeros(len(self.weight), dtype=bool)
+        chosen = np.flatnonzero(self.weight)
+        n_held = math.ceil(self.settings.validation_fraction * len(chosen))
+        if n_held < len(chosen):
+            held[random.permutation(chosen)[:n_held]] = True
+        return held
+
+    def run(self):
+        """All steps, or fewer where the validation loss has stopped falling.
+
+        Raises
+        ------
+        ValueError
+            If the loss becomes infinite before there is a model to fall back on.
+        """
+        settings = self.settings
+        size = max(1, -(-settings.n_steps // N_CHECKS))
+        lowest, stalled, factor = np.inf, 0, 1.0
+        while self.n_done < settings.n_steps and not self.stop[0]:
+            steps = np.arange(self.n_done, min(self.n_done + size, settings.n_steps))
+            loss = self.trainer.run(self._rates(steps) * factor)
+            if self.stop[0]:
+                return
+            self.loss_curve.append(loss)
+            self.n_done += len(steps)
+            watched = self._validation_loss() if len(self.held) else loss
+            if not (np.isfinite(loss) and np.isfinite(watched)):
+                self._fail()
+                break
+            if len(self.held):
+                self.validation_scores.append(-watched)
+            if watched < lowest:
+                lowest, stalled = watched, 0
+                if len(self.held):
+                    self._remember()
+                continue
+            stalled += 1
+            if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
+                factor *= PLATEAU[1]
+            if len(self.held) and stalled >= settings.n_iter_no_change:
+                break
+        if self.best is not None:
+            self.trainer.restore(self.best)
+
+    def _rates(self, steps):
+        rate = np.full(len(steps), float(self.settings.learning_rate))
+        if self.settings.schedule == "cosine":
+            rate *= 0.5 * (1 + np.cos(np.pi * steps / self.settings.n_steps))
+        return rate
+
+    def _validation_loss(self):
+        raw = self.trainer.respond(self.held_table)
+        losses = self.loss.evaluate(raw, self.held_target)[0]
+        return np.average(losses, weights=self.weight[self.held])
+
+    def _remember(self):
+        arrays = self.trainer.arrays
+        self.best = {name: arrays[name].copy() for name in COPIED}
+
+    def _fail(self):
+        """The loss is infinite: report it, and have a model to return or none."""
+        message = (
+            f"the loss became infinite after {self.n_done} steps with "
+            f"learning_rate={self.settings.learning_rate:.3g}; a smaller one may help"
+        )
+        if self.best is None:
+            raise ValueError(message)
+        warnings.warn(
+            f"{message}; the model of least validation loss before that is kept",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+    @property
+    def record(self):
+        """What training recorded, by fitted attribute."""
+        return {
+            "loss_curve_": np.array(self.loss_curve),
+            "validation_scores_": np.array(self.validation_scores),
+            "n_iter_": self.n_done,
+        }
+
+    # ----------------------------------------------------------------------------- the Forest
+
+    def pack(self, unit, make):
+        """The fitted model.
+
+        Subtrees that no row of the training set reaches become one leaf with the value 0; the
+        split above it stays, since its margin counts. No output of a training row changes a bit.
+
+        Parameters
+        ----------
+        unit : ndarray of shape (n_outputs,), float64
+            Of the response.
+        make : callable
+            From arrays to a Forest.
+
+        Returns
+        -------
+        forest : Forest
+        """
+        forest = make(self._full_arrays(unit))
+        return compacted(forest, self.source.scaled, self.weight).compact()
+
+    def _full_arrays(self, unit):
+        """Arrays of complete trees."""
+        arrays, settings = self.trainer.arrays, self.settings
+        n_trees, depth = settings.n_trees, settings.depth
+        n_inner = 2**depth - 1
+        threshold, feature = self._tests()
+        moved = self.trainer.survey(self.table, self.weight)
+        if settings.fern:
+            # A fern is a tree whose splits are all the same on a level; each is as good.
+            level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
+            threshold, feature = threshold[:, level], feature[:, level]
+            moved = moved[:, level] / 2.0**level
+        leaf = arrays["leaf"]
+        used = int(arrays["counts"][2])
+        n_outputs = self.loss.n_outputs
+        value = np.zeros((1 + used, n_outputs))
+        value[1:] = arrays["value"][:used, 0, :n_outputs] * unit
+        child = np.empty((n_trees, 2 * n_inner + 1), dtype=np.int64)
+        child[:, :n_inner] = 2 * np.arange(n_inner) + 1
+        child[:, n_inner:] = -1 - (leaf.astype(np.int64) + 1)
+        return {
+            "tree_start": np.arange(n_trees + 1) * child.shape[1],
+            "child": child.ravel(),
+            "threshold": threshold.ravel(),
+            "direction": feature.ravel(),
+            "gain": moved.ravel(),
+            "value": value.ravel(),
+            "spread": self.source.spread,
+        } | self._directions()
+
+    def _tests(self):
+        """Thresholds and codes of directions of the tests, over rows as the forest walks them."""
+        arrays, source = self.trainer.arrays, self.source
+        n_linear = self.settings.n_linear
+        first = arrays["direction"].shape[1]
+        tests = arrays["tests"]
+        threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
+        column = tests[:, :, 1]
+        shift = np.zeros(len(arrays["mean"]))
+        unit, weights = self._linear()
+        shift[:n_linear] = unit * arrays["mean"][:n_linear] + source.mean @ weights
+        n_columns = len(source.mean) * self.settings.identity
+        shift[first : first + n_columns] = (source.mean / source.deviation)[:n_columns]
+        n_features = len(source.mean)
+        code = np.where(
+            column >= first, n_features + column - first, n_features + n_columns + column
+        )
+        return (threshold + shift[column]).astype(np.float32), code
+
+    def _linear(self):
+        """Reciprocal deviations of the learned features, and their weights, (n_features, n)."""
+        arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
+        unit = 1 / np.sqrt(arrays["variance"][:n] + 1e-7)
+        weights = arrays["direction"][:, :n].astype(np.float64) * unit
+        return unit, weights * (source.emphasis / source.deviation)[:, None]
+
+    def _directions(self):
+        """Sparse directions for the columns themselves, dense ones for learned features."""
+        n = len(self.source.mean)
+        found = {"dense": np.ascontiguousarray(self._linear()[1].T)}
+        if self.settings.identity:
+            found["sparse_start"] = np.arange(n + 1)
+            found["sparse_feature"] = np.arange(n)
+            found["sparse_weight"] = 1 / self.source.deviation
+        return found
+
+
+def compacted(forest, table, weight):
+    """A forest of complete trees without the subtrees that no row reaches.
+
+    Parameters
+    ----------
+    forest : Forest
+        Every tree has the same depth, with its nodes as a heap. Value row 0 is 0.
+    table : ndarray of shape (n_rows, n_features), float32
+        Scaled as the forest wants it.
+    weight : ndarray of shape (n_rows,), float64
+        Of the rows, for `node_weight`.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
+    n_inner = n_nodes // 2
+    reached = np.zeros((n_trees, n_nodes))
+    seen = np.zeros((n_trees, n_nodes), dtype=bool)
+    trees = np.arange(n_trees)
+    for start in range(0, len(table), BLOCK):
+        leaf = forest._router.apply(table[start : start + BLOCK])
+        seen[trees, leaf] = True
+        for tree in trees:
+            reached[tree] += np.bincount(leaf[:, tree], weight[start : start + BLOCK], n_nodes)
+    last = n_nodes
+    while last > 1:  # level by level, from the leaves up
+        first = last // 2
+        children = slice(first, last)
+        pairs = (n_trees, -1, 2)
+        up = slice(first // 2, first)
+        reached[:, up] += reached[:, children].reshape(pairs).sum(axis=2)
+        seen[:, up] |= seen[:, children].reshape(pairs).any(axis=2)
+        last = first
+    split = seen.copy()
+    split[:, n_inner:] = False
+    kept = np.zeros_like(seen)
+    kept[:, 0] = True
+    kept[:, 1:] = np.repeat(split[:, :n_inner], 2, axis=1)
+    number = np.cumsum(kept, axis=1) - 1
+    child = np.full((n_trees, n_nodes), -1, dtype=np.int64)
+    child[:, :n_inner] = np.where(split[:, :n_inner], number[:, 1::2], -1)
+    child[:, n_inner:] = np.where(
+        seen[:, n_inner:], forest.child.reshape(n_trees, -1)[:, n_inner:], -1
+    )
+    chosen = split[:, :n_inner].ravel()
+    arrays = dict(forest.arrays)
+    arrays["tree_start"] = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    arrays["child"] = child[kept]
+    arrays["node_weight"] = reached[kept]
+    for name in ("threshold", "direction", "gain"):
+        arrays[name] = arrays[name][chosen]
+    return Forest(arrays, **forest._meta)
