@@ -21,6 +21,7 @@ from .forest import Forest
 
 LEAST = 1e-3  # of the emphasis of a feature
 ADAGRAD = 10.0  # times the rate of Adam
+NEVER = -1e3  # response of a class without weight: its probability is 0
 
 
 class _HingeForest(BaseForest):
@@ -203,7 +204,135 @@ class _HingeForest(BaseForest):
 
 
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
-    """Classify with a random hinge forest."""
+    """Classify with trees of margins that are trained together, by gradient descent.
+
+    The answer of a tree is the smallest margin on the way to a leaf times the vector of the leaf
+    (equation 10 of the paper [1]_); probabilities are the softmax of the sum over trees. Inner
+    products, thresholds and leaf vectors are trained together, from random ones, to the least log
+    loss. Such a forest is continuous, and smooth where a greedy forest is a staircase.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Trees of a bag, at least 1. Their answers are added.
+    structure : {"tree", "fern"}, default="tree"
+        "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
+        a level, which takes half of the parameters and is a little faster.
+    features : {"linear", "identity", "both"}, default="linear"
+        What splits compare with their thresholds: inner products that are learned, the columns of
+        X themselves, or some of each.
+    n_directions : "auto" or int, default="auto"
+        Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
+        on.
+    max_depth : "auto" or int, default="auto"
+        Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
+    n_bags : "auto" or int, default="auto"
+        Forests that are trained apart, each with random numbers and held out rows of its own;
+        their predictions are averaged. "auto": 5.
+    label_smoothing : float, default=0.0
+        Share of each row that counts for all classes alike, in [0, 1). Makes predictions less
+        sure.
+    optimizer : {"adam", "adagrad", "sgd"}, default="adam"
+        How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
+        touches those that the batch came by.
+    learning_rate : "auto" or float, default="auto"
+        Length of the first steps, more than 0. "auto": 1 over `n_estimators`, up to 3 times as
+        much where there are more than 5000 rows, and ten times that for "adagrad".
+    momentum : float, default=0.9
+        Share of the last step that is added to the next, in [0, 1). Only for "sgd".
+    weight_decay : float, default=0.0
+        Share of the weights of inner products and leaves that a step takes away, in units of its
+        length. Not negative.
+    schedule : {"cosine", "constant", "plateau"}, default="cosine"
+        How the length of steps develops: to 0 along a cosine, not at all, or times 0.3 whenever
+        three looks at the loss have not found it lower.
+    batch_size : "auto" or int, default="auto"
+        Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
+        from 10000 rows on.
+    max_iter : "auto" or int, default="auto"
+        Steps. "auto": as many as show every row 60 times, but at least 1500 and at most 20000.
+    dropout : float, default=0.2
+        Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
+    importance_power : float, default=0.5
+        Inner products see features that are important in a quick random forest in smaller units:
+        their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
+        standard deviation alone. Larger ones help where most features are noise.
+    early_stopping : "auto" or bool, default="auto"
+        Hold rows out, and keep the model as it was when their loss was least. "auto": if there are
+        several bags, or 1000 rows.
+    validation_fraction : float, default=0.15
+        Share of the rows to hold out, in (0, 1). Other ones in every bag.
+    n_iter_no_change : int, default=10
+        Training ends when so many looks at the held out rows, of the 40 in all, have not found
+        less loss. At least 1.
+    class_weight : "balanced", dict or None, default=None
+        Factors of the weights of rows by their class, {label: factor}; labels without an entry
+        have 1. "balanced": factors that give all classes the same weight.
+    n_jobs : int or None, default=None
+        Threads that train bags, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first parameters, of batches, dropout and held out rows.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a bag.
+    warm_start : bool, default=False
+        Keep the bags of the last fit and add those missing to `n_bags`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees: gate "margin", over directions that trees share.
+    classes_ : ndarray of shape (n_classes_,)
+    n_classes_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+        1.
+    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_, early_stopping_
+        What `n_bags` and so on came to.
+    loss_curve_ : list of ndarray
+        One entry a bag: mean loss of the batches since the last look, 40 looks in all.
+    validation_scores_ : list of ndarray
+        One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
+    n_iter_ : ndarray of shape (n_bags_,), int
+        Steps of each bag.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
+        standard deviation.
+
+    See Also
+    --------
+    RandomHingeForestRegressor : The same for real targets.
+    CO2ForestClassifier : Hyperplanes that are found node by node.
+
+    Notes
+    -----
+    Features are brought to mean 0 and deviation 1, and so are inner products, by running
+    statistics; the forest has both folded into its directions and thresholds. Subtrees that no
+    training row reaches are cut off, and answer 0.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added. A row comes into an epoch as often as its weight, over the mean weight,
+    wants it.
+
+    References
+    ----------
+    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+       Differentiable Learning", 2018.
+
+    Examples
+    --------
+    >>> from skforest import RandomHingeForestClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> forest = RandomHingeForestClassifier(n_bags=1, random_state=0).fit(X_train, y_train)
+    >>> bool(forest.score(X_test, y_test) > 0.97)
+    True
+    """
 
     _parameter_constraints: dict = {
         **_HingeForest._parameter_constraints,
@@ -275,11 +404,145 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     def _task(self, target):
         n = self.n_classes_
         target = np.ascontiguousarray(target[:, None], dtype=np.float64)
-        return LogLoss(n, float(self.label_smoothing)), target, np.ones(n), {}
+        loss = LogLoss(n, float(self.label_smoothing))
+        return loss, target, np.ones(n), {"baseline": self._baseline}
+
+    def _make_target(self, rows, goes_on):
+        target = super()._make_target(rows, goes_on)
+        present = np.bincount(target, rows.weight, self.n_classes_) > 0
+        self._baseline = self.forest_.baseline if goes_on else np.where(present, 0.0, NEVER)
+        return target
 
 
 class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
-    """Predict real targets with a random hinge forest."""
+    """Predict real targets with trees of margins that are trained together, by gradient descent.
+
+    As `RandomHingeForestClassifier`, with the sum over trees as the prediction: a continuous,
+    piecewise linear function (equation 10 of the paper [1]_).
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Trees of a bag, at least 1. Their answers are added.
+    structure : {"tree", "fern"}, default="tree"
+        "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
+        a level, which takes half of the parameters and is a little faster.
+    features : {"linear", "identity", "both"}, default="linear"
+        What splits compare with their thresholds: inner products that are learned, the columns of
+        X themselves, or some of each.
+    n_directions : "auto" or int, default="auto"
+        Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
+        on.
+    max_depth : "auto" or int, default="auto"
+        Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
+    n_bags : "auto" or int, default="auto"
+        Forests that are trained apart, each with random numbers and held out rows of its own;
+        their predictions are averaged. "auto": 5.
+    loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}, \
+            default="squared_error"
+        What is minimised, in units of the standard deviation of each output. "squared_error" leads
+        to means, "absolute_error" to medians, "huber" to something between, "quantile" to the
+        quantile given. "poisson": for counts, 0 or more, whose logarithm of the mean the trees
+        add up to.
+    delta : float, default=1.35
+        Difference, more than 0, from which on "huber" grows no faster than the difference.
+    quantile : float, default=0.5
+        In (0, 1), for loss="quantile".
+    optimizer : {"adam", "adagrad", "sgd"}, default="adam"
+        How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
+        touches those that the batch came by.
+    learning_rate : "auto" or float, default="auto"
+        Length of the first steps, more than 0. "auto": 1 over `n_estimators`, up to 3 times as
+        much where there are more than 5000 rows, and ten times that for "adagrad".
+    momentum : float, default=0.9
+        Share of the last step that is added to the next, in [0, 1). Only for "sgd".
+    weight_decay : float, default=0.0
+        Share of the weights of inner products and leaves that a step takes away, in units of its
+        length. Not negative.
+    schedule : {"cosine", "constant", "plateau"}, default="cosine"
+        How the length of steps develops: to 0 along a cosine, not at all, or times 0.3 whenever
+        three looks at the loss have not found it lower.
+    batch_size : "auto" or int, default="auto"
+        Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
+        from 10000 rows on.
+    max_iter : "auto" or int, default="auto"
+        Steps. "auto": as many as show every row 60 times, but at least 1500 and at most 20000.
+    dropout : float, default=0.2
+        Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
+    importance_power : float, default=0.5
+        Inner products see features that are important in a quick random forest in smaller units:
+        their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
+        standard deviation alone. Larger ones help where most features are noise.
+    early_stopping : "auto" or bool, default="auto"
+        Hold rows out, and keep the model as it was when their loss was least. "auto": if there are
+        several bags, or 1000 rows.
+    validation_fraction : float, default=0.15
+        Share of the rows to hold out, in (0, 1). Other ones in every bag.
+    n_iter_no_change : int, default=10
+        Training ends when so many looks at the held out rows, of the 40 in all, have not found
+        less loss. At least 1.
+    n_jobs : int or None, default=None
+        Threads that train bags, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first parameters, of batches, dropout and held out rows.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a bag.
+    warm_start : bool, default=False
+        Keep the bags of the last fit and add those missing to `n_bags`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees: gate "margin", over directions that trees share.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_, early_stopping_
+        What `n_bags` and so on came to.
+    loss_curve_ : list of ndarray
+        One entry a bag: mean loss of the batches since the last look, 40 looks in all.
+    validation_scores_ : list of ndarray
+        One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
+    n_iter_ : ndarray of shape (n_bags_,), int
+        Steps of each bag.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
+        standard deviation.
+
+    See Also
+    --------
+    RandomHingeForestClassifier : The same for labels.
+    CO2ForestRegressor : Hyperplanes that are found node by node.
+
+    Notes
+    -----
+    Beyond the training data, predictions go on along lines.
+
+    Features are brought to mean 0 and deviation 1, and so are inner products, by running
+    statistics; the forest has both folded into its directions and thresholds. Subtrees that no
+    training row reaches are cut off, and answer 0.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added. A row comes into an epoch as often as its weight, over the mean weight,
+    wants it.
+
+    References
+    ----------
+    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+       Differentiable Learning", 2018.
+
+    Examples
+    --------
+    >>> from skforest import RandomHingeForestRegressor
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
+    >>> forest = RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X[:400], y[:400])
+    >>> bool(forest.score(X[400:], y[400:]) > 0.9)
+    True
+    """
 
     _parameter_constraints: dict = {
         **_HingeForest._parameter_constraints,
@@ -359,7 +622,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         if self.loss != "poisson":
             target = super()._make_target(rows, goes_on)
             deviation = np.sqrt(np.average(np.square(target), axis=0, weights=rows.weight))
-            self._unit = np.where(deviation > 0, deviation, 1.0)
+            self._unit = deviation
             return target
         mean = np.average(rows.Y, axis=0, weights=rows.weight)
         if rows.Y.min() < 0 or not (mean > 0).all() or not np.isfinite(mean).all():
@@ -382,5 +645,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         }
         kind, parameters = kinds[self.loss]
         scale = 1.0 if self.loss == "poisson" else self._target_scale
-        target = np.ascontiguousarray(target / self._unit)
+        # A constant target has the unit 0: nothing is learnt, and nothing added to its value.
+        target = target / np.where(self._unit > 0, self._unit, 1.0)
         return kind(n, *parameters), target, self._unit * scale, {"baseline": self._baseline}

@@ -299,6 +299,7 @@ def test_targets_too_large_for_a_mean(regressor):
 # ------------------------------------------------------------------------- few rows, few values
 
 
+@pytest.mark.needs("bootstrap")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -310,6 +311,7 @@ def test_one_row(estimator):
     np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
 
 
+@pytest.mark.needs("bootstrap")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -317,6 +319,7 @@ def test_two_rows(estimator):
     np.testing.assert_array_equal(estimator.predict(X[:2]), y)
 
 
+@pytest.mark.needs("bootstrap")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -328,6 +331,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
+@pytest.mark.needs("bootstrap")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -361,6 +365,7 @@ def test_one_feature_among_constant_ones(estimator):
         assert estimator.feature_importances_.sum() == pytest.approx(1)
 
 
+@pytest.mark.needs("bootstrap")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -371,6 +376,7 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
+@pytest.mark.needs("bootstrap")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
@@ -491,6 +497,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
+@pytest.mark.needs("bootstrap")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -510,7 +517,8 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    for class_weight in (None, "balanced", "balanced_subsample"):
+    of_trees = ["balanced_subsample"] if "bootstrap" in classifier.get_params() else []
+    for class_weight in (None, "balanced", *of_trees):
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]
         assert not model.predict_proba(X)[:, 1].any()
@@ -545,10 +553,24 @@ def test_bad_class_weights(classifier, value):
 # Values that no estimator takes. A parameter of a later estimator is added here.
 BAD_VALUES = {
     "n_estimators": [0, -1, 1.5, "many", None, np.nan],
+    "structure": ["bush", None, 1],
+    "features": ["quadratic", None, 1],
+    "n_directions": [0, -1, 1.5, "many", None, 2**21],
+    "n_bags": [0, -1, 1.5, "many", None],
+    "optimizer": ["newton", None, 1],
+    "weight_decay": [-0.1, "some", None, np.nan, np.inf],
+    "schedule": ["linear", None, 1],
+    "max_iter": [0, -1, 2.5, "many", None],
+    "dropout": [-0.1, 1, 1.5, "some", None, np.nan],
+    "importance_power": [-0.1, 17, "some", None, np.nan, np.inf],
+    "label_smoothing": [-0.1, 1, 1.5, "some", None, np.nan],
+    "loss": ["gini", None, 1],
+    "delta": [0, -1, "some", None, np.nan, np.inf],
+    "quantile": [0, 1, -0.1, "half", None, np.nan],
     "projection": ["oblique", None, 1, ["axis"]],
     "objective": ["gini", "none", 0],
     "nu": [0, -1, "large", None, np.nan, np.inf],
-    "learning_rate": [0, -0.1, "auto", None, np.nan, np.inf],
+    "learning_rate": [0, -0.1, "fast", None, np.nan, np.inf],
     "momentum": [-0.1, 1, 1.5, "high", None, np.nan],
     "n_epochs": [0, -1, 2.5, "many", None],
     "batch_size": [0, -1, 2.5, 2**20 + 1, "all", None],
@@ -626,6 +648,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
+@pytest.mark.needs("bootstrap")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -634,6 +657,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
+@pytest.mark.needs("bootstrap")
 def test_what_needs_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()
