@@ -296,8 +296,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         One entry a bag: mean loss of the batches since the last look, 40 looks in all.
     validation_scores_ : list of ndarray
         One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : ndarray of shape (n_bags_,), int
-        Steps of each bag.
+    n_iter_ : list of int
+        One entry a bag: its steps.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
         standard deviation.
@@ -506,8 +506,8 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         One entry a bag: mean loss of the batches since the last look, 40 looks in all.
     validation_scores_ : list of ndarray
         One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : ndarray of shape (n_bags_,), int
-        Steps of each bag.
+    n_iter_ : list of int
+        One entry a bag: its steps.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
         standard deviation.

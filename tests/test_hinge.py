@@ -1,6 +1,9 @@
 """Floors 1, 2, 5 and 6, random hinge forests: losses, kernel, training, estimators."""
 
+import _thread
 import copy
+import signal
+import threading
 
 import numpy as np
 import oracles
@@ -8,9 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
 
+from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._hinge import HingeTrainer, padded, padded_vector
-from skforest._hinge_training import HingeSettings, new_arrays
+from skforest._hinge_training import (
+    HingeInput,
+    HingeSettings,
+    HingeTraining,
+    compacted,
+    new_arrays,
+    train_hinge,
+)
 from skforest._loss import (
     AbsoluteError,
     HuberLoss,
@@ -338,3 +352,287 @@ def test_training_stops_when_it_is_told_to():
 def test_widths_of_vectors(n, width):
     assert padded_vector(n) == width
     assert padded(n) == 32
+
+
+# ---------------------------------------------------------------------------------- packed forests
+
+
+def quick(cls, **changes):
+    return cls(**{"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0} | changes)
+
+
+def rows_of(task, n=150, seed=0):
+    if task is RandomHingeForestClassifier:
+        return make_classification(n, 6, n_informative=5, n_redundant=0, n_classes=3,
+                                   random_state=seed)  # fmt: skip
+    return make_regression(n, 6, noise=5.0, random_state=seed)
+
+
+BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+
+
+def bag_of(how, seed=0, n=200):
+    """A trained bag and what it learnt from."""
+    X, y = rows_of(RandomHingeForestClassifier, n, seed)
+    table = X.astype(np.float32)
+    spread = table.std(axis=0)
+    emphasis = np.linspace(0.5, 2, 6)
+    source = HingeInput(
+        table, table.mean(axis=0).astype(float), spread.astype(float), emphasis, spread
+    )
+    target = y[:, None].astype(float)
+    training = train_hinge(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    return training, source
+
+
+def make_forest(arrays):
+    return Forest(
+        arrays, n_features=6, n_outputs=3, task="classification", classes=range(3),
+        aggregate="sum", gate="margin", link="softmax", n_shared_values=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("change", STRUCTURES, ids=str)
+def test_the_packed_forest_answers_as_the_trainer(change):
+    """Standardiser, emphasis and identity features are folded into directions and thresholds."""
+    training, source = bag_of(settings(n_steps=100, **change))
+    forest = training.pack(np.ones(3), make_forest)
+    expected = training.trainer.respond(source.table())
+    found = forest._router.respond(source.scaled, 0, len(forest))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("change", [{"depth": 9}, {"depth": 7, "fern": True}], ids=str)
+def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
+    training, source = bag_of(settings(n_steps=50, **change))
+    whole = make_forest(training._full_arrays(np.ones(3)))
+    forest = compacted(whole, source.scaled, np.ones(len(source.scaled)))
+    assert forest.n_nodes < whole.n_nodes / 3
+    np.testing.assert_array_equal(
+        forest._router.respond(source.scaled, 0, 7), whole._router.respond(source.scaled, 0, 7)
+    )
+    root = forest.tree_start[:-1]
+    np.testing.assert_array_equal(forest.node_weight[root], len(source.scaled))
+    leaves = forest.apply(source.scaled)
+    for t in range(7):
+        nodes = slice(*forest.tree_start[t : t + 2])
+        counts = np.bincount(leaves[:, t], minlength=nodes.stop - nodes.start)
+        is_leaf = forest.child[nodes] < 0
+        np.testing.assert_array_equal(forest.node_weight[nodes][is_leaf], counts[is_leaf])
+        assert (forest.child[nodes][is_leaf & (counts == 0)] == -1).all()
+
+
+@BOTH
+@pytest.mark.parametrize("structure", ["tree", "fern"])
+@pytest.mark.parametrize("features", ["linear", "identity", "both"])
+def test_estimators_predict_what_the_forest_answers(cls, structure, features):
+    X, y = rows_of(cls)
+    model = quick(cls, structure=structure, features=features).fit(X, y)
+    forest = model.forest_
+    assert forest.gate == "margin" and forest.aggregate == "sum"
+    np.testing.assert_array_equal(forest.bag_start, [0, 20, 40])
+    if cls is RandomHingeForestClassifier:
+        bags = [forest[:20].response(X), forest[20:].response(X)]
+        np.testing.assert_array_equal(model.predict_proba(X), (bags[0] + bags[1]) / 2)
+    assert model.score(X, y) > 0.7
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
+@BOTH
+def test_depth_1_forests_and_ferns_are_the_same(cls):
+    X, y = rows_of(cls)
+    one, other = (quick(cls, structure=s, max_depth=1).fit(X, y) for s in ("tree", "fern"))
+    for name, array in one.forest_.arrays.items():
+        np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
+
+
+# -------------------------------------------------------------------------------------- estimators
+
+
+def assert_same(a, b):
+    for name, array in a.forest_.arrays.items():
+        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
+
+
+@BOTH
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_weights_copies_order_and_threads_leave_no_trace(cls, early_stopping):
+    X, y = rows_of(cls)
+    k = np.random.default_rng(0).integers(0, 4, len(X))
+    model = quick(cls, early_stopping=early_stopping, n_bags=3).fit(X, y, sample_weight=k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    copies = np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]
+    assert_same(model, clone(model).fit(*copies))
+    assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    scaled = clone(model).fit(X, y, k * 2.0**-900)
+    np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
+
+
+def test_class_weights_are_weights():
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(RandomHingeForestClassifier, class_weight={0: 3}).fit(X, y)
+    assert_same(model, quick(RandomHingeForestClassifier).fit(X, y, np.where(y == 0, 3, 1)))
+    rare = y * (np.arange(len(y)) % 4 == 0) > 0
+    plain = quick(RandomHingeForestClassifier, max_iter=60).fit(X, rare)
+    balanced = clone(plain).set_params(class_weight="balanced").fit(X, rare)
+    assert balanced.predict(X).sum() > plain.predict(X).sum()
+
+
+@BOTH
+def test_more_bags_by_warm_start(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, n_bags=2, warm_start=True).fit(X, y)
+    model.set_params(n_bags=4).fit(X, y)
+    assert_same(model, quick(cls, n_bags=4).fit(X, y))
+    assert len(model.loss_curve_) == len(model.n_iter_) == 4
+    with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
+        clone_of = copy.deepcopy(model).set_params(n_bags=3)
+        clone_of.fit(X, y)
+    with pytest.raises(ValueError, match="n_estimators=7, but"):
+        copy.deepcopy(model).set_params(n_bags=5, n_estimators=7).fit(X, y)
+    with pytest.warns(UserWarning, match="without increasing n_bags"):
+        model.fit(X, y)
+
+
+@BOTH
+def test_auto_is_settled_by_the_number_of_distinct_rows(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, n_bags="auto", max_iter=1).fit(X, y)
+    assert (model.n_bags_, model.max_depth_, model.n_directions_, model.batch_size_) == (
+        5, 5, 100, 9,
+    )  # fmt: skip
+    assert model.early_stopping_ and model.learning_rate_ == 1 / 20
+    copies = clone(model).fit(np.tile(X, (70, 1)), np.tile(y, 70))
+    assert copies.batch_size_ == 9
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(10_000, 2)), rng.integers(2, size=10_000)
+    model = quick(cls, n_estimators=2, max_iter=1, n_bags=1).fit(X, y)
+    assert (model.max_depth_, model.n_directions_, model.batch_size_) == (8, 200, 128)
+    assert model.learning_rate_ == pytest.approx(2 / 2)
+
+
+def test_early_stopping_keeps_the_model_of_least_validation_loss():
+    """Labels are noise: the loss of rows held out rises from the start."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 5)), rng.integers(2, size=300)
+    model = quick(
+        RandomHingeForestClassifier, early_stopping=True, max_iter=1000, n_iter_no_change=3
+    ).fit(X, y)
+    plain = quick(RandomHingeForestClassifier, early_stopping=False, max_iter=1000).fit(X, y)
+    for scores, curve, steps in zip(model.validation_scores_, model.loss_curve_, model.n_iter_):
+        assert len(scores) == len(curve) == steps / 25
+        assert len(scores) - 1 - scores.argmax() == 3
+    assert max(model.n_iter_) < 1000 == min(plain.n_iter_)
+    assert all(len(scores) == 0 for scores in plain.validation_scores_)
+    fresh = rng.normal(size=(2000, 5))
+    certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
+    assert certainty[0] < 0.65 < 0.75 < certainty[1]
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant", "plateau"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
+def test_every_schedule_and_optimizer_learns(schedule, optimizer):
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(
+        RandomHingeForestClassifier, schedule=schedule, optimizer=optimizer, early_stopping=False
+    ).fit(X, y)
+    assert model.loss_curve_[0][-1] < 0.7 * model.loss_curve_[0][0]
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(
+        RandomHingeForestRegressor,
+        optimizer="sgd",
+        learning_rate=1e4,
+        early_stopping=early_stopping,
+    )
+    with pytest.raises(ValueError, match=r"infinite.*learning_rate=1e\+04"):
+        model.fit(X, y)
+    assert not hasattr(model, "forest_")
+
+
+def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):
+    losses = iter([2.0, 1.0, 1.5, np.inf])
+    monkeypatch.setattr(HingeTraining, "_validation_loss", lambda training: next(losses))
+    with pytest.warns(ConvergenceWarning, match="infinite after 4 steps.*is kept"):
+        training, _ = bag_of(settings(n_steps=40, validation_fraction=0.2))
+    np.testing.assert_array_equal(training.trainer.arrays["direction"], training.best["direction"])
+    assert training.record["validation_scores_"].tolist() == [-2.0, -1.0, -1.5]
+
+
+def test_losses_of_the_regressor_aim_at_what_they_say():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = X[:, 0] + rng.exponential(2.0, size=1500)
+    aims = {
+        ("squared_error", 0.5): 2.0,
+        ("absolute_error", 0.5): 2 * np.log(2),
+        ("quantile", 0.9): 2 * np.log(10),
+    }
+    for (loss, quantile), expected in aims.items():
+        model = quick(
+            RandomHingeForestRegressor, loss=loss, quantile=quantile, early_stopping=True
+        ).fit(X, y)
+        assert np.mean(model.predict(X) - X[:, 0]) == pytest.approx(expected, abs=0.4), loss
+    counts = rng.poisson(np.exp(1 + X[:, 0]))
+    model = quick(RandomHingeForestRegressor, loss="poisson", max_iter=500).fit(X, counts)
+    assert model.forest_.link == "log" and (model.predict(X) > 0).all()
+    assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.95
+    with pytest.raises(ValueError, match="poisson.*-1"):
+        model.fit(X, counts - 1)
+
+
+def test_several_outputs_and_constant_ones():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor).fit(X, np.column_stack([y, 1e6 - y, 0 * y + 7]))
+    predicted = model.predict(X)
+    assert (predicted[:, 2] == 7).all()
+    np.testing.assert_allclose(predicted[:, 0], 1e6 - predicted[:, 1], atol=40)
+
+
+@BOTH
+def test_one_row_and_two(cls):
+    X, y = rows_of(cls)
+    for n in (1, 2):
+        model = quick(cls).fit(X[:n], y[:n])
+        assert np.isfinite(model.predict(X)).all()
+    assert (quick(cls).fit(X[:1], y[:1]).predict(X) == y[0]).all()
+
+
+@BOTH
+def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
+    X, y = rows_of(cls)
+    monkeypatch.setattr("skforest._progress._bar", lambda total, name: None)
+    model = quick(cls, verbose=2).fit(X, y)
+    assert f"{cls.__name__}: 2 of 2 trees" in capsys.readouterr().out
+    model.set_params(verbose=0)
+    before = dict(vars(model)) | {"max_iter": 10**9, "early_stopping": False}
+    model.set_params(max_iter=10**9, early_stopping=False)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, handler)
+    assert vars(model) == before
+
+
+def test_importance_scaling_finds_the_features_that_matter():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 60))
+    y = X[:, 0] * X[:, 1] > 0
+    fresh = rng.normal(size=(1000, 60))
+    truth = fresh[:, 0] * fresh[:, 1] > 0
+    scores = [
+        quick(RandomHingeForestClassifier, importance_power=power, max_iter=600)
+        .fit(X, y)
+        .score(fresh, truth)
+        for power in (0.0, 2.0)
+    ]
+    assert scores[1] > scores[0] + 0.1
