@@ -15,6 +15,7 @@ from .forest import Forest
 
 SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
 LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
+COLUMNS = 0.25  # share of tests that look at columns, at most, where others are learned
 N_CHECKS = 40  # looks at the validation loss
 PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
 FIRST_ROWS = 2048  # that the statistics of features begin with
@@ -96,8 +97,7 @@ def new_arrays(settings, n_columns, n_outputs, emphasis, random):
     variance = np.ones(first + padded(n_identity))
     variance[first : first + n_identity] = np.square(emphasis[:n_identity])
     threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
-    feature = random.randint(n_linear + n_identity, size=(n_trees, n_tests), dtype=np.int32)
-    feature += (feature >= n_linear) * np.int32(first - n_linear)
+    feature = _pool(n_linear, n_identity, first, (n_trees, n_tests), random)
     n_leaves = 2**depth
     return {
         "direction": direction,
@@ -112,6 +112,17 @@ def new_arrays(settings, n_columns, n_outputs, emphasis, random):
         "tests_power": np.zeros_like(threshold),
         "counts": np.zeros(3, dtype=np.int64),
     }
+
+
+def _pool(n_linear, n_identity, first, shape, random):
+    """Features of tests: each as often as any other, but no more than a part of them columns."""
+    share = n_identity / (n_linear + n_identity)
+    if n_linear:
+        share = min(share, COLUMNS)
+    is_column = random.uniform(size=shape) < share
+    column = first + random.randint(max(n_identity, 1), size=shape)
+    linear = random.randint(max(n_linear, 1), size=shape)
+    return np.where(is_column, column, linear).astype(np.int32)
 
 
 def train_hinge(source, target, loss, weight, settings, seed, stop):

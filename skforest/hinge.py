@@ -20,7 +20,7 @@ from ._task import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 
 LEAST = 1e-3  # of the emphasis of a feature
-ADAGRAD = 10.0  # times the rate of Adam
+ADAM, ADAGRAD = 3.0, 30.0  # rates times the number of trees, whose answers add up
 NEVER = -1e3  # response of a class without weight: its probability is 0
 
 
@@ -53,7 +53,7 @@ class _HingeForest(BaseForest):
         "max_iter": [StrOptions({"auto"}), Interval(Integral, 1, 2**40, closed="both")],
         "dropout": [Interval(Real, 0.0, 1.0, closed="left")],
         "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
-        "early_stopping": [StrOptions({"auto"}), "boolean"],
+        "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
@@ -63,7 +63,7 @@ class _HingeForest(BaseForest):
         n_estimators=100,
         *,
         structure="tree",
-        features="linear",
+        features="both",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -76,7 +76,7 @@ class _HingeForest(BaseForest):
         max_iter="auto",
         dropout=0.2,
         importance_power=0.5,
-        early_stopping="auto",
+        early_stopping=False,
         validation_fraction=0.15,
         n_iter_no_change=10,
         n_jobs=None,
@@ -128,12 +128,11 @@ class _HingeForest(BaseForest):
         self.max_depth_ = settle(self.max_depth, 5 if n < 10_000 else 8)
         self.n_directions_ = settle(self.n_directions, 100 if n < 10_000 else 200)
         self.batch_size_ = settle(self.batch_size, min(max(n // 16, 8), 64 if n < 10_000 else 128))
-        epochs = math.ceil(60 * n / self.batch_size_)
-        self.max_iter_ = settle(self.max_iter, min(max(1500, epochs), 20_000))
-        rate = min(max(n / 5000, 1.0), 3.0) / self.n_estimators
-        rate *= ADAGRAD if self.optimizer == "adagrad" else 1.0
-        self.learning_rate_ = settle(self.learning_rate, rate)
-        self.early_stopping_ = settle(self.early_stopping, self.n_bags_ > 1 or n >= 1000)
+        n_epochs = min(max(20, 3 * n / 1000), 60)
+        n_steps = math.ceil(n_epochs * n / self.batch_size_)
+        self.max_iter_ = settle(self.max_iter, min(max(1200, n_steps), 20_000))
+        rate = ADAGRAD if self.optimizer == "adagrad" else ADAM
+        self.learning_rate_ = settle(self.learning_rate, rate / self.n_estimators)
 
     @property
     def _settings(self):
@@ -151,7 +150,7 @@ class _HingeForest(BaseForest):
             dropout=float(self.dropout),
             batch_size=int(self.batch_size_),
             n_steps=int(self.max_iter_),
-            validation_fraction=float(self.validation_fraction) if self.early_stopping_ else 0.0,
+            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             n_iter_no_change=int(self.n_iter_no_change),
         )
 
@@ -218,16 +217,17 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     structure : {"tree", "fern"}, default="tree"
         "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
         a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both"}, default="linear"
+    features : {"linear", "identity", "both"}, default="both"
         What splits compare with their thresholds: inner products that are learned, the columns of
-        X themselves, or some of each.
+        X themselves, or any of both, each as often as any other, but columns in no more than a
+        quarter of the splits.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
         on.
     max_depth : "auto" or int, default="auto"
         Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
     n_bags : "auto" or int, default="auto"
-        Forests that are trained apart, each with random numbers and held out rows of its own;
+        Forests that are trained apart, each with random numbers, and held out rows, of its own;
         their predictions are averaged. "auto": 5.
     label_smoothing : float, default=0.0
         Share of each row that counts for all classes alike, in [0, 1). Makes predictions less
@@ -236,8 +236,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
         touches those that the batch came by.
     learning_rate : "auto" or float, default="auto"
-        Length of the first steps, more than 0. "auto": 1 over `n_estimators`, up to 3 times as
-        much where there are more than 5000 rows, and ten times that for "adagrad".
+        Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the answers of
+        trees add up, and ten times that for "adagrad".
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1). Only for "sgd".
     weight_decay : float, default=0.0
@@ -250,16 +250,17 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
         from 10000 rows on.
     max_iter : "auto" or int, default="auto"
-        Steps. "auto": as many as show every row 60 times, but at least 1500 and at most 20000.
+        Steps. "auto": as many as show every row 20 times, or 60 times from 20000 rows on, but at
+        least 1200 and at most 20000.
     dropout : float, default=0.2
         Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
     importance_power : float, default=0.5
         Inner products see features that are important in a quick random forest in smaller units:
         their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
         standard deviation alone. Larger ones help where most features are noise.
-    early_stopping : "auto" or bool, default="auto"
-        Hold rows out, and keep the model as it was when their loss was least. "auto": if there are
-        several bags, or 1000 rows.
+    early_stopping : bool, default=False
+        Hold rows out, and keep the model as it was when their loss was least. Probabilities are
+        then less sure of themselves, and on most tables more labels are wrong.
     validation_fraction : float, default=0.15
         Share of the rows to hold out, in (0, 1). Other ones in every bag.
     n_iter_no_change : int, default=10
@@ -290,14 +291,14 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         If X had column names.
     n_outputs_ : int
         1.
-    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_, early_stopping_
+    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
         What `n_bags` and so on came to.
     loss_curve_ : list of ndarray
         One entry a bag: mean loss of the batches since the last look, 40 looks in all.
     validation_scores_ : list of ndarray
         One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : list of int
-        One entry a bag: its steps.
+    n_iter_ : ndarray of shape (n_bags_,), int
+        Steps of each bag.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
         standard deviation.
@@ -346,7 +347,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         n_estimators=100,
         *,
         structure="tree",
-        features="linear",
+        features="both",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -360,7 +361,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         max_iter="auto",
         dropout=0.2,
         importance_power=0.5,
-        early_stopping="auto",
+        early_stopping=False,
         validation_fraction=0.15,
         n_iter_no_change=10,
         class_weight=None,
@@ -427,16 +428,17 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     structure : {"tree", "fern"}, default="tree"
         "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
         a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both"}, default="linear"
+    features : {"linear", "identity", "both"}, default="both"
         What splits compare with their thresholds: inner products that are learned, the columns of
-        X themselves, or some of each.
+        X themselves, or any of both, each as often as any other, but columns in no more than a
+        quarter of the splits.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
         on.
     max_depth : "auto" or int, default="auto"
         Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
     n_bags : "auto" or int, default="auto"
-        Forests that are trained apart, each with random numbers and held out rows of its own;
+        Forests that are trained apart, each with random numbers, and held out rows, of its own;
         their predictions are averaged. "auto": 5.
     loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}, \
             default="squared_error"
@@ -452,8 +454,8 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
         touches those that the batch came by.
     learning_rate : "auto" or float, default="auto"
-        Length of the first steps, more than 0. "auto": 1 over `n_estimators`, up to 3 times as
-        much where there are more than 5000 rows, and ten times that for "adagrad".
+        Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the answers of
+        trees add up, and ten times that for "adagrad".
     momentum : float, default=0.9
         Share of the last step that is added to the next, in [0, 1). Only for "sgd".
     weight_decay : float, default=0.0
@@ -466,16 +468,17 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
         from 10000 rows on.
     max_iter : "auto" or int, default="auto"
-        Steps. "auto": as many as show every row 60 times, but at least 1500 and at most 20000.
+        Steps. "auto": as many as show every row 20 times, or 60 times from 20000 rows on, but at
+        least 1200 and at most 20000.
     dropout : float, default=0.2
         Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
     importance_power : float, default=0.5
         Inner products see features that are important in a quick random forest in smaller units:
         their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
         standard deviation alone. Larger ones help where most features are noise.
-    early_stopping : "auto" or bool, default="auto"
-        Hold rows out, and keep the model as it was when their loss was least. "auto": if there are
-        several bags, or 1000 rows.
+    early_stopping : bool, default=False
+        Hold rows out, and keep the model as it was when their loss was least. Probabilities are
+        then less sure of themselves, and on most tables more labels are wrong.
     validation_fraction : float, default=0.15
         Share of the rows to hold out, in (0, 1). Other ones in every bag.
     n_iter_no_change : int, default=10
@@ -500,14 +503,14 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
     n_outputs_ : int
-    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_, early_stopping_
+    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
         What `n_bags` and so on came to.
     loss_curve_ : list of ndarray
         One entry a bag: mean loss of the batches since the last look, 40 looks in all.
     validation_scores_ : list of ndarray
         One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : list of int
-        One entry a bag: its steps.
+    n_iter_ : ndarray of shape (n_bags_,), int
+        Steps of each bag.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
         Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
         standard deviation.
@@ -558,7 +561,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         n_estimators=100,
         *,
         structure="tree",
-        features="linear",
+        features="both",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -574,7 +577,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         max_iter="auto",
         dropout=0.2,
         importance_power=0.5,
-        early_stopping="auto",
+        early_stopping=False,
         validation_fraction=0.15,
         n_iter_no_change=10,
         n_jobs=None,

@@ -501,14 +501,17 @@ def test_auto_is_settled_by_the_number_of_distinct_rows(cls):
     assert (model.n_bags_, model.max_depth_, model.n_directions_, model.batch_size_) == (
         5, 5, 100, 9,
     )  # fmt: skip
-    assert model.early_stopping_ and model.learning_rate_ == 1 / 20
+    assert model.learning_rate_ == 3 / 20
     copies = clone(model).fit(np.tile(X, (70, 1)), np.tile(y, 70))
     assert copies.batch_size_ == 9
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(10_000, 2)), rng.integers(2, size=10_000)
     model = quick(cls, n_estimators=2, max_iter=1, n_bags=1).fit(X, y)
     assert (model.max_depth_, model.n_directions_, model.batch_size_) == (8, 200, 128)
-    assert model.learning_rate_ == pytest.approx(2 / 2)
+    assert (
+        clone(model).set_params(max_iter="auto", n_directions=1).fit(X[:300], y[:300]).max_iter_
+        == 1200
+    )
 
 
 def test_early_stopping_keeps_the_model_of_least_validation_loss():
@@ -526,7 +529,7 @@ def test_early_stopping_keeps_the_model_of_least_validation_loss():
     assert all(len(scores) == 0 for scores in plain.validation_scores_)
     fresh = rng.normal(size=(2000, 5))
     certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
-    assert certainty[0] < 0.65 < 0.75 < certainty[1]
+    assert certainty[0] < 0.7 < 0.75 < certainty[1]
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant", "plateau"])
