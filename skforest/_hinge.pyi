@@ -13,7 +13,7 @@ class HingeTrainer:
     def __init__(
         self,
         arrays: dict[str, npt.NDArray],
-        n_linear: int,
+        n_columns: int,
         depth: int,
         leaf_scale: float,
         fern: bool,

@@ -1,8 +1,8 @@
 """Floor 2: training of random hinge forests and ferns.
 
 Lay et al., "Random Hinge Forest for Differentiable Learning". A row has a pool of features z:
-inner products that are learned, kept at mean 0 and deviation 1 by running statistics, and columns
-of the table themselves. A tree is complete; its test v asks z[f_v] > t_v, and its answer is the
+inner products that are learned, with the whole row or with each of its patches, kept at mean 0 and
+deviation 1 by running statistics, and columns of the table themselves. A tree is complete; its test v asks z[f_v] > t_v, and its answer is the
 smallest margin on the way, taken positive, times the vector w of the leaf (equation 10). The
 answers of all trees are added. Of a tree, a row then has gradients at one leaf, one test and one
 feature only (equations 11 and 12), so a step moves the leaves and tests that its batch came by,
@@ -84,11 +84,13 @@ cdef class HingeTrainer:
     Parameters
     ----------
     arrays : dict of str to ndarray
-        direction : (n_columns, padded(n_linear)), float32
+        direction : (n_taps, padded(n_linear)), float32
             Learned inner products, as columns; 0 behind n_linear.
+        taps : (n_patches, n_taps), int32
+            Columns of the table that make each patch of a row.
         mean, variance : (width,), float64
-            Of the features. The first padded(n_linear) of them are inner products, the others
-            columns of the table, of which mean 0 and the variance stay.
+            Of the features. The first n_patches * padded(n_linear) of them are inner products,
+            patch by patch, the others columns of the table, of which mean 0 and the variance stay.
         tests : (n_trees, n_tests, 2), int32
             Threshold (the bits of a float32) and feature of the tests of a tree: 2^depth - 1 in
             the order of a heap, or `depth` for a fern.
@@ -102,7 +104,7 @@ cdef class HingeTrainer:
             axis), float32; 0 to begin with.
         counts : (3,), int64
             Steps, batches that the statistics of features know, and rows of `value` in use.
-    n_linear, depth : int
+    n_columns, depth : int
     leaf_scale : float
         Standard deviation of the vector of a leaf that a row comes by for the first time.
     fern : bool
@@ -123,7 +125,10 @@ cdef class HingeTrainer:
     cdef Loss loss
     cdef bint fern
     cdef int32_t depth
-    cdef int64_t n_trees, n_tests, n_outputs, n_columns, n_linear, linear_width, width
+    cdef int64_t n_trees, n_tests, n_outputs, n_columns, width
+    cdef int64_t n_patches, n_taps
+    cdef int64_t patch_width       # features of a patch, with padding
+    cdef int64_t linear_width      # of all patches
     cdef int64_t vector            # floats of a vector, with padding
     cdef int32_t optimizer
     cdef double momentum, decay, dropout
@@ -134,6 +139,7 @@ cdef class HingeTrainer:
 
     # parameters, and what the optimiser knows of them
     cdef float[:, ::1] direction, direction_mean, direction_power
+    cdef const int32_t[:, ::1] taps
     cdef double[::1] mean, variance
     cdef int32_t[:, :, ::1] tests
     cdef float[:, ::1] tests_mean, tests_power
@@ -150,7 +156,7 @@ cdef class HingeTrainer:
 
     # scratch of a batch
     cdef int32_t[::1] rows
-    cdef float[:, ::1] x, z, dz, out, g, gradient
+    cdef float[:, ::1] x, patches, z, dz, out, g, gradient
     cdef float[::1] centre, unit, sum, square, slope, pull
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
@@ -160,7 +166,7 @@ cdef class HingeTrainer:
     cdef double[::1] raw, slopes
 
     def __init__(
-        self, dict arrays, int64_t n_linear, int32_t depth, double leaf_scale, bint fern,
+        self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
         Loss loss, optimizer, double momentum, double decay, double dropout, int64_t batch_size,
         uint64_t seed, stop
     ):
@@ -170,7 +176,6 @@ cdef class HingeTrainer:
         self.leaf_scale = leaf_scale
         self.fern = fern
         self.depth = depth
-        self.n_linear = n_linear
         self.optimizer = OPTIMIZERS[optimizer]
         self.momentum = momentum
         self.decay = decay
@@ -194,16 +199,24 @@ cdef class HingeTrainer:
         self.n_tests = self.tests.shape[1]
         self.n_outputs = loss.n_outputs
         self.vector = self.value.shape[2]
-        self.n_columns = self.direction.shape[0]
-        self.linear_width = self.direction.shape[1]
+        self.taps = arrays["taps"]
+        self.n_columns = n_columns
+        self.n_patches = self.taps.shape[0]
+        self.n_taps = self.direction.shape[0]
+        self.patch_width = self.direction.shape[1]
+        self.linear_width = self.n_patches * self.patch_width
         self.width = self.mean.shape[0]
         self.rows = np.zeros(n, dtype=np.int32)
         self.x = np.zeros((n, self.n_columns), dtype=np.float32)
+        # A row that is its only patch is read where it stands.
+        self.patches = self.x
+        if self.n_patches > 1:
+            self.patches = np.zeros((n * self.n_patches, self.n_taps), dtype=np.float32)
         self.z = np.zeros((n, self.width), dtype=np.float32)
         self.dz = np.zeros((n, self.width), dtype=np.float32)
         self.out = np.zeros((n, self.vector), dtype=np.float32)
         self.g = np.zeros((n, self.vector), dtype=np.float32)
-        self.gradient = np.zeros((self.n_columns, self.linear_width), dtype=np.float32)
+        self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
         self.centre = np.zeros(self.width, dtype=np.float32)
         self.unit = np.zeros(self.width, dtype=np.float32)
         self.sum = np.zeros(self.width, dtype=np.float32)
@@ -250,10 +263,10 @@ cdef class HingeTrainer:
     def begin(self, int64_t n_rows):
         """Take the mean and variance of the learned features from some rows, drawn by weight."""
         cdef int64_t start, n, i, f
-        cdef double[:, ::1] values
-        if self.n_linear == 0:
+        cdef float[:, ::1] values
+        if self.linear_width == 0:
             return
-        z = np.empty((n_rows, self.n_linear))
+        z = np.empty((n_rows, self.linear_width), dtype=np.float32)
         values = z
         for start in range(0, n_rows, BLOCK):
             n = min(<int64_t>BLOCK, n_rows - start)
@@ -261,12 +274,12 @@ cdef class HingeTrainer:
                 self.draw(n)
                 self.project(n)
             for i in range(n):
-                for f in range(self.n_linear):
+                for f in range(self.linear_width):
                     values[start + i, f] = self.z[i, f]
-        mean = np.asarray(self.mean)[:self.n_linear]
-        variance = np.asarray(self.variance)[:self.n_linear]
-        mean[:] = z.mean(axis=0)
-        variance[:] = z.var(axis=0, ddof=1) if n_rows > 1 else 1
+        mean = np.asarray(self.mean)[:self.linear_width]
+        variance = np.asarray(self.variance)[:self.linear_width]
+        mean[:] = z.mean(axis=0, dtype=np.float64)
+        variance[:] = z.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
         self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
         self.set_units()
 
@@ -453,12 +466,20 @@ cdef class HingeTrainer:
 
     cdef void project(self, int64_t n) noexcept nogil:
         """Features of the rows in x, as they are before they are standardised."""
-        cdef int64_t i
-        self.work = self.work + n * self.n_columns * self.linear_width // 8
+        cdef int64_t i, patch, t, n_patches = n * self.n_patches
+        self.work = self.work + n * self.n_taps * self.linear_width // 8
+        if self.n_patches > 1:
+            for i in range(n):
+                for patch in range(self.n_patches):
+                    for t in range(self.n_taps):
+                        self.patches[i * self.n_patches + patch, t] = (
+                            self.x[i, self.taps[patch, t]]
+                        )
         if self.linear_width:
             skf_multiply(
-                &self.x[0, 0], self.n_columns, 1, n, self.n_columns, &self.direction[0, 0],
-                self.linear_width, self.linear_width, &self.z[0, 0], self.width
+                &self.patches[0, 0], self.n_taps, 1, n_patches, self.n_taps,
+                &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
+                self.width // self.n_patches
             )
         if self.width > self.linear_width:
             for i in range(n):
@@ -485,7 +506,7 @@ cdef class HingeTrainer:
         if n < 2:
             return
         old = min(old, SKF_LONGEST)
-        for f in range(self.n_linear):
+        for f in range(self.linear_width):
             deviation = sqrt(self.variance[f] + SKF_LEAST_VARIANCE)
             mean = self.sum[f] / n
             variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
@@ -579,13 +600,14 @@ cdef class HingeTrainer:
         if self.linear_width:
             skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
             skf_multiply(
-                &self.x[0, 0], 1, self.n_columns, self.n_columns, n, &self.dz[0, 0], self.width,
-                self.linear_width, &self.gradient[0, 0], self.linear_width
+                &self.patches[0, 0], 1, self.n_taps, self.n_taps, n * self.n_patches,
+                &self.dz[0, 0], self.width // self.n_patches, self.patch_width,
+                &self.gradient[0, 0], self.patch_width
             )
             skf_hinge_step(
-                &how, &self.direction[0, 0], self.linear_width, &self.direction_mean[0, 0],
-                &self.direction_power[0, 0], self.linear_width, &self.gradient[0, 0], NULL,
-                self.n_columns, self.linear_width
+                &how, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
+                &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
+                self.n_taps, self.patch_width
             )
             self.remember(n)
         return loss

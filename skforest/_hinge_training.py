@@ -30,7 +30,7 @@ class HingeSettings:
     n_trees: int
     depth: int
     fern: bool
-    n_linear: int  # learned features
+    n_linear: int  # learned features, of every patch
     identity: bool  # are the columns themselves features, too?
     optimizer: str
     learning_rate: float
@@ -58,6 +58,9 @@ class HingeInput:
         Learned features see (scaled - mean) / deviation * emphasis.
     spread : ndarray of shape (n_features,), float32
         For the importances.
+    taps : ndarray of shape (n_patches, n_taps), int32
+        Columns of every patch that learned features look at: all, in one patch, or those under
+        every place of a kernel.
     """
 
     scaled: np.ndarray
@@ -65,6 +68,7 @@ class HingeInput:
     deviation: np.ndarray
     emphasis: np.ndarray
     spread: np.ndarray
+    taps: np.ndarray
 
     def table(self, rows=slice(None)):
         """What learned features see of some rows: ndarray, float32, C order."""
@@ -73,13 +77,39 @@ class HingeInput:
         )
 
 
-def new_arrays(settings, n_columns, n_outputs, emphasis, random):
+def whole_rows(n_features):
+    """The taps of inner products with whole rows."""
+    return np.arange(n_features, dtype=np.int32)[None]
+
+
+def kernel_places(feature_shape, size, stride):
+    """The taps of a kernel at all of its places in an image.
+
+    Parameters
+    ----------
+    feature_shape : tuple of int
+        Height, width, and perhaps channels, all of which a kernel sees.
+    size, stride : int
+
+    Returns
+    -------
+    taps : ndarray of shape (n_places, size * size * n_channels), int32
+    """
+    columns = np.arange(np.prod(feature_shape), dtype=np.int32)
+    columns = columns.reshape(*feature_shape[:2], -1)
+    windows = np.lib.stride_tricks.sliding_window_view(columns, (size, size), axis=(0, 1))
+    windows = windows[::stride, ::stride]
+    return np.ascontiguousarray(windows.reshape(windows.shape[0] * windows.shape[1], -1))
+
+
+def new_arrays(settings, taps, n_outputs, emphasis, random):
     """Parameters to begin with (algorithm 1), as `HingeTrainer` takes them.
 
     Parameters
     ----------
     settings : HingeSettings
-    n_columns, n_outputs : int
+    taps : ndarray of shape (n_patches, n_taps), int32
+    n_outputs : int
     emphasis : ndarray of shape (n_columns,)
         Columns of the table are divided by it where they are features themselves.
     random : RandomState
@@ -89,18 +119,25 @@ def new_arrays(settings, n_columns, n_outputs, emphasis, random):
     arrays : dict of str to ndarray
     """
     n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
-    first = padded(n_linear)
-    n_identity = n_columns if settings.identity else 0
+    n_patches, n_taps = taps.shape
+    patch = padded(n_linear)
+    first = n_patches * patch
+    n_identity = len(emphasis) if settings.identity else 0
     n_tests = depth if settings.fern else 2**depth - 1
-    direction = np.zeros((n_columns, first), dtype=np.float32)
-    direction[:, :n_linear] = random.normal(size=(n_columns, n_linear)) / math.sqrt(n_columns)
+    direction = np.zeros((n_taps, patch), dtype=np.float32)
+    direction[:, :n_linear] = random.normal(size=(n_taps, n_linear)) / math.sqrt(n_taps)
     variance = np.ones(first + padded(n_identity))
     variance[first : first + n_identity] = np.square(emphasis[:n_identity])
     threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
-    feature = _pool(n_linear, n_identity, first, (n_trees, n_tests), random)
+    feature = _pool(n_patches * n_linear, n_identity, first, (n_trees, n_tests), random)
+    is_linear = feature < first
+    # From the number of a learned feature to its place, which is padded patch by patch.
+    place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
+    feature = np.where(is_linear, place, feature).astype(np.int32)
     n_leaves = 2**depth
     return {
         "direction": direction,
+        "taps": taps,
         "mean": np.zeros(len(variance)),
         "variance": variance,
         "tests": np.stack([threshold.view(np.int32), feature], axis=2),
@@ -161,10 +198,10 @@ class HingeTraining:
         self.held = self._hold_out(random)
         trains = np.where(self.held, 0.0, weight)
         chosen = np.flatnonzero(trains)
-        arrays = new_arrays(settings, source.scaled.shape[1], n_outputs, source.emphasis, random)
+        arrays = new_arrays(settings, source.taps, n_outputs, source.emphasis, random)
         self.trainer = HingeTrainer(
             arrays,
-            settings.n_linear,
+            source.scaled.shape[1],
             settings.depth,
             LEAF_SCALE,
             settings.fern,
@@ -322,38 +359,57 @@ class HingeTraining:
     def _tests(self):
         """Thresholds and codes of directions of the tests, over rows as the forest walks them."""
         arrays, source = self.trainer.arrays, self.source
-        n_linear = self.settings.n_linear
-        first = arrays["direction"].shape[1]
         tests = arrays["tests"]
         threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
-        column = tests[:, :, 1]
-        shift = np.zeros(len(arrays["mean"]))
-        unit, weights = self._linear()
-        shift[:n_linear] = unit * arrays["mean"][:n_linear] + source.mean @ weights
-        n_columns = len(source.mean) * self.settings.identity
+        shift, code = self._shifts()
+        return (threshold + shift[tests[:, :, 1]]).astype(np.float32), code[tests[:, :, 1]]
+
+    def _shifts(self):
+        """What standardisation takes from each feature, and the code of its direction."""
+        arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
+        n_patches, n_features = len(source.taps), len(source.mean)
+        width = len(arrays["mean"])
+        first = n_patches * arrays["direction"].shape[1]
+        n_columns = n_features * self.settings.identity
+        shift, code = np.zeros(width), np.zeros(width, dtype=np.int64)
         shift[first : first + n_columns] = (source.mean / source.deviation)[:n_columns]
-        n_features = len(source.mean)
-        code = np.where(
-            column >= first, n_features + column - first, n_features + n_columns + column
-        )
-        return (threshold + shift[column]).astype(np.float32), code
+        code[first : first + n_columns] = n_features + np.arange(n_columns)
+        unit, weights = self._linear()
+        moved = unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
+        moved += np.einsum("qt,qtf->qf", source.mean[source.taps], weights)
+        numbers = n_features + n_columns + np.arange(n_patches * n).reshape(n_patches, n)
+        shift[:first].reshape(n_patches, -1)[:, :n] = moved
+        code[:first].reshape(n_patches, -1)[:, :n] = numbers
+        return shift, code
 
     def _linear(self):
-        """Reciprocal deviations of the learned features, and their weights, (n_features, n)."""
+        """Reciprocal deviations (n_patches, n) and weights (n_patches, n_taps, n) of features."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
-        unit = 1 / np.sqrt(arrays["variance"][:n] + 1e-7)
-        weights = arrays["direction"][:, :n].astype(np.float64) * unit
-        return unit, weights * (source.emphasis / source.deviation)[:, None]
+        n_patches = len(source.taps)
+        first = n_patches * arrays["direction"].shape[1]
+        variance = arrays["variance"][:first].reshape(n_patches, -1)[:, :n]
+        unit = 1 / np.sqrt(variance + 1e-7)
+        scale = (source.emphasis / source.deviation)[source.taps]
+        weights = arrays["direction"][:, :n].astype(np.float64)
+        return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
-        """Sparse directions for the columns themselves, dense ones for learned features."""
-        n = len(self.source.mean)
-        found = {"dense": np.ascontiguousarray(self._linear()[1].T)}
-        if self.settings.identity:
-            found["sparse_start"] = np.arange(n + 1)
-            found["sparse_feature"] = np.arange(n)
-            found["sparse_weight"] = 1 / self.source.deviation
-        return found
+        """Dense directions for inner products with whole rows, sparse ones for all others."""
+        taps, n = self.source.taps, len(self.source.mean)
+        weights = self._linear()[1]
+        if len(taps) == 1:
+            found = {"dense": np.ascontiguousarray(weights[0].T)}
+            if self.settings.identity:
+                found["sparse_start"] = np.arange(n + 1)
+                found["sparse_feature"] = np.arange(n)
+                found["sparse_weight"] = 1 / self.source.deviation
+            return found
+        n_patches, n_taps, n_linear = weights.shape
+        return {
+            "sparse_start": np.arange(n_patches * n_linear + 1) * n_taps,
+            "sparse_feature": np.repeat(taps, n_linear, axis=0).ravel(),
+            "sparse_weight": weights.transpose(0, 2, 1).ravel(),
+        }
 
 
 def compacted(forest, table, weight):

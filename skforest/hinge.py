@@ -13,7 +13,13 @@ import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
 from ._forest_join import join
-from ._hinge_training import HingeInput, HingeSettings, train_hinge
+from ._hinge_training import (
+    HingeInput,
+    HingeSettings,
+    kernel_places,
+    train_hinge,
+    whole_rows,
+)
 from ._importance import quick_importances
 from ._loss import AbsoluteError, HuberLoss, LogLoss, PoissonLoss, QuantileLoss, SquaredError
 from ._task import ForestClassifierMixin, ForestRegressorMixin
@@ -40,7 +46,10 @@ class _HingeForest(BaseForest):
             if name in {"n_estimators", "n_jobs", "random_state", "verbose", "warm_start"}
         },
         "structure": [StrOptions({"tree", "fern"})],
-        "features": [StrOptions({"linear", "identity", "both"})],
+        "features": [StrOptions({"linear", "identity", "both", "conv"})],
+        "feature_shape": [Integral, tuple, list, np.ndarray, None],
+        "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
+        "stride": [Interval(Integral, 1, 2**15, closed="both")],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 16, closed="both")],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -64,6 +73,9 @@ class _HingeForest(BaseForest):
         *,
         structure="tree",
         features="both",
+        feature_shape=None,
+        kernel_size=5,
+        stride=3,
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -87,6 +99,9 @@ class _HingeForest(BaseForest):
         self.n_estimators = n_estimators
         self.structure = structure
         self.features = features
+        self.feature_shape = feature_shape
+        self.kernel_size = kernel_size
+        self.stride = stride
         self.n_directions = n_directions
         self.max_depth = max_depth
         self.n_bags = n_bags
@@ -124,9 +139,12 @@ class _HingeForest(BaseForest):
                 f"n_estimators={self.n_estimators}, but warm_start=True goes on with bags of "
                 f"{self.forest_.bag_start[1]} trees"
             )
+        if self.features == "conv":
+            self._check_image(rows.X.shape[1])
         self.n_bags_ = settle(self.n_bags, 5)
         self.max_depth_ = settle(self.max_depth, 5 if n < 10_000 else 8)
-        self.n_directions_ = settle(self.n_directions, 100 if n < 10_000 else 200)
+        n_directions = 80 if self.features == "conv" else 100 if n < 10_000 else 200
+        self.n_directions_ = settle(self.n_directions, n_directions)
         self.batch_size_ = settle(self.batch_size, min(max(n // 16, 8), 64 if n < 10_000 else 128))
         n_epochs = min(max(20, 3 * n / 1000), 60)
         n_steps = math.ceil(n_epochs * n / self.batch_size_)
@@ -135,13 +153,32 @@ class _HingeForest(BaseForest):
         self.learning_rate_ = settle(self.learning_rate, rate / self.n_estimators)
 
     @property
+    def _image_shape(self):
+        return tuple(int(length) for length in np.atleast_1d(self.feature_shape))
+
+    def _check_image(self, n_features):
+        """Can a kernel go over the features?"""
+        if self.feature_shape is None:
+            raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
+        shape = self._image_shape
+        if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != n_features:
+            raise ValueError(
+                f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
+                f"channels) of X's {n_features} features for features='conv'"
+            )
+        if self.kernel_size > min(shape[:2]):
+            raise ValueError(
+                f"kernel_size={self.kernel_size} is larger than feature_shape={shape}"
+            )
+
+    @property
     def _settings(self):
         return HingeSettings(
             n_trees=int(self.n_estimators),
             depth=int(self.max_depth_),
             fern=self.structure == "fern",
             n_linear=0 if self.features == "identity" else int(self.n_directions_),
-            identity=self.features != "linear",
+            identity=self.features in ("identity", "both"),
             optimizer=self.optimizer,
             learning_rate=float(self.learning_rate_),
             momentum=float(self.momentum),
@@ -156,6 +193,8 @@ class _HingeForest(BaseForest):
 
     def _input(self, rows, target):
         """The rows, with features in units of their deviation, the important ones in smaller."""
+        if self.features == "conv":
+            return self._image_input(rows)
         present = rows.weight > 0
         total = rows.weight.sum()
         # No BLAS, whose last bits depend on its threads.
@@ -169,7 +208,18 @@ class _HingeForest(BaseForest):
             if found.any():
                 emphasis = np.maximum(found * len(found), LEAST**2) ** self.importance_power
                 emphasis = np.maximum(emphasis, LEAST)
-        return HingeInput(rows.X, mean, spread.astype(np.float64), emphasis, spread)
+        taps = whole_rows(len(mean))
+        return HingeInput(rows.X, mean, spread.astype(np.float64), emphasis, spread, taps)
+
+    def _image_input(self, rows):
+        """The rows for convolutions: in one unit for all columns, as a kernel sees them all."""
+        range_ = 1 / self._scale  # of every column; what the door has divided by
+        spread = rows.spread()
+        unit = float(np.sqrt(np.mean(np.square(np.where(spread == 1, 0, spread) * range_))))
+        deviation = self._scale * (unit or 1.0)
+        ones = np.ones(len(range_))
+        taps = kernel_places(self._image_shape, self.kernel_size, self.stride)
+        return HingeInput(rows.X, 0 * ones, deviation, ones, spread, taps)
 
     def _fit_forest(self, rows, target, bags):
         self._source = self._input(rows, target)
@@ -217,13 +267,21 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     structure : {"tree", "fern"}, default="tree"
         "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
         a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both"}, default="both"
+    features : {"linear", "identity", "both", "conv"}, default="both"
         What splits compare with their thresholds: inner products that are learned, the columns of
         X themselves, or any of both, each as often as any other, but columns in no more than a
-        quarter of the splits.
+        quarter of the splits. "conv": convolutions over images, each at each of its places, with
+        kernels that are learned.
+    feature_shape : tuple of int, default=None
+        Height and width, and perhaps the number of channels, that the features unfold to. Needed
+        for "conv", and without effect otherwise. X may come as (n_samples, *feature_shape).
+    kernel_size : int, default=5
+        Height and width of the kernels of "conv", which see all channels.
+    stride : int, default=3
+        Pixels from one place of a kernel to the next, in both directions.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
-        on.
+        on. For "conv" the number of kernels; "auto": 80.
     max_depth : "auto" or int, default="auto"
         Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
     n_bags : "auto" or int, default="auto"
@@ -348,6 +406,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         *,
         structure="tree",
         features="both",
+        feature_shape=None,
+        kernel_size=5,
+        stride=3,
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -374,6 +435,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             n_estimators,
             structure=structure,
             features=features,
+            feature_shape=feature_shape,
+            kernel_size=kernel_size,
+            stride=stride,
             n_directions=n_directions,
             max_depth=max_depth,
             n_bags=n_bags,
@@ -428,13 +492,21 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     structure : {"tree", "fern"}, default="tree"
         "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
         a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both"}, default="both"
+    features : {"linear", "identity", "both", "conv"}, default="both"
         What splits compare with their thresholds: inner products that are learned, the columns of
         X themselves, or any of both, each as often as any other, but columns in no more than a
-        quarter of the splits.
+        quarter of the splits. "conv": convolutions over images, each at each of its places, with
+        kernels that are learned.
+    feature_shape : tuple of int, default=None
+        Height and width, and perhaps the number of channels, that the features unfold to. Needed
+        for "conv", and without effect otherwise. X may come as (n_samples, *feature_shape).
+    kernel_size : int, default=5
+        Height and width of the kernels of "conv", which see all channels.
+    stride : int, default=3
+        Pixels from one place of a kernel to the next, in both directions.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
-        on.
+        on. For "conv" the number of kernels; "auto": 80.
     max_depth : "auto" or int, default="auto"
         Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
     n_bags : "auto" or int, default="auto"
@@ -562,6 +634,9 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         *,
         structure="tree",
         features="both",
+        feature_shape=None,
+        kernel_size=5,
+        stride=3,
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -589,6 +664,9 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             n_estimators,
             structure=structure,
             features=features,
+            feature_shape=feature_shape,
+            kernel_size=kernel_size,
+            stride=stride,
             n_directions=n_directions,
             max_depth=max_depth,
             n_bags=n_bags,

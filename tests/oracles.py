@@ -602,11 +602,12 @@ def joint_step(child, Z, y, weight, W, b, theta, rate, nu, momentum, n_flips, as
 # ------------------------------------------------------------------------------- hinge forests
 
 
-def hinge_features(arrays, n_linear, table):
+def hinge_features(arrays, table):
     """Standardised features of rows, with the columns of the pool as the trainer numbers them."""
-    first = arrays["direction"].shape[1]
+    direction, taps = arrays["direction"].astype(float), arrays["taps"]
+    first = len(taps) * direction.shape[1]
     raw = np.zeros((len(table), len(arrays["mean"])))
-    raw[:, :first] = table @ arrays["direction"].astype(float)
+    raw[:, :first] = np.hstack([table[:, patch] @ direction for patch in taps])
     raw[:, first : first + table.shape[1]] = table[:, : raw.shape[1] - first]
     deviation = np.sqrt(arrays["variance"] + 1e-7 * (np.arange(len(arrays["mean"])) < first))
     return (raw - arrays["mean"]) / deviation
@@ -631,9 +632,9 @@ def hinge_path(z, threshold, feature, depth, fern):
     return key, *smallest
 
 
-def hinge_response(arrays, n_linear, depth, fern, table):
+def hinge_response(arrays, depth, fern, table):
     """Sum over trees of the smallest margin times the vector of the leaf, in float64."""
-    z = hinge_features(arrays, n_linear, table)
+    z = hinge_features(arrays, table)
     threshold, feature = hinge_tests(arrays)
     out = np.zeros((len(table), arrays["value"].shape[2]))
     for i in range(len(table)):
@@ -645,9 +646,9 @@ def hinge_response(arrays, n_linear, depth, fern, table):
     return out
 
 
-def hinge_gradients(arrays, n_linear, depth, fern, table, slopes):
+def hinge_gradients(arrays, depth, fern, table, slopes):
     """Derivatives of a sum over rows of response . slopes, by equations 11 and 12, in float64."""
-    z = hinge_features(arrays, n_linear, table)
+    z = hinge_features(arrays, table)
     threshold, feature = hinge_tests(arrays)
     found = {
         "tests": np.zeros(threshold.shape),
@@ -662,9 +663,14 @@ def hinge_gradients(arrays, n_linear, depth, fern, table, slopes):
             found["value"][row] += abs(margin) * slopes[i]
             found["tests"][tree, test] -= slope
             dz[i, feature[tree, test]] += slope
-    first = arrays["direction"].shape[1]
+    taps, width = arrays["taps"], arrays["direction"].shape[1]
+    first = len(taps) * width
     dz = dz[:, :first] / np.sqrt(arrays["variance"][:first] + 1e-7)
-    return found | {"direction": table.astype(float).T @ dz}
+    parts = [
+        table[:, patch].astype(float).T @ dz[:, q * width : (q + 1) * width]
+        for q, patch in enumerate(taps)
+    ]
+    return found | {"direction": sum(parts)}
 
 
 def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9):

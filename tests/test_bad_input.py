@@ -244,7 +244,7 @@ def test_wrong_number_of_features_at_predict(estimator):
         estimator.score(X[:, :5], y)
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_rows_of_another_shape_than_feature_shape(estimator):
     X, y = task(estimator)
     estimator.set_params(feature_shape=(2, 3))
@@ -555,6 +555,8 @@ BAD_VALUES = {
     "n_estimators": [0, -1, 1.5, "many", None, np.nan],
     "structure": ["bush", None, 1],
     "features": ["quadratic", None, 1],
+    "kernel_size": [0, -1, 2.5, "wide", None],
+    "stride": [0, -1, 2.5, "wide", None],
     "n_directions": [0, -1, 1.5, "many", None, 2**21],
     "n_bags": [0, -1, 1.5, "many", None],
     "optimizer": ["newton", None, 1],
@@ -631,6 +633,8 @@ def test_every_parameter_has_bad_values(estimator):
 def test_bad_parameters(estimator, name):
     if name not in estimator.get_params():
         return  # another estimator's
+    if name == "feature_shape" and "kernel_size" in estimator.get_params():
+        estimator.set_params(features="conv")
     X, y = task(estimator)
     for value in BAD_VALUES[name]:
         estimator.set_params(**{name: value})
@@ -686,14 +690,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes_that_do_not_fit(estimator, shape):
     estimator.set_params(feature_shape=shape)
     refuses(estimator, *task(estimator), "feature_shape", re.escape(str(shape)))
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_more_axes_than_there_may_be(estimator):
     """The most is written in the docstring; one more is refused, the most itself works."""
     X, y = task(estimator)
@@ -739,14 +743,14 @@ PATCHES = [
 ]
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("params, words", PATCHES, ids=[str(params) for params, _ in PATCHES])
 def test_patches_that_do_not_fit(estimator, params, words):
     estimator.set_params(feature_shape=(2, 3), **params)
     refuses(estimator, *task(estimator), *words)
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_what_is_both_wrapped_and_unordered_is_unordered(estimator):
     X, y = task(estimator)
     estimator.set_params(feature_shape=(2, 3), unordered=(False, True), max_patch=(2, 3))
@@ -755,7 +759,7 @@ def test_what_is_both_wrapped_and_unordered_is_unordered(estimator):
     np.testing.assert_array_equal(response(one, X), response(other, X))
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("contrast", ["sum", "edge", "difference", "mix"])
 def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
     """Two boxes side by side do not fit: the outcome is defined, and no box meets itself."""
@@ -767,7 +771,7 @@ def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
     assert (np.abs(weights) <= 1).all()
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("contrast", ["sum", "edge", "difference", "mix"])
 @pytest.mark.parametrize("unordered", [True, False])
 def test_patches_as_large_as_the_whole(estimator, contrast, unordered):

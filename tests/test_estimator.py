@@ -312,7 +312,7 @@ def test_lists(estimator):
     np.testing.assert_array_equal(other.predict(X[:5].tolist()), one.predict(X[:5]))
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_rows_in_the_shape_of_features(estimator):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (60, 4, 5, 3)).astype(np.uint8)
@@ -778,7 +778,7 @@ def test_same_bits_for_every_block_of_rows(estimator):
         np.testing.assert_array_equal(found, leaves)
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("shape", [(6,), (2, 3)])
 def test_same_bits_for_every_block_of_rows_with_patches(estimator, shape):
     X, y = task(estimator)

@@ -249,7 +249,7 @@ def test_class_weight_by_name_comes_back(classifier, file_way, tmp_path):
     assert file_way(model, tmp_path).class_weight == weight
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize(
     "shape", [(2, 3), [2, 3], np.array([2, 3]), 6, np.int32(6)], ids=lambda s: type(s).__name__
 )
@@ -590,7 +590,7 @@ def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
 # --------------------------------------------------------------------------------------- skops
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
     skops = pytest.importorskip("skops.io")
     pd = pytest.importorskip("pandas")
