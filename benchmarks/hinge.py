@@ -40,6 +40,13 @@ PUBLISHED = {
     "importance_power": 0.0,
 }
 ADAM = PUBLISHED | DEEP | {"learning_rate": 0.005, "max_iter": 40_000}
+MNIST = DEEP | {
+    "features": "conv",
+    "feature_shape": (28, 28),
+    "learning_rate": 0.02,
+    "max_iter": 7000,
+    "n_bags": 1,
+}
 IMAGES = {
     "letter-chosen": ("letter", LETTER | {"n_bags": 1}, 2.4),
     "letter-defaults": ("letter", DEEP | {"n_bags": 1}, 2.6),
@@ -49,6 +56,13 @@ IMAGES = {
     "usps": ("usps", USPS | {"n_bags": 1}, 5.5),
     "usps-5": ("usps", USPS | {"n_bags": 5}, 5.2),
     "usps-fern": ("usps", USPS | {"n_bags": 1, "structure": "fern"}, None),
+    "mnist": ("mnist", MNIST, 2.4),
+    "mnist-1000": (
+        "mnist",
+        MNIST | {"n_estimators": 1000, "learning_rate": 0.005, "max_iter": 6000},
+        1.55,
+    ),
+    "mnist-fern": ("mnist", MNIST | {"structure": "fern"}, None),
     "usps-published": ("usps", ADAM | {"batch_size": 29}, None),
 }
 SMALL = {

@@ -2,12 +2,12 @@
 
 Lay et al., "Random Hinge Forest for Differentiable Learning". A row has a pool of features z:
 inner products that are learned, with the whole row or with each of its patches, kept at mean 0 and
-deviation 1 by running statistics, and columns of the table themselves. A tree is complete; its test v asks z[f_v] > t_v, and its answer is the
-smallest margin on the way, taken positive, times the vector w of the leaf (equation 10). The
-answers of all trees are added. Of a tree, a row then has gradients at one leaf, one test and one
-feature only (equations 11 and 12), so a step moves the leaves and tests that its batch came by,
-and leaves all others, and the state that the optimiser keeps of them, as they are. Features move
-in every step.
+deviation 1 by running statistics, and columns of the table themselves. A tree is complete; its
+test v asks z[f_v] > t_v, and its answer is the smallest margin on the way, taken positive, times
+the vector w of the leaf (equation 10). The answers of all trees are added. Of a tree, a row then
+has gradients at one leaf, one test and one feature only (equations 11 and 12), so a step moves the
+leaves and tests that its batch came by, and leaves all others, and the state that the optimiser
+keeps of them, as they are. Features move in every step.
 """
 
 from libc.math cimport isfinite, sqrt

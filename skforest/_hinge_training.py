@@ -358,7 +358,7 @@ class HingeTraining:
 
     def _tests(self):
         """Thresholds and codes of directions of the tests, over rows as the forest walks them."""
-        arrays, source = self.trainer.arrays, self.source
+        arrays = self.trainer.arrays
         tests = arrays["tests"]
         threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
         shift, code = self._shifts()
