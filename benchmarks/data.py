@@ -137,7 +137,7 @@ def in_order(name, folder=None, n_train=None, n_test=None):
     Split
     """
     arrays = _read(name, folder)
-    X, y = arrays["X"], arrays["y"]
+    X, y = (arrays[key] if key in arrays else arrays[f"{key}_train"] for key in "Xy")
     n_test = len(X) - n_train if n_test is None else n_test
     n_train = len(X) - n_test if n_train is None else n_train
     return Split(X[:n_train], y[:n_train], X[-n_test:], y[-n_test:])

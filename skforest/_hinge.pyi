@@ -26,6 +26,7 @@ class HingeTrainer:
         seed: int,
         stop: npt.NDArray[np.uint8],
     ) -> None: ...
+    def __setstate__(self, state: int) -> None: ...
     def feed(
         self,
         table: npt.NDArray[np.float32],

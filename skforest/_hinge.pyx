@@ -121,6 +121,7 @@ cdef class HingeTrainer:
     """
 
     cdef readonly dict arrays
+    cdef tuple given               # the other parameters
     cdef double leaf_scale
     cdef Loss loss
     cdef bint fern
@@ -172,6 +173,10 @@ cdef class HingeTrainer:
     ):
         cdef int64_t n = max(batch_size, <int64_t>BLOCK)
         self.arrays = arrays
+        self.given = (
+            n_columns, depth, leaf_scale, fern, loss, optimizer, momentum, decay, dropout,
+            batch_size
+        )
         self.loss = loss
         self.leaf_scale = leaf_scale
         self.fern = fern
@@ -236,6 +241,14 @@ cdef class HingeTrainer:
         self.raw = np.zeros(self.n_outputs)
         self.slopes = np.zeros(self.n_outputs)
         self.set_units()
+
+    def __reduce__(self):
+        """For pickle: all but the rows, which are fed again."""
+        given = (self.arrays, *self.given, 0, np.asarray(self.stop))
+        return HingeTrainer, given, self.random.state
+
+    def __setstate__(self, uint64_t state):
+        self.random.state = state
 
     # ------------------------------------------------------------------------------ from outside
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -266,6 +266,29 @@ class HingeTraining:
         if self.best is not None:
             self.trainer.restore(self.best)
 
+    def go_on(self, scaled, target, weight):
+        """Every row of a part of a stream once, at the constant rate.
+
+        Raises
+        ------
+        ValueError
+            If the loss becomes infinite.
+        """
+        self.source, self.weight = replace(self.source, scaled=scaled), weight
+        self.table = self.source.table()
+        self.trainer.feed(self.table, target, weight)
+        n_steps = -(-np.count_nonzero(weight) // self.settings.batch_size)
+        loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
+        self.n_done += n_steps
+        self.loss_curve.append(loss)
+        if not np.isfinite(loss):
+            self._fail()
+
+    def forget(self):
+        """Let go of the rows."""
+        self.source = replace(self.source, scaled=self.source.scaled[:0])
+        self.weight = self.table = self.held_table = self.held_target = None
+
     def _rates(self, steps):
         rate = np.full(len(steps), float(self.settings.learning_rate))
         if self.settings.schedule == "cosine":
@@ -306,7 +329,7 @@ class HingeTraining:
 
     # ----------------------------------------------------------------------------- the Forest
 
-    def pack(self, unit, make):
+    def pack(self, unit, make, whole=False):
         """The fitted model.
 
         Subtrees that no row of the training set reaches become one leaf with the value 0; the
@@ -318,13 +341,16 @@ class HingeTraining:
             Of the response.
         make : callable
             From arrays to a Forest.
+        whole : bool, default=False
+            Keep what rows reached that were forgotten since.
 
         Returns
         -------
         forest : Forest
         """
         forest = make(self._full_arrays(unit))
-        return compacted(forest, self.source.scaled, self.weight).compact()
+        known = self.trainer.arrays["leaf"] >= 0 if whole else None
+        return compacted(forest, self.source.scaled, self.weight, known).compact()
 
     def _full_arrays(self, unit):
         """Arrays of complete trees."""
@@ -412,7 +438,7 @@ class HingeTraining:
         }
 
 
-def compacted(forest, table, weight):
+def compacted(forest, table, weight, known=None):
     """A forest of complete trees without the subtrees that no row reaches.
 
     Parameters
@@ -423,6 +449,8 @@ def compacted(forest, table, weight):
         Scaled as the forest wants it.
     weight : ndarray of shape (n_rows,), float64
         Of the rows, for `node_weight`.
+    known : ndarray of shape (n_trees, n_leaves), bool, default=None
+        Leaves that stay in any case.
 
     Returns
     -------
@@ -432,6 +460,8 @@ def compacted(forest, table, weight):
     n_inner = n_nodes // 2
     reached = np.zeros((n_trees, n_nodes))
     seen = np.zeros((n_trees, n_nodes), dtype=bool)
+    if known is not None:
+        seen[:, n_inner:] = known
     trees = np.arange(n_trees)
     for start in range(0, len(table), BLOCK):
         leaf = forest._router.apply(table[start : start + BLOCK])

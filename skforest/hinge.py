@@ -8,20 +8,25 @@ Features, thresholds and vectors are trained by stochastic gradient descent, all
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions
+from ._base import BaseForest, Integral, Interval, Real, StrOptions, draw_seed
 from ._forest_join import join
 from ._hinge_training import (
     HingeInput,
     HingeSettings,
+    HingeTraining,
     kernel_places,
     train_hinge,
     whole_rows,
 )
 from ._importance import quick_importances
+from ._input import tame, validate_weight
 from ._loss import AbsoluteError, HuberLoss, LogLoss, PoissonLoss, QuantileLoss, SquaredError
+from ._rows import RowSet, tree_seed
+from ._scaling import min_max, scaled
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 
@@ -222,6 +227,7 @@ class _HingeForest(BaseForest):
         return HingeInput(rows.X, 0 * ones, deviation, ones, spread, taps)
 
     def _fit_forest(self, rows, target, bags):
+        self.__dict__.pop("_stream", None)
         self._source = self._input(rows, target)
         try:
             forest = super()._fit_forest(rows, target, bags)
@@ -231,16 +237,59 @@ class _HingeForest(BaseForest):
 
     def _fit_tree(self, rows, target, weight, seed, stop):
         """One bag of trees."""
-        loss, target, unit, meta = self._task(target)
+        loss, target, unit = self._task(target)
         training = train_hinge(self._source, target, loss, weight, self._settings, seed, stop)
+        return training.pack(unit, self._packed), training.record
 
-        def make(arrays):
-            scales = {"offset": self._offset, "scale": self._scale}
-            return self._new_forest(
-                arrays | scales | meta, aggregate="sum", gate="margin", link=self._link
-            )
+    def _packed(self, arrays):
+        """A bag as a Forest."""
+        own = {"offset": self._offset, "scale": self._scale, "baseline": self._baseline}
+        return self._new_forest(arrays | own, aggregate="sum", gate="margin", link=self._link)
 
-        return training.pack(unit, make), training.record
+    # ------------------------------------------------------------------------------------ streams
+
+    def _partial_fit(self, X, y, sample_weight, encode):
+        """Learn a part of a stream; `encode` takes y, and whether it is the first part."""
+        self._validate_params()
+        before = self.__dict__.copy()
+        try:
+            self._go_on(X, y, sample_weight, encode)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _go_on(self, X, y, sample_weight, encode):
+        first = not hasattr(self, "_stream")
+        X, y = self._validate_fit(X, y, reset=first)
+        weight = validate_weight(sample_weight, len(X))
+        if first:
+            self._offset, self._scale = min_max(X[weight > 0])
+        rows = RowSet(scaled(X, self._offset, self._scale), encode(y, first), weight)
+        rows.weight = tame(rows.weight)
+        raw = self._stream_target(rows, first)
+        loss, target, unit = self._task(raw)
+        if first:
+            self._seed = draw_seed(self.random_state)
+            self._resolve(rows, target, False)
+            source = self._input(rows, raw)
+            settings = replace(self._settings, validation_fraction=0.0)
+            stop = np.zeros(1, dtype=np.uint8)
+            own = source, target, loss, rows.weight, settings
+            self._stream = [
+                HingeTraining(*own, tree_seed(self._seed, bag), stop)
+                for bag in range(self.n_bags_)
+            ]
+        forests = []
+        for training in self._stream:
+            training.go_on(rows.X, target, rows.weight)
+            forests.append(training.pack(unit, self._packed, whole=True))
+            training.forget()
+        self.forest_ = self._joined(forests)
+        records = [training.record for training in self._stream]
+        for name in records[0]:
+            setattr(self, name, [record[name] for record in records])
 
     def _joined(self, forests, consume=False):
         """One forest of all bags."""
@@ -469,8 +518,46 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     def _task(self, target):
         n = self.n_classes_
         target = np.ascontiguousarray(target[:, None], dtype=np.float64)
-        loss = LogLoss(n, float(self.label_smoothing))
-        return loss, target, np.ones(n), {"baseline": self._baseline}
+        return LogLoss(n, float(self.label_smoothing)), target, np.ones(n)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
+
+        The first part settles what is "auto", the scales of the features, and which are important;
+        it should be a fair sample. `schedule`, `max_iter` and `early_stopping` have no effect, and
+        a model from `fit` is not gone on with.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All labels there are; wanted with the first part only. None: those of the first part.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the data is not valid, or the loss becomes infinite.
+        """
+
+        def encode(y, first):
+            if first:
+                self._encode(y if classes is None else classes, False)
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
+            return self._encode_known(y)
+
+        return self._partial_fit(X, y, sample_weight, encode)
+
+    def _stream_target(self, rows, first):
+        target = self._make_target(rows, not first)
+        self._baseline = np.zeros(self.n_classes_)  # a class may come later
+        return target
 
     def _make_target(self, rows, goes_on):
         target = super()._make_target(rows, goes_on)
@@ -711,6 +798,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
                 f"loss='poisson' needs y of 0 or more with a positive mean, got a smallest value "
                 f"of {rows.Y.min():g} and means {mean}"
             )
+        self._target_scale = 1.0
         self._baseline = self.forest_.baseline if goes_on else np.log(mean)
         self._unit = np.ones(len(mean))
         return rows.Y / np.exp(self._baseline)
@@ -725,7 +813,45 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             "poisson": (PoissonLoss, ()),
         }
         kind, parameters = kinds[self.loss]
-        scale = 1.0 if self.loss == "poisson" else self._target_scale
         # A constant target has the unit 0: nothing is learnt, and nothing added to its value.
         target = target / np.where(self._unit > 0, self._unit, 1.0)
-        return kind(n, *parameters), target, self._unit * scale, {"baseline": self._baseline}
+        return kind(n, *parameters), target, self._unit * self._target_scale
+
+    def partial_fit(self, X, y, sample_weight=None):
+        """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
+
+        The first part settles what is "auto", the scales of features and target, and which
+        features are important; it should be a fair sample. `schedule`, `max_iter` and
+        `early_stopping` have no effect, and a model from `fit` is not gone on with.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the data is not valid, or the loss becomes infinite.
+        """
+
+        def encode(y, first):
+            return self._encode(y, False) if first else self._encode_known(y)
+
+        return self._partial_fit(X, y, sample_weight, encode)
+
+    def _stream_target(self, rows, first):
+        """The target in the units of the first part."""
+        if first:
+            return self._make_target(rows, False)
+        units = self._target_scale, self._unit
+        target = self._make_target(rows, True)
+        if self.loss != "poisson":
+            target = target * (self._target_scale / units[0])
+        self._target_scale, self._unit = units
+        return target

@@ -2,6 +2,7 @@
 
 import _thread
 import copy
+import pickle
 import signal
 import threading
 
@@ -691,3 +692,54 @@ def test_importance_scaling_finds_the_features_that_matter():
         for power in (0.0, 2.0)
     ]
     assert scores[1] > scores[0] + 0.1
+
+
+# ----------------------------------------------------------------------------------------- streams
+
+
+@BOTH
+def test_a_stream_is_learnt_part_by_part(cls):
+    X, y = rows_of(cls, 900)
+    model = quick(cls, learning_rate=0.02)
+    whole = np.arange(600) % 300
+    scores = []
+    for start in range(0, 600, 60):
+        model.partial_fit(X[start : start + 60], y[start : start + 60])
+        scores.append(model.score(X[600:], y[600:]))
+    assert scores[-1] > scores[0] + 0.1
+    before = model.forest_.response(X)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(other.forest_.response(X), before)
+    for one in (model, other):
+        one.partial_fit(X[whole], y[whole])
+    np.testing.assert_array_equal(model.forest_.response(X), other.forest_.response(X))
+    assert not np.array_equal(model.forest_.response(X), before)
+    assert len(model.loss_curve_[0]) == 11 and model.n_iter_[0] > 40
+    # What the trainer has learnt is what the forest answers, also where the last part never was.
+    training = model._stream[0]
+    assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
+
+
+def test_classes_and_targets_of_later_parts():
+    X, y = rows_of(RandomHingeForestClassifier, 300)
+    model = quick(RandomHingeForestClassifier)
+    model.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert model.predict_proba(X).shape == (300, 3)
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert (model.predict(X) == 2).any() and model.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="classes"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="labels"):
+        model.partial_fit(X, y + 5)
+    # fit starts anew, and so does partial_fit behind it
+    assert_same(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
+    assert_same(
+        model.fit(X, y).partial_fit(X, y), quick(RandomHingeForestClassifier).partial_fit(X, y)
+    )
+    X, y = rows_of(RandomHingeForestRegressor, 300)
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for k in range(30):
+        part = slice(100 * (k % 3), 100 * (k % 3 + 1))
+        model.partial_fit(X[part], 1000 + y[part])
+    assert model.score(X, 1000 + y) > 0.8
