@@ -323,7 +323,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         kernels that are learned.
     feature_shape : tuple of int, default=None
         Height and width, and perhaps the number of channels, that the features unfold to. Needed
-        for "conv", and without effect otherwise. X may come as (n_samples, *feature_shape).
+        for "conv", and without effect otherwise. X may then come with images as its rows.
     kernel_size : int, default=5
         Height and width of the kernels of "conv", which see all channels.
     stride : int, default=3
@@ -586,7 +586,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         kernels that are learned.
     feature_shape : tuple of int, default=None
         Height and width, and perhaps the number of channels, that the features unfold to. Needed
-        for "conv", and without effect otherwise. X may come as (n_samples, *feature_shape).
+        for "conv", and without effect otherwise. X may then come with images as its rows.
     kernel_size : int, default=5
         Height and width of the kernels of "conv", which see all channels.
     stride : int, default=3
