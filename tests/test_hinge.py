@@ -18,11 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._hinge import HingeTrainer, padded, padded_vector
+from skforest._hinge_pack import HingePacker, compacted
 from skforest._hinge_training import (
     HingeInput,
     HingeSettings,
     HingeTraining,
-    compacted,
     kernel_places,
     new_arrays,
     train_hinge,
@@ -426,7 +426,8 @@ def test_the_packed_forest_answers_as_the_trainer(change):
 @pytest.mark.parametrize("change", [{"depth": 9}, {"depth": 7, "fern": True}], ids=str)
 def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
     training, source = bag_of(settings(n_steps=50, **change))
-    whole = make_forest(training._full_arrays(np.ones(3)))
+    packer = HingePacker(training.trainer, training.settings, source, 3)
+    whole = make_forest(packer.arrays(training.table, training.weight, np.ones(3)))
     forest = compacted(whole, source.scaled, np.ones(len(source.scaled)))
     assert forest.n_nodes < whole.n_nodes / 3
     np.testing.assert_array_equal(
