@@ -124,6 +124,25 @@ def load(name, folder=None, seed=0):
     return _split(_read(name, folder), seed)
 
 
+def in_order(name, folder=None, n_train=None, n_test=None):
+    """Load a data set in the order of its file: the first rows train, the last test.
+
+    Parameters
+    ----------
+    n_train, n_test : int, optional
+        None: all but the others.
+
+    Returns
+    -------
+    Split
+    """
+    arrays = _read(name, folder)
+    X, y = (arrays[key] if key in arrays else arrays[f"{key}_train"] for key in "Xy")
+    n_test = len(X) - n_train if n_test is None else n_test
+    n_train = len(X) - n_test if n_train is None else n_train
+    return Split(X[:n_train], y[:n_train], X[-n_test:], y[-n_test:])
+
+
 def connect4(folder=None):
     """Load Connect4 with its 42 squares as 126 columns of 0 and 1, 55000 rows for training.
 

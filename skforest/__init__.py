@@ -3,6 +3,7 @@
 from ._version import __version__
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .forest import Forest
+from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from .nongreedy import (
     NonGreedyForestClassifier,
@@ -24,6 +25,8 @@ __all__ = [
     "NonGreedyForestRegressor",
     "NonGreedyTreeClassifier",
     "NonGreedyTreeRegressor",
+    "RandomHingeForestClassifier",
+    "RandomHingeForestRegressor",
     "__version__",
     "load",
     "plot_tree",

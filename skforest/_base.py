@@ -29,7 +29,7 @@ from ._scaling import min_max, scaled
 from .forest import Forest
 
 # Fitted attributes in which training leaves an entry a tree.
-RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_")
+RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
 
 __all__ = [
     "BaseForest",
@@ -185,20 +185,20 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         if not goes_on:
             self._seed = draw_seed(self.random_state)
         self._resolve(rows, target, goes_on)
-        n_done = len(self.forest_) if goes_on else 0
-        if self.n_estimators < n_done:
+        name, wanted, n_done = self._members(goes_on)
+        if wanted < n_done:
             raise ValueError(
-                f"n_estimators={self.n_estimators} must be larger or equal to the {n_done} trees "
+                f"{name}={wanted} must be larger or equal to the {n_done} trees "
                 "already trained when warm_start=True"
             )
-        if self.n_estimators == n_done:
+        if wanted == n_done:
             warnings.warn(
-                "Warm-start fitting without increasing n_estimators does not fit new trees.",
+                f"Warm-start fitting without increasing {name} does not fit new trees.",
                 stacklevel=4,
             )
             return
-        forest = self._fit_forest(rows, target, range(n_done, self.n_estimators))
-        self.forest_ = Forest.concatenate([self.forest_, forest]) if goes_on else forest
+        forest = self._fit_forest(rows, target, range(n_done, wanted))
+        self.forest_ = self._joined([self.forest_, forest]) if goes_on else forest
         if self.oob_score:
             self._set_oob(rows, target)
 
@@ -227,8 +227,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             # Of all trees or of none: warm_start may go on with another way of training.
             if len(before) == trees[0] and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
-        meta = grown[0]._meta
-        return Forest(join(grown, consume=True), **meta)
+        return self._joined(grown, consume=True)
+
+    def _members(self, goes_on):
+        """The parameter that counts what `_fit_tree` trains, how many it wants, how many are."""
+        return "n_estimators", self.n_estimators, len(self.forest_) if goes_on else 0
+
+    def _joined(self, forests, consume=False):
+        """One forest of all trees; `consume`: the forests will not be used again."""
+        meta = forests[0]._meta
+        return Forest(join(forests, consume), **meta)
 
     @abstractmethod
     def _fit_tree(self, rows, target, weight, seed, stop):

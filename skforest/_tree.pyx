@@ -1,9 +1,10 @@
 """Floor 0: how rows walk through packed trees.
 
 A split asks ``a . x > t``. `Router` takes a block of rows through a tree node by node: the rows
-that reach a node are projected at once and parted into its two children, as in growing. Boxes of
-bytes have a faster way with the same turns, by tables of sums (_sums.pyx). Rows never influence
-each other, so blocks of any size give the same bits.
+that reach a node are projected at once and parted into its two children, as in growing. There are
+two faster ways with the same turns: for boxes of bytes, tables of sums (_sums.pyx); and for trees
+that share a few directions, a `Pool` that projects the rows on each of these once. Rows never
+influence each other, so blocks of any size give the same bits.
 """
 
 from libc.math cimport exp, fabs
@@ -31,6 +32,15 @@ from ._direction cimport (
 )
 from ._sums cimport SumWalker, sums_apply
 
+cdef extern from "_walk.h" nogil:
+    ctypedef struct skf_split:
+        float threshold
+        int32_t column
+
+    void skf_walk_pool(
+        const float*, int64_t, int64_t, const int32_t*, const skf_split*, int32_t*, float*
+    )
+
 
 cdef enum Gate:
     HARD = 0
@@ -38,6 +48,48 @@ cdef enum Gate:
     SIGMOID = 2
 
 GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
+
+
+cdef enum:
+    POOL_ROWS = 256                # that are projected on a pool together
+
+
+cdef class Pool:
+    """The directions that some trees share, and their splits as `skf_walk_pool` reads them.
+
+    Parameters
+    ----------
+    threshold : ndarray of shape (n_splits,), float32
+    direction : ndarray of shape (n_splits,), int32
+        Of the trees, in order.
+    """
+
+    cdef int64_t first_split       # of the first of the trees
+    cdef int64_t size
+    cdef const int32_t[::1] code   # the directions
+    cdef const int32_t[:, ::1] splits   # threshold (the bits of a float32), column of the pool
+
+    def __init__(self, int64_t first_split, threshold, direction):
+        code, column = np.unique(direction, return_inverse=True)
+        self.first_split = first_split
+        self.code = code
+        self.size = len(code)
+        splits = np.empty((len(threshold), 2), dtype=np.int32)
+        splits[:, 0] = np.asarray(threshold).view(np.int32)
+        splits[:, 1] = column
+        self.splits = splits
+
+    cdef void fill(
+        self, const Directions* directions, const Table* table, Taps* taps, const int64_t* offset,
+        int64_t n, float* column, float* out
+    ) noexcept nogil:
+        """Projections of n rows on all directions, row by row."""
+        cdef int64_t i, k
+        for k in range(self.size):
+            unfold(taps, directions, self.code[k], table)
+            project(taps, table, offset, n, column)
+            for i in range(n):
+                out[i * self.size + k] = column[i]
 
 
 cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
@@ -107,6 +159,7 @@ cdef class Router:
     cdef const int64_t[::1] value_start
     cdef const int32_t[::1] value_index
     cdef SumWalker sum_walker      # made when bytes are asked for the first time
+    cdef dict pools                # of ranges of trees, made when they are asked
 
     def __init__(self, arrays, n_features, n_outputs, grid, max_taps, gate, steepness):
         self.keep = arrays
@@ -123,6 +176,7 @@ cdef class Router:
         self.gate = GATES[gate]
         self.steepness = steepness
         self.directions = as_directions(arrays, n_features, as_grid(grid[0], grid[1], grid[2]))
+        self.pools = {}
 
     def apply(self, X):
         """Leaf of every row of X in every tree.
@@ -147,6 +201,9 @@ cdef class Router:
             return leaves
         if self.use_sums(&table):
             self.run_sums(&table, 0, n_trees, out, None)
+            return leaves
+        if self.use_pool(0, n_trees):
+            self.run_pool(&table, 0, n_trees, out, None)
             return leaves
         memset(&taps, 0, sizeof(Taps))
         alloc_walk(&walk, n)
@@ -189,6 +246,9 @@ cdef class Router:
             return response
         if self.use_sums(&table):
             self.run_sums(&table, first_tree, last_tree, None, out)
+            return response
+        if self.use_pool(first_tree, last_tree):
+            self.run_pool(&table, first_tree, last_tree, None, out)
             return response
         memset(&taps, 0, sizeof(Taps))
         alloc_walk(&walk, n)
@@ -245,6 +305,71 @@ cdef class Router:
                         for i in range(n):
                             self.add_value(tree, leaf[i], 1, &out[start + i, 0])
                 start += n
+        return 0
+
+    cdef bint use_pool(self, int64_t first_tree, int64_t last_tree) except -1:
+        """Do these trees have fewer directions than a row has splits to pass?"""
+        key = (first_tree, last_tree)
+        if key not in self.pools:
+            start = np.asarray(self.tree_start)[first_tree:last_tree + 1]
+            n_passed = np.log2((np.diff(start) + 1) / 2).sum()
+            first = (start[0] - first_tree) // 2
+            last = (start[last_tree - first_tree] - last_tree) // 2
+            direction = np.asarray(self.direction)[first:last]
+            pool = None
+            # Features on their own are walked without being projected.
+            if len(direction) and (direction >= self.directions.n_features).any():
+                if len(np.unique(direction)) <= n_passed:
+                    pool = Pool(first, np.asarray(self.threshold)[first:last], direction)
+            self.pools[key] = pool
+        return self.pools[key] is not None
+
+    cdef int run_pool(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
+        double[:, ::1] out
+    ) except -1:
+        """Walk by a pool; fill `leaves`, or add to `out` where there are no leaves."""
+        cdef Pool pool = self.pools[(first_tree, last_tree)]
+        cdef int64_t i, n, tree, root, split, start = 0, n_rows = table.n_samples
+        cdef int64_t block = min(n_rows, <int64_t>POOL_ROWS)
+        cdef bint wanted = leaves is not None
+        cdef double weight = 1
+        cdef float[::1] projected = np.empty(block * pool.size, dtype=np.float32)
+        cdef float[::1] column = np.empty(block, dtype=np.float32)
+        cdef float[::1] margin = np.empty(block, dtype=np.float32)
+        cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
+        cdef int64_t[::1] offset = np.empty(block, dtype=np.int64)
+        cdef Taps taps
+        memset(&taps, 0, sizeof(Taps))
+        try:
+            alloc_taps(&taps, self.max_taps, &self.directions.grid)
+            with nogil:
+                while start < n_rows:
+                    n = min(n_rows - start, block)
+                    for i in range(n):
+                        offset[i] = (start + i) * table.n_features
+                    pool.fill(
+                        &self.directions, table, &taps, &offset[0], n, &column[0], &projected[0]
+                    )
+                    for tree in range(first_tree, last_tree):
+                        root = self.tree_start[tree]
+                        split = (root - tree) // 2 - pool.first_split
+                        if split == pool.splits.shape[0]:
+                            split = 0      # behind the last split: the tree has none
+                        skf_walk_pool(
+                            &projected[0], pool.size, n, &self.child[root],
+                            <const skf_split*>&pool.splits[split, 0], &leaf[0], &margin[0]
+                        )
+                        for i in range(n):
+                            if wanted:
+                                leaves[start + i, tree] = leaf[i]
+                            else:
+                                if self.gate == MARGIN:
+                                    weight = margin[i]
+                                self.add_value(tree, leaf[i], weight, &out[start + i, 0])
+                    start += n
+        finally:
+            free_taps(&taps)
         return 0
 
     cdef void walk(self, int64_t tree, const Table* table, Taps* taps, Walk* walk) noexcept nogil:

@@ -56,7 +56,7 @@ def save(estimator, path, *, layout="file"):
     ----------
     estimator : estimator of skforest
         Fitted. A `random_state` that is a generator is saved as None: the trees are there, only
-        training them anew would need it.
+        training them anew would need it. `partial_fit` does not go on with what is loaded.
     path : str or Path
         Written over if it exists.
     layout : {"file", "folder"}, default="file"
@@ -95,7 +95,7 @@ def save(estimator, path, *, layout="file"):
     state = {
         name: value
         for name, value in vars(estimator).items()
-        if name not in params and name not in ("forest_", "classes_")
+        if name not in params and name not in ("forest_", "classes_", "_stream")
     }
     extra = {
         "estimator": type(estimator).__name__,

@@ -22,6 +22,8 @@ def small(cls):
     own = cls().get_params()
     if "init" in own:
         wanted["n_epochs"] = 4  # of joint training
+    if "n_bags" in own:
+        wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False}
     return cls(**{name: value for name, value in wanted.items() if name in own})
 
 

@@ -599,3 +599,91 @@ def joint_step(child, Z, y, weight, W, b, theta, rate, nu, momentum, n_flips, as
     touched = np.abs(gW).sum(axis=1) > 0
     shrink[~touched] = 1
     return W * shrink[:, None], b * shrink, theta - rate / (1 - momentum) * gt / total
+
+
+# ------------------------------------------------------------------------------- hinge forests
+
+
+def hinge_features(arrays, table):
+    """Standardised features of rows, with the columns of the pool as the trainer numbers them."""
+    direction, taps = arrays["direction"].astype(float), arrays["taps"]
+    first = len(taps) * direction.shape[1]
+    raw = np.zeros((len(table), len(arrays["mean"])))
+    raw[:, :first] = np.hstack([table[:, patch] @ direction for patch in taps])
+    raw[:, first : first + table.shape[1]] = table[:, : raw.shape[1] - first]
+    deviation = np.sqrt(arrays["variance"] + 1e-7 * (np.arange(len(arrays["mean"])) < first))
+    return (raw - arrays["mean"]) / deviation
+
+
+def hinge_tests(arrays):
+    """Thresholds, perhaps moved, and features of the tests of all trees."""
+    tests = np.ascontiguousarray(arrays["tests"])
+    threshold = tests[:, :, 0].copy().view(np.float32).astype(float)
+    return threshold + arrays.get("moved", 0.0), tests[:, :, 1]
+
+
+def hinge_path(z, threshold, feature, depth, fern):
+    """Leaf, test of the smallest margin and that margin of one row in one tree (algorithm 3)."""
+    key, smallest = 0, None
+    for level in range(depth):
+        at = level if fern else 2**level - 1 + key
+        margin = z[feature[at]] - threshold[at]
+        if smallest is None or abs(margin) < abs(smallest[1]):
+            smallest = at, margin
+        key = 2 * key + (margin > 0)
+    return key, *smallest
+
+
+def hinge_response(arrays, depth, fern, table):
+    """Sum over trees of the smallest margin times the vector of the leaf, in float64."""
+    z = hinge_features(arrays, table)
+    threshold, feature = hinge_tests(arrays)
+    out = np.zeros((len(table), arrays["value"].shape[2]))
+    for i in range(len(table)):
+        for tree in range(len(threshold)):
+            leaf, _, margin = hinge_path(z[i], threshold[tree], feature[tree], depth, fern)
+            row = arrays["leaf"][tree, leaf]
+            if row >= 0:
+                out[i] += abs(margin) * arrays["value"][row, 0]
+    return out
+
+
+def hinge_gradients(arrays, depth, fern, table, slopes):
+    """Derivatives of a sum over rows of response . slopes, by equations 11 and 12, in float64."""
+    z = hinge_features(arrays, table)
+    threshold, feature = hinge_tests(arrays)
+    found = {
+        "tests": np.zeros(threshold.shape),
+        "value": np.zeros((len(arrays["value"]), slopes.shape[1])),
+    }
+    dz = np.zeros(z.shape)
+    for i in range(len(table)):
+        for tree in range(len(threshold)):
+            leaf, test, margin = hinge_path(z[i], threshold[tree], feature[tree], depth, fern)
+            row = arrays["leaf"][tree, leaf]
+            slope = np.sign(margin) * (arrays["value"][row, 0, : slopes.shape[1]] @ slopes[i])
+            found["value"][row] += abs(margin) * slopes[i]
+            found["tests"][tree, test] -= slope
+            dz[i, feature[tree, test]] += slope
+    taps, width = arrays["taps"], arrays["direction"].shape[1]
+    first = len(taps) * width
+    dz = dz[:, :first] / np.sqrt(arrays["variance"][:first] + 1e-7)
+    parts = [
+        table[:, patch].astype(float).T @ dz[:, q * width : (q + 1) * width]
+        for q, patch in enumerate(taps)
+    ]
+    return found | {"direction": sum(parts)}
+
+
+def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9):
+    """New parameters and state after step t (Kingma and Ba; Duchi et al.; momentum)."""
+    if kind == "adam":
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    elif kind == "adagrad":
+        v = v + g**2
+        step = g / np.where(v > 0, np.sqrt(v), 1)
+    else:
+        m = momentum * m + g
+        step = m
+    return w - rate * step, m, v

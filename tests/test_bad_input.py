@@ -244,7 +244,7 @@ def test_wrong_number_of_features_at_predict(estimator):
         estimator.score(X[:, :5], y)
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_rows_of_another_shape_than_feature_shape(estimator):
     X, y = task(estimator)
     estimator.set_params(feature_shape=(2, 3))
@@ -299,6 +299,7 @@ def test_targets_too_large_for_a_mean(regressor):
 # ------------------------------------------------------------------------- few rows, few values
 
 
+@pytest.mark.needs("bootstrap")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -310,6 +311,7 @@ def test_one_row(estimator):
     np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
 
 
+@pytest.mark.needs("bootstrap")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -317,6 +319,7 @@ def test_two_rows(estimator):
     np.testing.assert_array_equal(estimator.predict(X[:2]), y)
 
 
+@pytest.mark.needs("bootstrap")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -328,6 +331,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
+@pytest.mark.needs("bootstrap")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -361,6 +365,7 @@ def test_one_feature_among_constant_ones(estimator):
         assert estimator.feature_importances_.sum() == pytest.approx(1)
 
 
+@pytest.mark.needs("bootstrap")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -371,6 +376,7 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
+@pytest.mark.needs("bootstrap")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
@@ -491,6 +497,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
+@pytest.mark.needs("bootstrap")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -510,7 +517,8 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    for class_weight in (None, "balanced", "balanced_subsample"):
+    of_trees = ["balanced_subsample"] if "bootstrap" in classifier.get_params() else []
+    for class_weight in (None, "balanced", *of_trees):
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]
         assert not model.predict_proba(X)[:, 1].any()
@@ -545,10 +553,26 @@ def test_bad_class_weights(classifier, value):
 # Values that no estimator takes. A parameter of a later estimator is added here.
 BAD_VALUES = {
     "n_estimators": [0, -1, 1.5, "many", None, np.nan],
+    "structure": ["bush", None, 1],
+    "features": ["quadratic", None, 1],
+    "kernel_size": [0, -1, 2.5, "wide", None],
+    "stride": [0, -1, 2.5, "wide", None],
+    "n_directions": [0, -1, 1.5, "many", None, 2**21],
+    "n_bags": [0, -1, 1.5, "many", None],
+    "optimizer": ["newton", None, 1],
+    "weight_decay": [-0.1, "some", None, np.nan, np.inf],
+    "schedule": ["linear", None, 1],
+    "max_iter": [0, -1, 2.5, "many", None],
+    "dropout": [-0.1, 1, 1.5, "some", None, np.nan],
+    "importance_power": [-0.1, 17, "some", None, np.nan, np.inf],
+    "label_smoothing": [-0.1, 1, 1.5, "some", None, np.nan],
+    "loss": ["gini", None, 1],
+    "delta": [0, -1, "some", None, np.nan, np.inf],
+    "quantile": [0, 1, -0.1, "half", None, np.nan],
     "projection": ["oblique", None, 1, ["axis"]],
     "objective": ["gini", "none", 0],
     "nu": [0, -1, "large", None, np.nan, np.inf],
-    "learning_rate": [0, -0.1, "auto", None, np.nan, np.inf],
+    "learning_rate": [0, -0.1, "fast", None, np.nan, np.inf],
     "momentum": [-0.1, 1, 1.5, "high", None, np.nan],
     "n_epochs": [0, -1, 2.5, "many", None],
     "batch_size": [0, -1, 2.5, 2**20 + 1, "all", None],
@@ -611,6 +635,8 @@ def test_every_parameter_has_bad_values(estimator):
 def test_bad_parameters(estimator, name):
     if name not in estimator.get_params():
         return  # another estimator's
+    if name == "feature_shape" and "kernel_size" in estimator.get_params():
+        estimator.set_params(features="conv")
     X, y = task(estimator)
     for value in BAD_VALUES[name]:
         estimator.set_params(**{name: value})
@@ -628,6 +654,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
+@pytest.mark.needs("bootstrap")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -636,6 +663,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
+@pytest.mark.needs("bootstrap")
 def test_what_needs_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()
@@ -664,14 +692,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes_that_do_not_fit(estimator, shape):
     estimator.set_params(feature_shape=shape)
     refuses(estimator, *task(estimator), "feature_shape", re.escape(str(shape)))
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_more_axes_than_there_may_be(estimator):
     """The most is written in the docstring; one more is refused, the most itself works."""
     X, y = task(estimator)
@@ -717,14 +745,14 @@ PATCHES = [
 ]
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("params, words", PATCHES, ids=[str(params) for params, _ in PATCHES])
 def test_patches_that_do_not_fit(estimator, params, words):
     estimator.set_params(feature_shape=(2, 3), **params)
     refuses(estimator, *task(estimator), *words)
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_what_is_both_wrapped_and_unordered_is_unordered(estimator):
     X, y = task(estimator)
     estimator.set_params(feature_shape=(2, 3), unordered=(False, True), max_patch=(2, 3))
@@ -733,7 +761,7 @@ def test_what_is_both_wrapped_and_unordered_is_unordered(estimator):
     np.testing.assert_array_equal(response(one, X), response(other, X))
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("contrast", ["sum", "edge", "difference", "mix"])
 def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
     """Two boxes side by side do not fit: the outcome is defined, and no box meets itself."""
@@ -745,7 +773,7 @@ def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
     assert (np.abs(weights) <= 1).all()
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize("contrast", ["sum", "edge", "difference", "mix"])
 @pytest.mark.parametrize("unordered", [True, False])
 def test_patches_as_large_as_the_whole(estimator, contrast, unordered):

@@ -36,6 +36,8 @@ CONFIGURATIONS = [
     {"objective": "random", "min_samples_leaf": 10},
     {"objective": "oc1", "n_restarts": 1},
     {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
+    {"structure": "fern", "features": "both", "n_bags": 2, "max_depth": 3, "optimizer": "adagrad"},
+    {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
 ]
 # Skipped for every estimator of scikit-learn too, unless SciPy is told to take other arrays.
@@ -54,7 +56,9 @@ def configured():
             own = {name: value for name, value in config.items() if name in defaults}
             if not is_classifier(cls()):
                 own.pop("criterion", None)
-            if config and "n_estimators" in defaults:
+            if config and "n_bags" in defaults:
+                own["n_estimators"] = 30  # as many as make one answer
+            elif config and "n_estimators" in defaults:
                 own["n_estimators"] = 5
             elif {"n_estimators", "init"} <= set(defaults):
                 own["n_estimators"] = 10  # joint training takes its time
@@ -97,7 +101,7 @@ def test_fit_takes_sample_weight(cls):
 
 
 @pytest.mark.parametrize(
-    "cls", [cls for cls in CLASSES if "warm_start" in cls().get_params()], ids=lambda c: c.__name__
+    "cls", [cls for cls in CLASSES if "oob_score" in cls().get_params()], ids=lambda c: c.__name__
 )
 @pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
 def test_what_the_checks_do_not_touch(cls, projection, tmp_path):

@@ -150,6 +150,7 @@ def test_every_kind_of_direction(estimator, way, tmp_path, params):
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
+@pytest.mark.needs("bootstrap")
 def test_predictions_that_are_missing_stay_missing(estimator, way, tmp_path):
     model = fitted(estimator, oob_score=True, n_estimators=2)
     other = way(model, tmp_path)
@@ -248,7 +249,7 @@ def test_class_weight_by_name_comes_back(classifier, file_way, tmp_path):
     assert file_way(model, tmp_path).class_weight == weight
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 @pytest.mark.parametrize(
     "shape", [(2, 3), [2, 3], np.array([2, 3]), 6, np.int32(6)], ids=lambda s: type(s).__name__
 )
@@ -297,6 +298,7 @@ def test_a_parameter_that_cannot_be_saved(estimator, tmp_path):
         assert not (tmp_path / layout).exists()
 
 
+@pytest.mark.needs("bootstrap")
 def test_warm_start_goes_on_after_loading(estimator, way, tmp_path):
     model = fitted(estimator, warm_start=True)
     other = way(model, tmp_path)
@@ -588,7 +590,7 @@ def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
 # --------------------------------------------------------------------------------------- skops
 
 
-@pytest.mark.needs("feature_shape")
+@pytest.mark.needs("projection")
 def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
     skops = pytest.importorskip("skops.io")
     pd = pytest.importorskip("pandas")

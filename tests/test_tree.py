@@ -10,7 +10,16 @@ from threading import Barrier
 import numpy as np
 import oracles
 import pytest
-from makers import projector, random_directions, random_forest, start_python, whole_table
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import (
+    fixed,
+    projector,
+    random_directions,
+    random_forest,
+    start_python,
+    whole_table,
+)
 
 from skforest.forest import Forest
 
@@ -545,3 +554,45 @@ def test_fast_variants_are_in_the_binary(module, loops):
     for loop in loops:
         for variant in ("avx2", "avx512"):
             assert f"{loop}_{variant}".encode() in binary
+
+
+# ------------------------------------------------------------------------------ shared directions
+
+
+@fixed
+@given(
+    seed=st.integers(0, 2**31),
+    gate=st.sampled_from(["hard", "margin"]),
+    dtype=st.sampled_from(DTYPES),
+    n_splits=st.integers(0, 12),
+    n_rows=st.sampled_from([1, 7, 8, 9, 255, 256, 257, 600]),
+)
+def test_trees_over_shared_directions_walk_as_each_tree_alone(seed, gate, dtype, n_splits, n_rows):
+    """Many trees over few directions are walked over a pool of projections; one tree is not."""
+    rng = np.random.default_rng(seed)
+    forest = random_forest(
+        rng, shape=(2, 2), n_trees=25, n_splits=n_splits, n_each=3, gate=gate, aggregate="sum"
+    )
+    X = whole_table(rng, n_rows, 4, dtype)
+    if dtype == np.float32:
+        X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
+    leaves, total = forest.apply(X), np.zeros((n_rows, 2))
+    raw = forest._router.respond(X, 0, 25)
+    for t in range(25):
+        alone = forest[t]
+        np.testing.assert_array_equal(alone.apply(X)[:, 0], leaves[:, t])
+        with np.errstate(invalid="ignore"):
+            total += alone._router.respond(X, 0, 1)
+    np.testing.assert_array_equal(raw, total)
+
+
+def test_a_pool_serves_some_of_the_trees():
+    """Bags answer one after another, each by its own directions."""
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, n_trees=60, gate="margin", aggregate="sum")
+    X = whole_table(rng, 40, 12, np.float32)
+    for first, last in ((0, 60), (0, 30), (30, 60), (17, 18), (17, 17)):
+        expected = sum(
+            (forest[t]._router.respond(X, 0, 1) for t in range(first, last)), np.zeros((40, 2))
+        )
+        np.testing.assert_array_equal(forest._router.respond(X, first, last), expected)

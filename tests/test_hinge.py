@@ -1,0 +1,746 @@
+"""Floors 1, 2, 5 and 6, random hinge forests: losses, kernel, training, estimators."""
+
+import _thread
+import copy
+import pickle
+import signal
+import threading
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
+
+from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest._hinge import HingeTrainer, padded, padded_vector
+from skforest._hinge_pack import HingePacker, compacted
+from skforest._hinge_training import (
+    HingeInput,
+    HingeSettings,
+    HingeTraining,
+    kernel_places,
+    new_arrays,
+    train_hinge,
+    whole_rows,
+)
+from skforest._loss import (
+    AbsoluteError,
+    HuberLoss,
+    LogLoss,
+    PoissonLoss,
+    QuantileLoss,
+    SquaredError,
+)
+
+NEVER = np.zeros(1, dtype=np.uint8)
+LOSSES = {
+    "log": LogLoss(4),
+    "smoothed": LogLoss(4, 0.2),
+    "squared": SquaredError(4),
+    "absolute": AbsoluteError(4),
+    "huber": HuberLoss(4, 0.7),
+    "quantile": QuantileLoss(4, 0.3),
+    "poisson": PoissonLoss(4),
+}
+
+
+def targets_for(loss, rng, n):
+    if loss.n_columns == 1:
+        return rng.integers(loss.n_outputs, size=(n, 1)).astype(float)
+    return rng.integers(0, 5, size=(n, loss.n_outputs)).astype(float)
+
+
+# ------------------------------------------------------------------------------------------ losses
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_slopes_of_losses_are_finite_differences(loss):
+    rng = np.random.default_rng(0)
+    raw, y = rng.normal(size=(50, 4)), targets_for(loss, rng, 50)
+    losses, slopes = loss.evaluate(raw, y)
+    step = 1e-6
+    for k in range(4):
+        high, low = raw.copy(), raw.copy()
+        high[:, k] += step
+        low[:, k] -= step
+        found = (loss.evaluate(high, y)[0] - loss.evaluate(low, y)[0]) / (2 * step)
+        np.testing.assert_allclose(slopes[:, k], found, atol=1e-7)
+    assert np.isfinite(losses).all()
+
+
+def test_losses_as_defined():
+    rng = np.random.default_rng(1)
+    raw, label = rng.normal(size=(20, 4)), rng.integers(4, size=20)
+    p = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
+    share = 0.8 * oracles.one_hot(label, 4) + 0.05
+    y, column = raw + rng.normal(size=(20, 4)), label[:, None].astype(float)
+    d = abs(raw - y)
+    expected = {
+        "log": -np.log(p[np.arange(20), label]),
+        "smoothed": -(share * np.log(p)).sum(axis=1),
+        "squared": (d**2 / 2).sum(axis=1),
+        "absolute": d.sum(axis=1),
+        "huber": np.where(d < 0.7, d**2 / 2, 0.7 * (d - 0.35)).sum(axis=1),
+        "quantile": np.where(raw > y, 0.7 * d, 0.3 * d).sum(axis=1),
+        "poisson": (np.exp(raw) - y * raw).sum(axis=1),
+    }
+    for name, loss in LOSSES.items():
+        found = loss.evaluate(raw, column if loss.n_columns == 1 else y)[0]
+        np.testing.assert_allclose(found, expected[name], rtol=1e-12)
+
+
+def test_log_loss_of_huge_responses_is_finite():
+    losses, slopes = LogLoss(3).evaluate(np.array([[1e4, -1e4, 0.0]]), np.array([[1.0]]))
+    assert losses[0] == pytest.approx(2e4)
+    np.testing.assert_array_equal(slopes, [[1, -1, 0]])
+
+
+# ------------------------------------------------------------------------------------------ kernel
+
+
+def settings(**changes):
+    own = {
+        "n_trees": 7, "depth": 3, "fern": False, "n_linear": 5, "identity": False,
+        "optimizer": "adam", "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 0.0,
+        "schedule": "constant", "dropout": 0.0, "batch_size": 24, "n_steps": 10,
+        "validation_fraction": 0.0, "n_iter_no_change": 10,
+    }  # fmt: skip
+    return HingeSettings(**own | changes)
+
+
+def trainer_of(how, n_columns, loss, seed=0, arrays=None, taps=None):
+    """A trainer as `train_hinge` makes it."""
+    random = np.random.RandomState(seed)
+    if arrays is None:
+        if taps is None:
+            taps = whole_rows(n_columns)
+        arrays = new_arrays(how, taps, loss.n_outputs, np.ones(n_columns), random)
+    return HingeTrainer(
+        arrays, n_columns, how.depth, 0.5, how.fern, loss, how.optimizer, how.momentum,
+        how.weight_decay, how.dropout, how.batch_size, seed, NEVER,
+    )  # fmt: skip
+
+
+def small_problem(how, loss, seed=0, n=24, n_columns=6, taps=None):
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(n, n_columns)).astype(np.float32)
+    target = targets_for(loss, rng, n)
+    trainer = trainer_of(how, n_columns, loss, seed, taps=taps)
+    trainer.feed(table, target, np.ones(n))
+    trainer.begin(n)
+    return trainer, table, target
+
+
+# A kernel of 2 by 2 pixels goes over an image of 2 by 3.
+PATCHES = kernel_places((2, 3), 2, 1)
+STRUCTURES = [
+    {},
+    {"fern": True},
+    {"identity": True},
+    {"identity": True, "n_linear": 0},
+    {"depth": 1},
+    {"depth": 6, "n_trees": 3},
+    {"n_linear": 40, "fern": True, "depth": 5},
+    {"patches": True},
+    {"patches": True, "n_linear": 40, "depth": 5},
+]
+
+
+def parted(change):
+    """Settings and taps of a structure."""
+    change = dict(change)
+    taps = PATCHES if change.pop("patches", False) else whole_rows(6)
+    return settings(**change), taps
+
+
+@pytest.mark.parametrize("change", STRUCTURES, ids=str)
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 7, 16, 26])
+def test_response_is_that_of_the_definition(change, n_outputs):
+    (how, taps), loss = parted(change), SquaredError(n_outputs)
+    trainer, table, _ = small_problem(how, loss, n=37, taps=taps)
+    trainer.run(np.full(5, 0.05))
+    found = trainer.respond(table)
+    expected = oracles.hinge_response(trainer.arrays, how.depth, how.fern, table)
+    np.testing.assert_allclose(found, expected[:, :n_outputs], rtol=1e-4, atol=1e-5)
+
+
+@fixed
+@given(seed=st.integers(0, 2**31), fern=st.booleans(), depth=st.integers(1, 5))
+def test_ties_and_whole_numbers_give_the_definition_exactly(seed, fern, depth):
+    """Whole numbers are exact in float32: margins tie, are 0, and rows repeat."""
+    rng = np.random.default_rng(seed)
+    how = settings(n_linear=0, identity=True, fern=fern, depth=depth)
+    loss = SquaredError(2)
+    table = rng.integers(-2, 3, size=(19, 3)).astype(np.float32)
+    trainer = trainer_of(how, 3, loss, seed % 2**32)
+    arrays = trainer.arrays
+    threshold = rng.integers(-2, 3, size=arrays["tests"].shape[:2]).astype(np.float32)
+    arrays["tests"][:, :, 0] = threshold.view(np.int32)
+    n_leaves = arrays["leaf"].size
+    arrays["leaf"][...] = rng.permutation(n_leaves).reshape(arrays["leaf"].shape)
+    arrays["value"] = rng.integers(-4, 5, size=(n_leaves, 3, 2)).astype(np.float32)
+    trainer = trainer_of(how, 3, loss, arrays=arrays)
+    expected = oracles.hinge_response(arrays, depth, fern, table)
+    np.testing.assert_array_equal(trainer.respond(table), expected)
+    target = rng.integers(-3, 4, size=(19, 2)).astype(float)
+    slopes = (expected - target) / 19
+    twin = oracles.hinge_gradients(arrays, depth, fern, table, slopes)
+    _, found = trainer.gradients(table, target)
+    for name in ("tests", "value"):
+        np.testing.assert_allclose(found[name], twin[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("change", STRUCTURES, ids=str)
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_finite_differences(change, name):
+    """The twin against finite differences in float64, and the kernel against the twin."""
+    (how, taps), loss = parted(change), LOSSES[name]
+    trainer, table, target = small_problem(how, loss, taps=taps)
+    mean_loss, found = trainer.gradients(table, target)
+    arrays = {key: array.copy() for key, array in trainer.arrays.items()}
+    model = how.depth, how.fern, table
+
+    def total(arrays):
+        return loss.evaluate(oracles.hinge_response(arrays, *model), target)[0].mean()
+
+    slopes = loss.evaluate(oracles.hinge_response(arrays, *model), target)[1] / len(table)
+    twin = oracles.hinge_gradients(arrays, *model, slopes)
+    assert mean_loss == pytest.approx(total(arrays), rel=1e-5)
+    for key, gradient in twin.items():
+        np.testing.assert_allclose(found[key], gradient, rtol=1e-3, atol=2e-5, err_msg=key)
+    rng = np.random.default_rng(1)
+    for key in ("value", "direction"):
+        arrays[key] = arrays[key].astype(float)
+    for key, gradient in twin.items():
+        flat = np.flatnonzero(gradient)
+        for at in rng.choice(flat, min(12, len(flat)), replace=False):
+            expected = finite_difference(total, arrays, key, np.unravel_index(at, gradient.shape))
+            assert gradient.flat[at] == pytest.approx(expected, abs=1e-7, rel=1e-6), key
+
+
+def finite_difference(total, arrays, key, at, step=1e-7):
+    """Central difference by one parameter."""
+    losses = []
+    for sign in (1, -1):
+        moved = dict(arrays)
+        if key == "tests":
+            key, arrays = "moved", arrays | {"moved": np.zeros(arrays["tests"].shape[:2])}
+        place = (at[0], 0, at[1]) if key == "value" else at
+        moved[key] = arrays[key].copy()
+        moved[key][place] += sign * step
+        losses.append(total(moved))
+    return (losses[0] - losses[1]) / (2 * step)
+
+
+@pytest.mark.parametrize("fern", [False, True])
+@pytest.mark.parametrize("kind", ["adam", "adagrad", "sgd"])
+def test_a_step_moves_what_the_batch_came_by_and_nothing_else(kind, fern):
+    how, loss = settings(optimizer=kind, fern=fern, depth=5, batch_size=24), LogLoss(3)
+    trainer, table, target = small_problem(how, loss)
+    arrays = trainer.arrays
+    for t in range(1, 4):
+        _, gradient = trainer.gradients(table, target)
+        before = {key: array.copy() for key, array in trainer.arrays.items()}
+        trainer.run(np.array([0.03]))  # the batch is the whole table
+        arrays = trainer.arrays
+        tests = [oracles.hinge_tests(state)[0] for state in (before, arrays)]
+        for name, old, new, m, v, g in (
+            ("value", before["value"][:, 0], arrays["value"][:, 0], before["value"][:, 1],
+             before["value"][:, 2], gradient["value"]),
+            ("tests", *tests, before["tests_mean"], before["tests_power"], gradient["tests"]),
+            ("direction", before["direction"], arrays["direction"], before["direction_mean"],
+             before["direction_power"], gradient["direction"]),
+        ):  # fmt: skip
+            expected = oracles.optimizer_step(kind, t, *np.float64((old, m, v, g)), 0.03)[0]
+            lazy = (g == 0) if name != "direction" else np.zeros(g.shape, dtype=bool)
+            np.testing.assert_array_equal(new[lazy], old[lazy])
+            # Adam divides by sizes: what is nearly 0 may turn.
+            solid = ~lazy & (abs(g) > 1e-4)
+            np.testing.assert_allclose(new[solid], expected[solid], rtol=1e-3, atol=3e-4)
+            assert solid.any()
+
+
+def test_weight_decay_takes_a_share_of_vectors_and_directions():
+    how = settings(weight_decay=0.5, optimizer="sgd", momentum=0.0)
+    trainer, table, target = small_problem(how, LogLoss(3))
+    _, gradient = trainer.gradients(table, target)
+    before = {key: array.copy() for key, array in trainer.arrays.items()}
+    trainer.run(np.array([0.1]))
+    expected = before["direction"] * (1 - 0.05) - 0.1 * gradient["direction"]
+    np.testing.assert_allclose(trainer.arrays["direction"], expected, atol=1e-6)
+    touched = abs(gradient["value"]).sum(axis=1) > 0
+    expected = before["value"][:, 0] * (1 - 0.05) - 0.1 * gradient["value"]
+    np.testing.assert_allclose(trainer.arrays["value"][touched, 0], expected[touched], atol=1e-6)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 150])
+def test_running_statistics_in_closed_form(n_steps):
+    """The mean of the first hundred batches; behind them, each batch counts a hundredth."""
+    how = settings(batch_size=8, n_linear=3)
+    trainer = trainer_of(how, 4, SquaredError(1))
+    rng = np.random.default_rng(0)
+    direction = trainer.arrays["direction"].astype(float)[:, :3]
+    means, variances = [], []
+    for _ in range(n_steps):
+        table = (rng.normal(size=(8, 4)) * rng.uniform(0.5, 2) + rng.normal()).astype(np.float32)
+        trainer.feed(table, np.zeros((8, 1)), np.ones(8))
+        trainer.run(np.zeros(1))
+        z = table @ direction
+        means.append(z.mean(axis=0))
+        variances.append(z.var(axis=0, ddof=1))
+    late = max(0, n_steps - 100)
+    share = np.full(n_steps, 0.99**late / (n_steps - late))
+    share[n_steps - late :] = 0.01 * 0.99 ** np.arange(late)[::-1]
+    assert share.sum() == pytest.approx(1)
+    for name, batches in (("mean", means), ("variance", variances)):
+        found = trainer.arrays[name][:3]
+        np.testing.assert_allclose(found, share @ np.array(batches), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
+def test_a_tree_of_depth_1_is_a_fern_of_depth_1_bit_for_bit(optimizer):
+    trained = []
+    for fern in (False, True):
+        how = settings(depth=1, fern=fern, optimizer=optimizer, batch_size=9, dropout=0.3)
+        trainer, _, _ = small_problem(how, LogLoss(3), n=40)
+        trainer.run(np.full(60, 0.05))
+        trained.append(trainer.arrays)
+    for name, array in trained[0].items():
+        np.testing.assert_array_equal(array, trained[1][name], err_msg=name)
+
+
+@pytest.mark.parametrize("c", [0.5, 4.0])
+def test_scaled_features_and_thresholds_scale_the_output(c):
+    how, loss = settings(n_linear=0, identity=True), SquaredError(2)
+    trainer, table, _ = small_problem(how, loss)
+    trainer.run(np.full(20, 0.05))
+    arrays = copy.deepcopy(trainer.arrays)
+    threshold = np.ascontiguousarray(arrays["tests"][:, :, 0]).view(np.float32) * np.float32(c)
+    arrays["tests"][:, :, 0] = threshold.view(np.int32)
+    arrays["variance"] /= c**2
+    other = trainer_of(how, table.shape[1], loss, arrays=arrays)
+    np.testing.assert_array_equal(other.respond(table), c * trainer.respond(table))
+
+
+def test_rows_of_weight_zero_do_not_train_and_batches_follow_the_weights():
+    """Features that only one kind of row has, watched by the running mean."""
+    how, loss = settings(n_linear=4, batch_size=10), SquaredError(1)
+    trainer = trainer_of(how, 2, loss)
+    table = np.array([[1, 0], [0, 1], [100, 100]], dtype=np.float32)
+    trainer.feed(table, np.zeros((3, 1)), np.array([1.0, 3.0, 0.0]))
+    trainer.begin(4000)
+    direction = trainer.arrays["direction"][:, :4]
+    expected = 0.25 * direction[0] + 0.75 * direction[1]
+    np.testing.assert_allclose(trainer.arrays["mean"][:4], expected, atol=0.02)
+
+
+def test_leaves_have_vectors_once_rows_come_by():
+    how, loss = settings(depth=8, n_trees=5), LogLoss(3)
+    trainer, table, _ = small_problem(how, loss)
+    assert (trainer.arrays["leaf"] < 0).all()
+    trainer.run(np.full(3, 0.01))
+    used = trainer.arrays["counts"][2]
+    rows = trainer.arrays["leaf"][trainer.arrays["leaf"] >= 0]
+    assert 5 <= used < 5 * 24 * 2
+    np.testing.assert_array_equal(np.sort(rows), np.arange(used))
+
+
+def test_training_stops_when_it_is_told_to():
+    trainer, table, target = small_problem(settings(), LogLoss(3))
+    stop = np.ones(1, dtype=np.uint8)
+    how = settings()
+    stopped = HingeTrainer(
+        trainer.arrays, 6, how.depth, 0.5, how.fern, LogLoss(3), "adam", 0.9, 0.0,
+        0.0, 24, 0, stop,
+    )  # fmt: skip
+    stopped.feed(table, target, np.ones(24))
+    before = trainer.arrays["counts"][0]
+    stopped.run(np.full(1000, 0.01))
+    assert trainer.arrays["counts"][0] <= before + 1
+
+
+@pytest.mark.parametrize("n, width", [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (16, 16), (17, 32)])
+def test_widths_of_vectors(n, width):
+    assert padded_vector(n) == width
+    assert padded(n) % padded(1) == 0 and n <= padded(n) < n + padded(1)
+
+
+# ---------------------------------------------------------------------------------- packed forests
+
+
+def quick(cls, **changes):
+    return cls(**{"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0} | changes)
+
+
+def rows_of(task, n=150, seed=0):
+    if task is RandomHingeForestClassifier:
+        return make_classification(n, 6, n_informative=5, n_redundant=0, n_classes=3,
+                                   random_state=seed)  # fmt: skip
+    return make_regression(n, 6, noise=5.0, random_state=seed)
+
+
+BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+
+
+def bag_of(how, taps=None, seed=0, n=200):
+    """A trained bag and what it learnt from."""
+    X, y = rows_of(RandomHingeForestClassifier, n, seed)
+    table = X.astype(np.float32)
+    spread = table.std(axis=0)
+    emphasis = np.linspace(0.5, 2, 6)
+    source = HingeInput(
+        table,
+        table.mean(axis=0).astype(float),
+        spread.astype(float),
+        emphasis,
+        spread,
+        whole_rows(6) if taps is None else taps,
+    )
+    target = y[:, None].astype(float)
+    training = train_hinge(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    return training, source
+
+
+def make_forest(arrays):
+    return Forest(
+        arrays, n_features=6, n_outputs=3, task="classification", classes=range(3),
+        aggregate="sum", gate="margin", link="softmax", n_shared_values=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("change", STRUCTURES, ids=str)
+def test_the_packed_forest_answers_as_the_trainer(change):
+    """Standardiser, emphasis and identity features are folded into directions and thresholds."""
+    training, source = bag_of(*parted(change | {"n_steps": 100}))
+    forest = training.pack(np.ones(3), make_forest)
+    expected = training.trainer.respond(source.table())
+    found = forest._router.respond(source.scaled, 0, len(forest))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("change", [{"depth": 9}, {"depth": 7, "fern": True}], ids=str)
+def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
+    training, source = bag_of(settings(n_steps=50, **change))
+    packer = HingePacker(training.trainer, training.settings, source, 3)
+    whole = make_forest(packer.arrays(training.table, training.weight, np.ones(3)))
+    forest = compacted(whole, source.scaled, np.ones(len(source.scaled)))
+    assert forest.n_nodes < whole.n_nodes / 3
+    np.testing.assert_array_equal(
+        forest._router.respond(source.scaled, 0, 7), whole._router.respond(source.scaled, 0, 7)
+    )
+    root = forest.tree_start[:-1]
+    np.testing.assert_array_equal(forest.node_weight[root], len(source.scaled))
+    leaves = forest.apply(source.scaled)
+    for t in range(7):
+        nodes = slice(*forest.tree_start[t : t + 2])
+        counts = np.bincount(leaves[:, t], minlength=nodes.stop - nodes.start)
+        is_leaf = forest.child[nodes] < 0
+        np.testing.assert_array_equal(forest.node_weight[nodes][is_leaf], counts[is_leaf])
+        assert (forest.child[nodes][is_leaf & (counts == 0)] == -1).all()
+
+
+@BOTH
+@pytest.mark.parametrize("structure", ["tree", "fern"])
+@pytest.mark.parametrize("features", ["linear", "identity", "both"])
+def test_estimators_predict_what_the_forest_answers(cls, structure, features):
+    X, y = rows_of(cls)
+    model = quick(cls, structure=structure, features=features).fit(X, y)
+    forest = model.forest_
+    assert forest.gate == "margin" and forest.aggregate == "sum"
+    np.testing.assert_array_equal(forest.bag_start, [0, 20, 40])
+    if cls is RandomHingeForestClassifier:
+        bags = [forest[:20].response(X), forest[20:].response(X)]
+        np.testing.assert_array_equal(model.predict_proba(X), (bags[0] + bags[1]) / 2)
+    assert model.score(X, y) > 0.7
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
+def test_places_of_kernels():
+    found = kernel_places((4, 5, 2), 3, 1)
+    image = np.arange(40).reshape(4, 5, 2)
+    assert found.shape == (6, 18)
+    for q, (i, j) in enumerate(np.ndindex(2, 3)):
+        assert set(found[q]) == set(image[i : i + 3, j : j + 3].ravel())
+        # The same pixel of the kernel has the same weight at every place.
+        np.testing.assert_array_equal(found[q] - found[0], image[i, j, 0])
+    assert kernel_places((28, 28), 5, 3).shape == (64, 25)
+
+
+def test_convolutions_see_images_wherever_a_thing_is():
+    """A bright pixel on a dark ground, or a dark one on a bright ground, anywhere."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=600)
+    X = np.repeat(255 * (1 - y), 36).reshape(600, 6, 6).astype(np.uint8)
+    X[np.arange(600), rng.integers(6, size=600), rng.integers(6, size=600)] = 255 * y
+    X[:, 0, 0] = rng.integers(256, size=600)
+    model = quick(
+        RandomHingeForestClassifier, features="conv", feature_shape=(6, 6), kernel_size=3, stride=1
+    )
+    model.fit(X[:300], y[:300])
+    assert model.n_directions_ == 80 and model.score(X[300:], y[300:]) > 0.95
+    flat = X.reshape(600, 36)
+    np.testing.assert_array_equal(model.predict_proba(flat), model.predict_proba(X))
+    for shape, words in ((None, "needs feature_shape"), ((5, 7), "36 features"), (36, "36")):
+        with pytest.raises(ValueError, match=words):
+            clone(model).set_params(feature_shape=shape).fit(flat, y)
+    with pytest.raises(ValueError, match="kernel_size=7 is larger"):
+        clone(model).set_params(kernel_size=7).fit(flat, y)
+
+
+@BOTH
+def test_depth_1_forests_and_ferns_are_the_same(cls):
+    X, y = rows_of(cls)
+    one, other = (quick(cls, structure=s, max_depth=1).fit(X, y) for s in ("tree", "fern"))
+    for name, array in one.forest_.arrays.items():
+        np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
+
+
+# -------------------------------------------------------------------------------------- estimators
+
+
+def assert_same(a, b):
+    for name, array in a.forest_.arrays.items():
+        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
+
+
+@BOTH
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_weights_copies_order_and_threads_leave_no_trace(cls, early_stopping):
+    X, y = rows_of(cls)
+    k = np.random.default_rng(0).integers(0, 4, len(X))
+    model = quick(cls, early_stopping=early_stopping, n_bags=3).fit(X, y, sample_weight=k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    copies = np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]
+    assert_same(model, clone(model).fit(*copies))
+    assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    scaled = clone(model).fit(X, y, k * 2.0**-900)
+    np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
+
+
+def test_class_weights_are_weights():
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(RandomHingeForestClassifier, class_weight={0: 3}).fit(X, y)
+    assert_same(model, quick(RandomHingeForestClassifier).fit(X, y, np.where(y == 0, 3, 1)))
+    rare = y * (np.arange(len(y)) % 4 == 0) > 0
+    plain = quick(RandomHingeForestClassifier, max_iter=60).fit(X, rare)
+    balanced = clone(plain).set_params(class_weight="balanced").fit(X, rare)
+    assert balanced.predict(X).sum() > plain.predict(X).sum()
+
+
+@BOTH
+def test_more_bags_by_warm_start(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, n_bags=2, warm_start=True).fit(X, y)
+    model.set_params(n_bags=4).fit(X, y)
+    assert_same(model, quick(cls, n_bags=4).fit(X, y))
+    assert len(model.loss_curve_) == len(model.n_iter_) == 4
+    with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
+        clone_of = copy.deepcopy(model).set_params(n_bags=3)
+        clone_of.fit(X, y)
+    with pytest.raises(ValueError, match="n_estimators=7, but"):
+        copy.deepcopy(model).set_params(n_bags=5, n_estimators=7).fit(X, y)
+    with pytest.warns(UserWarning, match="without increasing n_bags"):
+        model.fit(X, y)
+
+
+@BOTH
+def test_auto_is_settled_by_the_number_of_distinct_rows(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, n_bags="auto", max_iter=1).fit(X, y)
+    assert (model.n_bags_, model.max_depth_, model.n_directions_, model.batch_size_) == (
+        5, 5, 100, 9,
+    )  # fmt: skip
+    assert model.learning_rate_ == 3 / 20
+    copies = clone(model).fit(np.tile(X, (70, 1)), np.tile(y, 70))
+    assert copies.batch_size_ == 9
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(10_000, 2)), rng.integers(2, size=10_000)
+    model = quick(cls, n_estimators=2, max_iter=1, n_bags=1).fit(X, y)
+    assert (model.max_depth_, model.n_directions_, model.batch_size_) == (8, 200, 128)
+    assert (
+        clone(model).set_params(max_iter="auto", n_directions=1).fit(X[:300], y[:300]).max_iter_
+        == 1200
+    )
+
+
+def test_early_stopping_keeps_the_model_of_least_validation_loss():
+    """Labels are noise: the loss of rows held out rises from the start."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 5)), rng.integers(2, size=300)
+    model = quick(
+        RandomHingeForestClassifier, early_stopping=True, max_iter=1000, n_iter_no_change=3
+    ).fit(X, y)
+    plain = quick(RandomHingeForestClassifier, early_stopping=False, max_iter=1000).fit(X, y)
+    for scores, curve, steps in zip(model.validation_scores_, model.loss_curve_, model.n_iter_):
+        assert len(scores) == len(curve) == steps / 25
+        assert len(scores) - 1 - scores.argmax() == 3
+    assert max(model.n_iter_) < 1000 == min(plain.n_iter_)
+    assert all(len(scores) == 0 for scores in plain.validation_scores_)
+    fresh = rng.normal(size=(2000, 5))
+    certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
+    assert certainty[0] < certainty[1] - 0.03
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant", "plateau"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
+def test_every_schedule_and_optimizer_learns(schedule, optimizer):
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(
+        RandomHingeForestClassifier, schedule=schedule, optimizer=optimizer, early_stopping=False
+    ).fit(X, y)
+    assert model.loss_curve_[0][-1] < 0.7 * model.loss_curve_[0][0]
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(
+        RandomHingeForestRegressor,
+        optimizer="sgd",
+        learning_rate=1e4,
+        early_stopping=early_stopping,
+    )
+    with pytest.raises(ValueError, match=r"infinite.*learning_rate=1e\+04"):
+        model.fit(X, y)
+    assert not hasattr(model, "forest_")
+
+
+def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):
+    losses = iter([2.0, 1.0, 1.5, np.inf])
+    monkeypatch.setattr(HingeTraining, "_validation_loss", lambda training: next(losses))
+    with pytest.warns(ConvergenceWarning, match="infinite after 4 steps.*is kept"):
+        training, _ = bag_of(settings(n_steps=40, validation_fraction=0.2))
+    np.testing.assert_array_equal(training.trainer.arrays["direction"], training.best["direction"])
+    assert training.record["validation_scores_"].tolist() == [-2.0, -1.0, -1.5]
+
+
+def test_losses_of_the_regressor_aim_at_what_they_say():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = X[:, 0] + rng.exponential(2.0, size=1500)
+    aims = {
+        ("squared_error", 0.5): 2.0,
+        ("absolute_error", 0.5): 2 * np.log(2),
+        ("quantile", 0.9): 2 * np.log(10),
+    }
+    for (loss, quantile), expected in aims.items():
+        model = quick(
+            RandomHingeForestRegressor, loss=loss, quantile=quantile, early_stopping=True
+        ).fit(X, y)
+        assert np.mean(model.predict(X) - X[:, 0]) == pytest.approx(expected, abs=0.4), loss
+    counts = rng.poisson(np.exp(1 + X[:, 0]))
+    model = quick(RandomHingeForestRegressor, loss="poisson", max_iter=500).fit(X, counts)
+    assert model.forest_.link == "log" and (model.predict(X) > 0).all()
+    assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.95
+    with pytest.raises(ValueError, match="poisson.*-1"):
+        model.fit(X, counts - 1)
+
+
+def test_several_outputs_and_constant_ones():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor).fit(X, np.column_stack([y, 1e6 - y, 0 * y + 7]))
+    predicted = model.predict(X)
+    assert (predicted[:, 2] == 7).all()
+    np.testing.assert_allclose(predicted[:, 0], 1e6 - predicted[:, 1], atol=40)
+
+
+@BOTH
+def test_one_row_and_two(cls):
+    X, y = rows_of(cls)
+    for n in (1, 2):
+        model = quick(cls).fit(X[:n], y[:n])
+        assert np.isfinite(model.predict(X)).all()
+    assert (quick(cls).fit(X[:1], y[:1]).predict(X) == y[0]).all()
+
+
+@BOTH
+def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
+    X, y = rows_of(cls)
+    monkeypatch.setattr("skforest._progress._bar", lambda total, name: None)
+    model = quick(cls, verbose=2).fit(X, y)
+    assert f"{cls.__name__}: 2 of 2 trees" in capsys.readouterr().out
+    model.set_params(verbose=0)
+    before = dict(vars(model)) | {"max_iter": 10**9, "early_stopping": False}
+    model.set_params(max_iter=10**9, early_stopping=False)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, handler)
+    assert vars(model) == before
+
+
+def test_importance_scaling_finds_the_features_that_matter():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 60))
+    y = X[:, 0] * X[:, 1] > 0
+    fresh = rng.normal(size=(1000, 60))
+    truth = fresh[:, 0] * fresh[:, 1] > 0
+    scores = [
+        quick(RandomHingeForestClassifier, importance_power=power, max_iter=600)
+        .fit(X, y)
+        .score(fresh, truth)
+        for power in (0.0, 2.0)
+    ]
+    assert scores[1] > scores[0] + 0.1
+
+
+# ----------------------------------------------------------------------------------------- streams
+
+
+@BOTH
+def test_a_stream_is_learnt_part_by_part(cls):
+    X, y = rows_of(cls, 900)
+    model = quick(cls, learning_rate=0.02)
+    whole = np.arange(600) % 300
+    scores = []
+    for start in range(0, 600, 60):
+        model.partial_fit(X[start : start + 60], y[start : start + 60])
+        scores.append(model.score(X[600:], y[600:]))
+    assert scores[-1] > scores[0] + 0.1
+    before = model.forest_.response(X)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(other.forest_.response(X), before)
+    for one in (model, other):
+        one.partial_fit(X[whole], y[whole])
+    np.testing.assert_array_equal(model.forest_.response(X), other.forest_.response(X))
+    assert not np.array_equal(model.forest_.response(X), before)
+    assert len(model.loss_curve_[0]) == 11 and model.n_iter_[0] > 40
+    # What the trainer has learnt is what the forest answers, also where the last part never was.
+    training = model._stream[0]
+    assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
+
+
+def test_classes_and_targets_of_later_parts():
+    X, y = rows_of(RandomHingeForestClassifier, 300)
+    model = quick(RandomHingeForestClassifier)
+    model.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert model.predict_proba(X).shape == (300, 3)
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert (model.predict(X) == 2).any() and model.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="classes"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="labels"):
+        model.partial_fit(X, y + 5)
+    # fit starts anew, and so does partial_fit behind it
+    assert_same(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
+    assert_same(
+        model.fit(X, y).partial_fit(X, y), quick(RandomHingeForestClassifier).partial_fit(X, y)
+    )
+    X, y = rows_of(RandomHingeForestRegressor, 300)
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for k in range(30):
+        part = slice(100 * (k % 3), 100 * (k % 3 + 1))
+        model.partial_fit(X[part], 1000 + y[part])
+    assert model.score(X, 1000 + y) > 0.8
