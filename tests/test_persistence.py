@@ -653,6 +653,7 @@ def test_a_loaded_forest_needs_no_estimator(models, tmp_path):
         (tmp_path / f"{k}.pickle").write_bytes(pickle.dumps(model.forest_))
         np.save(tmp_path / f"{k}.npy", model.predict(new_rows()))
     np.save(tmp_path / "X", new_rows())
+    lengths = [len(model.forest_) for model in models]
     code = f"""
 import pickle
 import numpy as np
@@ -663,7 +664,7 @@ for k in range({len(models)}):
     for forest in (Forest.load(f"{{k}}.npz"), pickle.load(open(f"{{k}}.pickle", "rb"))):
         found = forest.predict(X)
         assert found.dtype == expected.dtype and (found == expected).all()
-        assert len(forest) == 10
+        assert len(forest) == {lengths}[k]
 """
     in_a_fresh_process(code, tmp_path)
 

@@ -236,6 +236,7 @@ def quiet_refine(*args, **options):
         return skforest.refine(*args, **options)
 
 
+@pytest.mark.needs("bootstrap")
 def test_any_estimator(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=3).fit(X, y)
@@ -260,6 +261,7 @@ def test_any_estimator(estimator):
     assert not hasattr(refined.fit(X, y), "refine_curve_")
 
 
+@pytest.mark.needs("bootstrap")
 def test_the_same_for_every_n_jobs_and_seed(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=4).fit(X, y)
@@ -270,6 +272,7 @@ def test_the_same_for_every_n_jobs_and_seed(estimator):
     np.testing.assert_array_equal(one.refine_curve_, two.refine_curve_)
 
 
+@pytest.mark.needs("bootstrap")
 def test_weights_are_copies(estimator):
     X, y = data_for(estimator, 80)
     count = np.random.default_rng(1).integers(0, 4, size=80)
@@ -282,6 +285,7 @@ def test_weights_are_copies(estimator):
         np.testing.assert_array_equal(array, getattr(two.forest_, name), err_msg=name)
 
 
+@pytest.mark.needs("bootstrap")
 def test_saved_and_loaded(estimator, tmp_path):
     X, y = data_for(estimator)
     refined = skforest.refine(estimator.set_params(max_depth=3).fit(X, y), X, y, random_state=0)
@@ -461,6 +465,7 @@ def test_bad_parameters_are_named(params):
         skforest.refine(model, X, y, **params)
 
 
+@pytest.mark.needs("bootstrap")
 def test_bad_data_is_refused(estimator):
     X, y = data_for(estimator)
     with pytest.raises(NotFittedError):
