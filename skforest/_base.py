@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
+from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
@@ -158,15 +159,20 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         ValueError
             If a parameter or the data is not valid; the estimator then stays as it was.
         """
+        with self._all_or_nothing():
+            self._fit(X, y, sample_weight)
+        return self
+
+    @contextmanager
+    def _all_or_nothing(self):
+        """Interrupted or refused: leave the estimator as it was."""
         before = self.__dict__.copy()
         try:
-            self._fit(X, y, sample_weight)
+            yield
         except BaseException:
-            # Interrupted or refused: leave the estimator as it was.
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
 
     def _fit(self, X, y, sample_weight):
         goes_on = self.warm_start and hasattr(self, "forest_")

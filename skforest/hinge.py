@@ -7,6 +7,7 @@ Features, thresholds and vectors are trained by stochastic gradient descent, all
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 
@@ -251,13 +252,8 @@ class _HingeForest(BaseForest):
     def _partial_fit(self, X, y, sample_weight, encode):
         """Learn a part of a stream; `encode` takes y, and whether it is the first part."""
         self._validate_params()
-        before = self.__dict__.copy()
-        try:
+        with self._all_or_nothing():
             self._go_on(X, y, sample_weight, encode)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _go_on(self, X, y, sample_weight, encode):
@@ -277,17 +273,21 @@ class _HingeForest(BaseForest):
             settings = replace(self._settings, validation_fraction=0.0)
             stop = np.zeros(1, dtype=np.uint8)
             own = source, target, loss, rows.weight, settings
-            self._stream = [
+            stream = [
                 HingeTraining(*own, tree_seed(self._seed, bag), stop)
                 for bag in range(self.n_bags_)
             ]
+        else:
+            # Training changes arrays in place: what fails on the way must not be seen.
+            stream = copy.deepcopy(self._stream)
         forests = []
-        for training in self._stream:
+        for training in stream:
             training.go_on(rows.X, target, rows.weight)
             forests.append(training.pack(unit, self._packed, whole=True))
             training.forget()
+        self._stream = stream
         self.forest_ = self._joined(forests)
-        records = [training.record for training in self._stream]
+        records = [training.record for training in stream]
         for name in records[0]:
             setattr(self, name, [record[name] for record in records])
 

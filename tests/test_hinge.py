@@ -721,6 +721,27 @@ def test_a_stream_is_learnt_part_by_part(cls):
     assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
 
 
+@BOTH
+def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
+    X, y = rows_of(cls, 300)
+    model = quick(cls).partial_fit(X[:100], y[:100])
+    twin = copy.deepcopy(model)
+    pack = HingeTraining.pack
+
+    def interrupted(*args, **options):
+        pack(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HingeTraining, "pack", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[100:200], y[100:200])
+    monkeypatch.undo()
+    assert_same(model, twin)
+    for one in (model, twin):
+        one.partial_fit(X[200:], y[200:])
+    assert_same(model, twin)
+
+
 def test_classes_and_targets_of_later_parts():
     X, y = rows_of(RandomHingeForestClassifier, 300)
     model = quick(RandomHingeForestClassifier)
