@@ -24,15 +24,15 @@ BENCH ?= manifold
 demo: build $(VENV)/.extra-plot
 	$(BIN)/python benchmarks/demo.py
 
-test: build $(VENV)/.extra-test
+test: build $(VENV)/.extra-test $(VENV)/.extra-torch
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
 
-docs: build $(VENV)/.extra-docs
+docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs docs/_build/doctest
 
 # Executed copies go to build/; CONTRIBUTING.md says how to store a notebook with its outputs.
-notebooks: build $(VENV)/.extra-test
+notebooks: build $(VENV)/.extra-test $(VENV)/.extra-torch
 	$(BIN)/python .ci/check_notebooks.py $(NOTEBOOKS)
 	$(BIN)/python -m nbconvert --log-level WARN --to notebook --execute \
 		--output-dir build/notebooks $(NOTEBOOKS)

@@ -63,6 +63,27 @@ def _descend(z, thresholds, features, depth, fern):
     return leaf, test
 
 
+def deciding_tests(layer, z):
+    """How much each test decides: the sum over the rows that have their smallest margin at it, of
+    the length of the vector of their leaf, which is the gradient by its feature.
+
+    Parameters
+    ----------
+    layer : HingeForest or HingeFern
+    z : ndarray of shape (n_rows, n_features), float64
+        Standardised, if the layer does that.
+
+    Returns
+    -------
+    moved : ndarray of shape (n_trees, n_tests), float64
+    """
+    thresholds, leaves = (t.detach().double().cpu() for t in (layer.thresholds, layer.leaves))
+    where = layer.features.cpu(), layer.max_depth, layer._fern
+    leaf, test = _descend(torch.from_numpy(z), thresholds, *where)
+    length = leaves.norm(dim=2).gather(1, leaf.T)
+    return torch.zeros_like(thresholds).scatter_add(1, test.T, length).numpy()
+
+
 class _Rows(torch.autograd.Function):
     """Vectors of leaves, with a sparse gradient."""
 
@@ -109,15 +130,15 @@ class _Kernel(torch.autograd.Function):
         arrays = (t.contiguous().numpy() for t in (thresholds, features, leaves, share))
         ctx.way = HingePass(*arrays, depth, fern)
         ctx.sparse = sparse
-        # The way back reads the leaves again: they must not have been changed by then.
-        ctx.save_for_backward(leaves)
+        # The way back reads both again: they must not have been changed by then.
+        ctx.save_for_backward(leaves, features)
         out = ctx.way.answer(z.numpy(), apart, keep and any(ctx.needs_input_grad))
         return torch.from_numpy(out).transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        (leaves,) = ctx.saved_tensors
+        leaves, _ = ctx.saved_tensors
         g = g.transpose(0, 1).contiguous().numpy()
         *found, place = ctx.way.gradients(g, ctx.sparse)
         z, thresholds, vectors = map(torch.from_numpy, found)
@@ -213,7 +234,8 @@ class RunningStandardiser(nn.Module):
             stored = getattr(self, name)
             stored.copy_(torch.where(self.n_batches == 0, found, stored))
         out = (z - self.mean) * self.unit
-        keep = (self.n_batches / (self.n_batches + 1)).clamp(max=LONGEST)
+        seen = self.n_batches.to(self.mean.dtype)
+        keep = (seen / (seen + 1)).clamp(max=LONGEST)
         for name, found in batch.items():
             stored = getattr(self, name)
             stored.copy_(keep * stored + (1 - keep) * found)
@@ -404,8 +426,8 @@ class HingeForest(_HingeLayer):
         leaves all others as they are, and costs less.
     backend : {"auto", "kernel", "tensor"}, default="auto"
         "kernel": the loops in C of the estimators, for float32 on the processor, on one thread,
-        with first derivatives. "tensor": operations of PyTorch, for every device and dtype. "auto":
-        "kernel" where it can be.
+        with first derivatives. "tensor": operations of PyTorch, for every device and dtype.
+        "auto": "kernel" where it can be.
     device : torch.device, default=None
     dtype : torch.dtype, default=None
         Of thresholds and leaves.

@@ -675,6 +675,24 @@ def hinge_gradients(arrays, depth, fern, table, slopes):
     return found | {"direction": sum(parts)}
 
 
+def hinge_layer(z, threshold, feature, leaves, fern, g=None):
+    """Answers (n_rows, n_trees, n_outputs) of hinge trees by given features; and, where g has that
+    shape, the gradients of their product with g by features, thresholds and leaves.
+    """
+    depth = leaves.shape[1].bit_length() - 1
+    out = np.zeros((len(z), len(threshold), leaves.shape[2]))
+    found = [np.zeros(array.shape) for array in (z, threshold, leaves)]
+    for i, tree in np.ndindex(out.shape[:2]):
+        leaf, test, margin = hinge_path(z[i], threshold[tree], feature[tree], depth, fern)
+        out[i, tree] = abs(margin) * leaves[tree, leaf]
+        if g is not None:
+            slope = np.sign(margin) * (leaves[tree, leaf] @ g[i, tree])
+            found[0][i, feature[tree, test]] += slope
+            found[1][tree, test] -= slope
+            found[2][tree, leaf] += abs(margin) * g[i, tree]
+    return out if g is None else (out, *found)
+
+
 def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9):
     """New parameters and state after step t (Kingma and Ba; Duchi et al.; momentum)."""
     if kind == "adam":

@@ -75,3 +75,12 @@ def test_import_does_not_pull_in_optional_packages():
     code = "import sys, skforest; print(*{'matplotlib', 'torch', 'tqdm'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == ""
+
+
+def test_without_torch_its_module_names_the_extra():
+    code = "import sys; sys.modules['torch'] = None; import skforest.torch"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert (
+        'ImportError: skforest.torch needs PyTorch: pip install "skforest[torch]"' in found.stderr
+    )
