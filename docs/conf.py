@@ -1,5 +1,6 @@
 """Sphinx configuration. Pages are .md (MyST) or .rst; every `>>>` block runs as a doctest."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -22,6 +23,11 @@ extensions = [
     "myst_parser",
 ]
 exclude_patterns = ["_build"]
+# Without PyTorch the documentation is built without its page, and examples with it do not run.
+has_torch = importlib.util.find_spec("torch") is not None
+if not has_torch:
+    exclude_patterns.append("api/torch.md")
+    suppress_warnings = ["toc.excluded", "toc.not_readable", "myst.xref_missing"]
 default_role = "code"
 
 html_theme = "furo"
@@ -35,7 +41,7 @@ numpydoc_show_class_members = False  # autodoc lists them
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
-doctest_global_setup = "import numpy as np"
+doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
 
 
 class IfPresent(SphinxDirective):
@@ -56,10 +62,10 @@ class IfPresent(SphinxDirective):
         return self.parse_text_to_nodes(self.options.get("otherwise", ""))
 
 
-def skip_scikit_learn(app, what, name, obj, skip, options):
-    """Leave out what is inherited from scikit-learn: its texts link to its own pages."""
+def skip_strangers(app, what, name, obj, skip, options):
+    """Leave out what is inherited from other packages: their texts link to their own pages."""
     module = getattr(getattr(obj, "fget", obj), "__module__", None) or ""
-    return True if module.partition(".")[0] == "sklearn" else None
+    return True if module.partition(".")[0] in ("sklearn", "torch") else None
 
 
 def mark_up_shapes(app, what, name, obj, options, lines):
@@ -88,5 +94,5 @@ def check_reference(app, env):
 def setup(app):
     app.add_directive("if-present", IfPresent)
     app.connect("autodoc-process-docstring", mark_up_shapes, priority=400)  # before numpydoc
-    app.connect("autodoc-skip-member", skip_scikit_learn)
+    app.connect("autodoc-skip-member", skip_strangers)
     app.connect("env-check-consistency", check_reference)

@@ -229,7 +229,10 @@ class RunningStandardiser(nn.Module):
         rows = z.detach().reshape(-1, self.n_features)
         if not self.training or len(rows) < 2:
             return (z - self.mean) * self.unit
-        batch = {"mean": rows.mean(dim=0), "variance": rows.var(dim=0)}
+        mean = rows.mean(dim=0)
+        # Several times as fast as `var`.
+        variance = (rows - mean).square().sum(dim=0) / (len(rows) - 1)
+        batch = {"mean": mean, "variance": variance}
         for name, found in batch.items():
             stored = getattr(self, name)
             stored.copy_(torch.where(self.n_batches == 0, found, stored))
@@ -323,7 +326,7 @@ class _HingeLayer(nn.Module):
         z = self._checked(z)
         shape = z.shape[:-1]
         z = z.reshape(-1, self.n_features)
-        broken = z.isnan().any(dim=1)
+        broken = z.detach().amax(dim=1).isnan()
         if self.standardise is not None:
             z = self.standardise(z)
         apart = self.aggregate == "none"

@@ -78,7 +78,7 @@ def test_import_does_not_pull_in_optional_packages():
 
 
 def test_without_torch_its_module_names_the_extra():
-    code = "import sys; sys.modules['torch'] = None; import skforest.torch"
+    code = "import sys, skforest; sys.modules['torch'] = None; import skforest.torch"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1
     assert (
