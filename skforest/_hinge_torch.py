@@ -7,6 +7,7 @@ the processor, and tensors (`_answer`), for every device and dtype.
 from __future__ import annotations
 
 import math
+from functools import partial
 from numbers import Integral, Real
 
 import torch
@@ -267,7 +268,7 @@ class _HingeLayer(nn.Module):
         n_estimators=100,
         max_depth=5,
         *,
-        standardise=True,
+        standardise="batch",
         aggregate="sum",
         dropout=0.0,
         sparse=False,
@@ -288,7 +289,13 @@ class _HingeLayer(nn.Module):
         self.sparse = bool(sparse)
         n_tests = max_depth if self._fern else 2**max_depth - 1
         own = {"device": device, "dtype": dtype}
-        self.standardise = RunningStandardiser(n_features, **own) if standardise else None
+        self.standardise = None
+        if standardise is not None:
+            kinds = {
+                "batch": partial(nn.BatchNorm1d, affine=False),
+                "running": RunningStandardiser,
+            }
+            self.standardise = kinds[_one_of("standardise", standardise, kinds)](n_features, **own)
         self.thresholds = nn.Parameter(torch.empty(n_estimators, n_tests, **own))
         self.leaves = nn.Parameter(torch.empty(n_estimators, 2**max_depth, n_outputs, **own))
         features = torch.zeros(n_estimators, n_tests, dtype=torch.long, device=device)
@@ -415,9 +422,11 @@ class HingeForest(_HingeLayer):
         Trees, at least 1.
     max_depth : int, default=5
         Tests on the way to any leaf, 1 to 16.
-    standardise : bool, default=True
-        Keep features at mean 0 and deviation 1 by a `RunningStandardiser`, which the first
-        thresholds count on.
+    standardise : {"batch", "running", None}, default="batch"
+        How features are brought to mean 0 and deviation 1, which the first thresholds count on.
+        "batch": by the statistics of each batch in training, with their gradient, and by running
+        ones in evaluation (`torch.nn.BatchNorm1d`). "running": by a `RunningStandardiser`, as in
+        the paper; it lags behind a network that changes fast. None: the network in front does it.
     aggregate : {"sum", "mean", "none"}, default="sum"
         How the answers of trees are put together. "none": not at all, for a layer behind.
     dropout : float, default=0.0
@@ -454,6 +463,8 @@ class HingeForest(_HingeLayer):
     -----
     Both backends give the same numbers up to rounding: a tie goes to the test nearest the root,
     and a margin of 0 to the left, without a gradient.
+
+    The paper outputs all trees (``aggregate="none"``) and standardises by running statistics.
 
     Sums over trees want small steps: `n_estimators` times the learning rate of Adam between 1 and
     5 is a good beginning.

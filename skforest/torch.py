@@ -181,7 +181,7 @@ def _bag(forest, is_fern, dtype):
     linear = skip_init(nn.Linear, forest.n_features, len(codes), bias=False, dtype=dtype)
     layer = skip_init(
         HingeFern if is_fern else HingeForest,
-        len(codes), n_outputs, n_trees, n_leaves.bit_length() - 1, standardise=False, dtype=dtype,
+        len(codes), n_outputs, n_trees, n_leaves.bit_length() - 1, standardise=None, dtype=dtype,
     )  # fmt: skip
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(forest.directions(codes).toarray()))
@@ -259,7 +259,8 @@ def to_estimator(module, *, classes=None, X=None):
     module : Module
         What `from_estimator` has made; or a `HingeForest` or `HingeFern`, or a
         `torch.nn.Sequential` that ends with one, behind any of `torch.nn.Linear`,
-        `RunningStandardiser` and `torch.nn.Identity`. Running statistics are taken as they stand.
+        `torch.nn.BatchNorm1d`, `RunningStandardiser` and `torch.nn.Identity`. Running statistics
+        are taken as they stand.
     classes : array-like of shape (n_outputs,), default=None
         Labels that the outputs are logits of. None: those of the estimator that the module came
         from, or a regressor.
@@ -368,6 +369,20 @@ def _parts(module):
         yield module
 
 
+def _normalisation(part):
+    """What a standardiser takes away, what it multiplies by, and what it adds then."""
+    if isinstance(part, RunningStandardiser):
+        tensors = part.mean, part.unit, torch.zeros_like(part.mean)
+    else:
+        if part.running_mean is None:
+            raise TypeError("the module has a BatchNorm1d without running statistics")
+        unit = (part.running_var + part.eps).rsqrt()
+        zeros = torch.zeros_like(unit)
+        unit = unit if part.weight is None else unit * part.weight
+        tensors = part.running_mean, unit, zeros if part.bias is None else part.bias
+    return [t.numpy(force=True).astype(np.float64) for t in tensors]
+
+
 class _Bag:
     """A bag as a module: its features as ``weight @ x + bias``, and its trees."""
 
@@ -397,14 +412,14 @@ class _Bag:
             self.weight, self.bias = weight @ self.weight, weight @ self.bias
             if part.bias is not None:
                 self.bias = self.bias + part.bias.numpy(force=True)
-        elif isinstance(part, RunningStandardiser):
-            unit = part.unit.numpy(force=True).astype(np.float64)
+        elif isinstance(part, RunningStandardiser | nn.BatchNorm1d):
+            mean, unit, bias = _normalisation(part)
             self.weight = self.weight * unit[:, None]
-            self.bias = (self.bias - part.mean.numpy(force=True)) * unit
+            self.bias = (self.bias - mean) * unit + bias
         else:
             raise TypeError(
                 f"the module has a {type(part).__name__} in front of its trees; Linear, "
-                "RunningStandardiser and Identity are taken"
+                "BatchNorm1d, RunningStandardiser and Identity are taken"
             )
 
     @property

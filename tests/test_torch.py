@@ -48,7 +48,7 @@ def same_random_numbers():
 
 def make_layer(kind, *sizes, **words):
     """A layer whose leaves are large enough to see."""
-    layer = kind(*sizes, **{"standardise": False} | words)
+    layer = kind(*sizes, **{"standardise": None} | words)
     with torch.no_grad():
         layer.leaves.normal_()
     return layer
@@ -117,7 +117,7 @@ def test_ties_and_margins_of_0_are_exact(seed, kind, depth, sparse):
 
 @KINDS
 @pytest.mark.parametrize("aggregate", ["sum", "mean", "none"])
-@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("standardise", [None, "batch", "running"])
 def test_derivatives_are_finite_differences(kind, aggregate, standardise):
     """Of the tensors, first and second ones; the kernel is compared with them."""
     layer = make_layer(
@@ -338,7 +338,7 @@ def test_statistics_are_stored_ones_and_constants_for_the_gradient():
 
 @KINDS
 def test_first_values_are_those_of_algorithm_1(kind):
-    layer = kind(7, 4, 200, 6)
+    layer = kind(7, 4, 200, 6, standardise="running")
     n_tests = 6 if kind is HingeFern else 63
     assert layer.thresholds.shape == layer.features.shape == (200, n_tests)
     assert layer.leaves.shape == (200, 64, 4)
@@ -364,18 +364,19 @@ def test_first_values_are_those_of_algorithm_1(kind):
 
 
 @KINDS
-def test_every_way_to_copy_a_layer(kind):
-    layer = make_layer(kind, 5, 3, 4, 3, standardise=True)
+@pytest.mark.parametrize("standardise", ["batch", "running"])
+def test_every_way_to_copy_a_layer(kind, standardise):
+    layer = make_layer(kind, 5, 3, 4, 3, standardise=standardise)
     z = torch.randn(12, 5)
     layer(z)
     layer.eval()
     expected = layer(z)
-    other = kind(5, 3, 4, 3).eval()
+    other = kind(5, 3, 4, 3, standardise=standardise).eval()
     other.load_state_dict(layer.state_dict())
     buffer = io.BytesIO()
     torch.save(layer.state_dict(), buffer)
     buffer.seek(0)
-    third = kind(5, 3, 4, 3).eval()
+    third = kind(5, 3, 4, 3, standardise=standardise).eval()
     third.load_state_dict(torch.load(buffer, weights_only=True))
     whole = io.BytesIO()
     torch.save(layer, whole)
@@ -395,7 +396,7 @@ def test_every_way_to_copy_a_layer(kind):
     assert double.features.dtype == torch.int64 and double.leaves.dtype == torch.float64
     torch.testing.assert_close(double(z.double()).float(), expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(RuntimeError, match="size mismatch"):
-        kind(5, 3, 4, 2).load_state_dict(layer.state_dict())
+        kind(5, 3, 4, 2, standardise=standardise).load_state_dict(layer.state_dict())
 
 
 def test_half_precision_becomes_that_of_the_parameters():
@@ -413,13 +414,14 @@ def test_words_of_a_layer():
     layer = HingeForest(6, 3)
     assert layer.extra_repr() == "6, 3, n_estimators=100, max_depth=5"
     layer = HingeFern(
-        6, 3, 7, 2, aggregate="none", dropout=0.5, sparse=True, backend="tensor", standardise=False
+        6, 3, 7, 2, aggregate="none", dropout=0.5, sparse=True, backend="tensor", standardise=None
     )
     assert repr(layer) == (
         "HingeFern(6, 3, n_estimators=7, max_depth=2, aggregate='none', dropout=0.5, sparse=True, "
         "backend='tensor')"
     )
-    assert "RunningStandardiser(6)" in repr(HingeForest(6, 3))
+    assert "RunningStandardiser(6)" in repr(HingeForest(6, 3, standardise="running"))
+    assert "BatchNorm1d(6, " in repr(HingeForest(6, 3))
 
 
 @pytest.mark.parametrize(
@@ -432,6 +434,7 @@ def test_words_of_a_layer():
         ({"max_depth": 17}, ValueError, r"max_depth=17 .*1 \.\. 16"),
         ({"aggregate": "max"}, ValueError, 'aggregate=\'max\'.*"sum", "mean", "none"'),
         ({"backend": "gpu"}, ValueError, 'backend=\'gpu\'.*"auto", "kernel", "tensor"'),
+        ({"standardise": True}, ValueError, 'standardise=True.*"batch", "running"'),
         ({"dropout": 1.0}, ValueError, "dropout=1.0 .*0 <= dropout < 1"),
         ({"dropout": "a"}, ValueError, "dropout='a' .*0 <= dropout < 1"),
     ],
@@ -442,7 +445,7 @@ def test_bad_parameters(words, error, message):
 
 
 def test_bad_input():
-    layer = HingeForest(4, 2, 3, 2, standardise=False)
+    layer = HingeForest(4, 2, 3, 2, standardise=None)
     with pytest.raises(ValueError, match=r"z has shape \(5, 3\), the layer takes \(\.\.\., 4\)"):
         layer(torch.zeros(5, 3))
     with pytest.raises(TypeError, match="z is torch.float64, the parameters are torch.float32"):
@@ -503,7 +506,7 @@ def test_the_kernel_takes_arrays_that_fit_together_only():
 
 
 def test_a_long_way_can_be_interrupted():
-    layer = HingeForest(10, 10, 1000, 10, standardise=False)
+    layer = HingeForest(10, 10, 1000, 10, standardise=None)
     z = torch.randn(200_000, 10)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, _thread.interrupt_main)
@@ -682,11 +685,12 @@ def test_a_module_trains_further(cls):
 # ----------------------------------------------------------------------------- module to estimator
 
 
-def test_directions_and_standardisation_of_a_network_fold_into_the_forest():
+@pytest.mark.parametrize("standardise", ["batch", "running"])
+def test_directions_and_standardisation_of_a_network_fold_into_the_forest(standardise):
     network = torch.nn.Sequential(
-        RunningStandardiser(5),
+        RunningStandardiser(5) if standardise == "running" else torch.nn.BatchNorm1d(5),
         torch.nn.Sequential(torch.nn.Linear(5, 9), torch.nn.Identity(), torch.nn.Linear(9, 8)),
-        HingeForest(8, 3, 10, 4, aggregate="mean"),
+        HingeForest(8, 3, 10, 4, aggregate="mean", standardise=standardise),
     )
     x = 100 + 7 * torch.randn(300, 5)
     for part in x.split(50):
@@ -694,6 +698,8 @@ def test_directions_and_standardisation_of_a_network_fold_into_the_forest():
     with torch.no_grad():
         network[-1].leaves.normal_()
         network[-1].leaves[:, :4] = 0
+        for p in network[0].parameters():
+            p.uniform_(1, 2)
     network.eval()
     raw = network(x).detach().numpy()
     labels = np.array(["z", "a", "m"])
@@ -765,6 +771,9 @@ def test_modules_and_estimators_that_are_not_taken():
     layer = HingeForest(4, 3, 5, 2)
     with pytest.raises(TypeError, match="has a ReLU in front of its trees; Linear, "):
         to_estimator(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), layer))
+    bare = torch.nn.BatchNorm1d(4, track_running_stats=False)
+    with pytest.raises(TypeError, match="BatchNorm1d without running statistics"):
+        to_estimator(torch.nn.Sequential(bare, layer))
     with pytest.raises(TypeError, match="ends with a Linear, a HingeForest"):
         to_estimator(torch.nn.Sequential(layer, torch.nn.Linear(3, 3)))
     with pytest.raises(ValueError, match='aggregate="none"'):
