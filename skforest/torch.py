@@ -21,8 +21,10 @@ from torch.nn.utils import skip_init
 
 from ._base import draw_seed
 from ._hinge_pack import compacted
-from ._hinge_torch import HingeFern, HingeForest, RunningStandardiser, deciding_tests
+from ._hinge_unpack import CompleteTrees
 from ._scaling import scaled
+from ._torch_answer import deciding_tests
+from ._torch_layer import HingeFern, HingeForest, RunningStandardiser
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 
@@ -90,7 +92,16 @@ class HingeEnsemble(nn.Module):
             In classification logits, whose softmax are the probabilities; those of several bags
             are logarithms of averaged probabilities. In regression the target, or for Poisson
             loss the logarithm of the mean.
+
+        Raises
+        ------
+        ValueError
+            If x has another shape.
         """
+        if x.dim() != 2 or x.shape[1] != len(self.offset):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}, the module takes (n_samples, {len(self.offset)})"
+            )
         own = next(self.parameters()).dtype
         table = ((x - self.offset) * self.scale).to(own)
         raw = torch.stack([bag(table) for bag in self.bags]) + self.baseline.to(own)
@@ -175,77 +186,18 @@ def _bag(forest, is_fern, dtype):
     """One bag as directions and trees."""
     codes, column = np.unique(forest.direction, return_inverse=True)
     codes = codes if len(codes) else np.zeros(1, dtype=np.int32)  # no tree has a split
-    whole = _completed(forest, column)
-    tests, leaves = (_fern_tests(*whole) if is_fern else whole[0]), whole[2]
-    n_trees, n_leaves, n_outputs = leaves.shape
+    trees = CompleteTrees(forest, column)
+    levels = trees.levels() if is_fern else None
+    kind, tests = (HingeForest, trees.tests) if levels is None else (HingeFern, levels)
     linear = skip_init(nn.Linear, forest.n_features, len(codes), bias=False, dtype=dtype)
-    layer = skip_init(
-        HingeFern if is_fern else HingeForest,
-        len(codes), n_outputs, n_trees, n_leaves.bit_length() - 1, standardise=None, dtype=dtype,
-    )  # fmt: skip
+    sizes = len(codes), forest.n_outputs, len(forest), trees.depth
+    layer = skip_init(kind, *sizes, standardise=None, dtype=dtype)
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(forest.directions(codes).toarray()))
         layer.thresholds.copy_(torch.from_numpy(tests["threshold"]))
         layer.features.copy_(torch.from_numpy(tests["column"]))
-        layer.leaves.copy_(torch.from_numpy(leaves))
+        layer.leaves.copy_(torch.from_numpy(trees.leaves))
     return nn.Sequential(linear, layer)
-
-
-def _completed(forest, column):
-    """Trees with all subtrees that were cut off.
-
-    A leaf above the last level repeats the test above it, whose margins are the same and of which
-    one side is empty.
-
-    Parameters
-    ----------
-    forest : Forest
-    column : ndarray of shape (n_splits,)
-        Of each split.
-
-    Returns
-    -------
-    tests : dict of str to ndarray of shape (n_trees, 2**depth - 1)
-        "threshold" and "column".
-    own : ndarray of shape (n_trees, 2**depth - 1), bool
-        Tests that are the forest's own.
-    leaves : ndarray of shape (n_trees, 2**depth, n_outputs), float32
-    """
-    n_trees, root = len(forest), forest.tree_start[:-1, None]
-    first = (root - np.arange(n_trees)[:, None]) // 2
-    node = np.zeros((n_trees, 1), dtype=np.int64)
-    given = {"threshold": forest.threshold, "column": column.astype(np.int64)}
-    found = {name: [] for name in given}
-    own = []
-    for _ in range(max(1, forest.max_depth.max())):
-        child = forest.child[root + node].astype(np.int64)
-        splits = child > 0
-        pair = np.where(splits, first + (child - 1) // 2, 0)
-        for name, values in given.items():
-            above = np.repeat(found[name][-1], 2, axis=1) if own else values[:0].sum()
-            here = values[pair] if len(values) else np.zeros_like(pair)
-            found[name].append(np.where(splits, here, above))
-        own.append(splits)
-        node = np.stack([np.where(splits, child, node), np.where(splits, child + 1, node)], axis=2)
-        node = node.reshape(n_trees, -1)
-    leaves = forest.value.reshape(-1, forest.n_outputs)[-1 - forest.child[root + node]]
-    leaves[~own[0][:, 0]] = 0  # the answer of a tree without a split
-    tests = {name: np.concatenate(levels, axis=1) for name, levels in found.items()}
-    return tests, np.concatenate(own, axis=1), leaves
-
-
-def _fern_tests(tests, own, leaves):
-    """The one test of each level of trees that were ferns; those of `_completed`."""
-    depth = leaves.shape[1].bit_length() - 1
-    found = {}
-    for name, values in tests.items():
-        levels = []
-        for level in range(depth):
-            at = slice(2**level - 1, 2 ** (level + 1) - 1)
-            chosen = own[:, at].argmax(axis=1)[:, None]
-            levels.append(np.take_along_axis(values[:, at], chosen, axis=1))
-        found[name] = np.concatenate(levels, axis=1)
-    return found
 
 
 # ---------------------------------------------------------------------------- module to estimator

@@ -25,8 +25,9 @@ from skforest import (
 from skforest._hinge_layer import HingePass
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # beside other processes of the suite
 
-from skforest import _hinge_torch  # noqa: E402
+from skforest import _torch_answer  # noqa: E402
 from skforest.torch import (  # noqa: E402
     HingeEnsemble,
     HingeFern,
@@ -156,7 +157,7 @@ def test_auto_takes_the_kernel_for_float32_and_tensors_for_the_rest(monkeypatch)
         asked.append(arrays)
         return HingePass(*arrays)
 
-    monkeypatch.setattr(_hinge_torch, "HingePass", watched)
+    monkeypatch.setattr(_torch_answer, "HingePass", watched)
     for layer.backend, n in (("auto", 1), ("tensor", 1), ("kernel", 2)):
         layer(z)
         assert len(asked) == n
@@ -476,6 +477,15 @@ def test_what_the_way_back_needs_must_not_change_before():
         slope.sum().backward()
 
 
+@KINDS
+@pytest.mark.parametrize("sparse", [False, True])
+def test_no_operation_of_the_tensors_is_bound_to_the_processor(kind, sparse):
+    """The device "meta" computes nothing, and refuses tensors of other devices."""
+    layer = kind(6, 3, 5, 4, sparse=sparse, dropout=0.2, device="meta")
+    out = layer(torch.zeros(7, 6, device="meta"))
+    assert out.shape == (7, 3) and out.device.type == "meta"
+
+
 def test_a_graph_can_be_gone_back_twice():
     layer = make_layer(HingeForest, 4, 2, 3, 2)
     total = layer(torch.randn(5, 4)).square().sum()
@@ -600,6 +610,14 @@ def test_a_module_answers_as_its_estimator_and_back_again(cls, structure, featur
     # What was cut off is cut off again, and subtrees of zeros, where no batch came by, as well.
     assert (again.forest_.n_leaves <= model.forest_.n_leaves).all()
     assert again.forest_.n_leaves.sum() > 0.95 * model.forest_.n_leaves.sum()
+
+
+def test_trees_that_are_called_ferns_stay_trees():
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(RandomHingeForestClassifier).fit(X, y).set_params(structure="fern")
+    module = from_estimator(model)
+    assert isinstance(module.bags[0][1], HingeForest)
+    np.testing.assert_allclose(answers(module, X), model.predict_proba(X), atol=1e-4)
 
 
 def test_logits_of_one_bag_are_sums_of_trees():
@@ -783,6 +801,8 @@ def test_modules_and_estimators_that_are_not_taken():
             to_estimator(layer, classes=classes)
     with pytest.raises(ValueError, match="X has 3 features, the module takes 4"):
         to_estimator(layer, X=np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"x has shape \(2, 1\), .*\(n_samples, 7\)"):
+        from_estimator(quick(RandomHingeForestClassifier).fit(X, y))(torch.zeros(2, 1))
     ensemble = from_estimator(quick(RandomHingeForestClassifier).fit(X, y))
     assert "link='softmax'" in repr(ensemble) and isinstance(ensemble, HingeEnsemble)
     twin = copy.deepcopy(ensemble)
