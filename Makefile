@@ -17,6 +17,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 KERNELS := $(wildcard skforest/*.pyx skforest/*.pxd skforest/*.h)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCH ?= manifold
+# What tests, documentation and notebooks run with; empty: without skforest.torch.
+TORCH ?= torch==2.13.0
 
 .PHONY: demo test build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
@@ -68,6 +70,9 @@ $(VENV)/.built: $(VENV)/.created pyproject.toml setup.py $(KERNELS)
 		$(PIP) install --no-build-isolation --editable . && touch $(VENV)/.installed; \
 	fi
 	@touch $@
+
+$(VENV)/.extra-torch: $(VENV)/.created Makefile
+	$(if $(TORCH),$(PIP) install "$(TORCH)" && touch $@)
 
 $(VENV)/.extra-%: $(VENV)/.created pyproject.toml
 	$(BIN)/python .ci/requirements.py $* | $(PIP) install -r /dev/stdin

@@ -80,9 +80,7 @@ def main():
     measured = interleave(rivals, options.rounds)
     for k, part in enumerate(("both", "step")):
         for name, turns in measured.items():
-            row = Row(
-                f"{part}/{name}", [1e6 * turn[k] for turn in turns], f"PyTorch {torch.__version__}"
-            )
+            row = Row(f"{part}/{name}", [1e6 * turn[k] for turn in turns])
             stored = results.add(
                 options.results / "layer.json", row, BARS[row.name], "python benchmarks/layer.py"
             )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("skforest", "scikit-learn", "numpy", "scipy", "joblib", "treeple", "ydf")
+PACKAGES = ("skforest", "scikit-learn", "numpy", "scipy", "joblib", "torch", "treeple", "ydf")
 
 
 def seconds(function, *arguments):

@@ -61,20 +61,23 @@ def deciding_tests(layer, z):
 
 
 class _Rows(torch.autograd.Function):
-    """Vectors of leaves, with a sparse gradient."""
+    """Vectors of leaves, with a sparse gradient, in which trees of share 0 have no part."""
 
     @staticmethod
-    def forward(ctx, leaves, tree, leaf):
-        ctx.save_for_backward(torch.stack([tree.expand_as(leaf).flatten(), leaf.flatten()]))
+    def forward(ctx, leaves, tree, leaf, share):
+        place = torch.stack([tree.expand_as(leaf).flatten(), leaf.flatten()])
+        ctx.save_for_backward(place, share)
         ctx.shape = leaves.shape
         return leaves[tree, leaf]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        (place,) = ctx.saved_tensors
-        found = torch.sparse_coo_tensor(place, g.flatten(0, 1), ctx.shape, check_invariants=False)
-        return found.coalesce(), None, None
+        place, share = ctx.saved_tensors
+        kept = share[place[0]] != 0
+        place, g = place[:, kept], g.flatten(0, 1)[kept]
+        found = torch.sparse_coo_tensor(place, g, ctx.shape, check_invariants=False)
+        return found.coalesce(), None, None, None
 
 
 def answer_by_tensors(z, thresholds, leaves, features, share, depth, fern, apart, sparse):
@@ -87,7 +90,7 @@ def answer_by_tensors(z, thresholds, leaves, features, share, depth, fern, apart
         leaf, test = _descend(z, thresholds, features, depth, fern)
     trees = torch.arange(len(thresholds), device=z.device)
     margin = z.gather(1, features[trees, test]) - thresholds[trees, test]
-    vector = _Rows.apply(leaves, trees, leaf) if sparse else leaves[trees, leaf]
+    vector = _Rows.apply(leaves, trees, leaf, share) if sparse else leaves[trees, leaf]
     weight = share * margin.abs()
     if apart:
         return weight.unsqueeze(2) * vector

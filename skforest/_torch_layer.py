@@ -203,9 +203,9 @@ class _HingeLayer(nn.Module):
         z = self._checked(z)
         shape = z.shape[:-1]
         z = z.reshape(-1, self.n_features)
-        broken = z.detach().amax(dim=1).isnan()
         if self.standardise is not None:
             z = self.standardise(z)
+        broken = z.detach().amax(dim=1).isnan()
         apart = self.aggregate == "none"
         answer = answer_by_kernel if self._takes_kernel(z) else answer_by_tensors
         out = answer(

@@ -234,6 +234,9 @@ def test_nan_is_seen_and_infinity_is_far_away(kind, backend):
     far = torch.zeros(1, 3)
     far[0, 0] = torch.inf
     assert layer(far).isfinite().all()
+    for standardise in ("batch", "running"):
+        layer = make_layer(kind, 3, 2, 6, 3, backend=backend, standardise=standardise)
+        assert layer(z).isnan().all()  # the statistics are
 
 
 # ------------------------------------------------------------------------------- sparse gradients
@@ -287,6 +290,11 @@ def test_trees_that_are_left_out_take_no_part(backend):
     kept.eval()
     expected = gradients(kept, z, torch.ones(20, 3))
     np.testing.assert_allclose(out, expected[0] / 0.7, rtol=1e-4, atol=1e-4)
+    layer.sparse = True
+    torch.manual_seed(5)
+    sparse = gradients(layer, z, torch.ones(20, 3))[3]
+    np.testing.assert_allclose(sparse, leaves, rtol=1e-6, atol=1e-6)
+    assert (layer.leaves.grad.indices()[0].unique().numpy() == np.flatnonzero(there)).all()
     layer.eval()
     assert torch.equal(layer(z), layer(z))
     assert gradients(layer, z, torch.ones(20, 3))[3].any(axis=(1, 2)).all()
