@@ -69,7 +69,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each rival")
+    parser.add_argument("--rounds", type=int, default=25, help="turns of each rival")
     parser.add_argument("--quick", action="store_true", help="smoke run")
     options = parser.parse_args()
     if options.quick:

@@ -442,6 +442,6 @@ def _estimator(forests, bags, classes, feature_names):
         model.feature_names_in_ = np.array(feature_names, dtype=object)
     model.n_bags_, model.n_directions_ = len(bags), layer.n_features
     model.max_depth_ = layer.max_depth
-    model._seed = draw_seed(None)
+    model._seed = draw_seed(0)
     model.forest_ = model._joined(forests)
     return model
