@@ -336,8 +336,8 @@ class HingeForest(_HingeLayer):
 
     The paper outputs all trees (``aggregate="none"``) and standardises by running statistics.
 
-    Sums over trees want small steps: `n_estimators` times the learning rate of Adam between 1 and
-    5 is a good beginning.
+    Sums over trees want small steps: a learning rate of Adam of 0.3 to 3 over `n_estimators` is a
+    good beginning.
 
     References
     ----------

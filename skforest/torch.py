@@ -211,8 +211,8 @@ def to_estimator(module, *, classes=None, X=None):
     module : Module
         What `from_estimator` has made; or a `HingeForest` or `HingeFern`, or a
         `torch.nn.Sequential` that ends with one, behind any of `torch.nn.Linear`,
-        `torch.nn.BatchNorm1d`, `RunningStandardiser` and `torch.nn.Identity`. Running statistics
-        are taken as they stand.
+        `torch.nn.BatchNorm1d`, `RunningStandardiser`, and `torch.nn.Flatten`, `Dropout` or
+        `Identity`, which leave rows of X as they are. Running statistics are taken as they stand.
     classes : array-like of shape (n_outputs,), default=None
         Labels that the outputs are logits of. None: those of the estimator that the module came
         from, or a regressor.
@@ -313,11 +313,11 @@ def _ordered(classes, n_outputs):
 
 
 def _parts(module):
-    """The modules of nested sequences, in order."""
+    """The modules of nested sequences, in order, but for those that leave rows as they are."""
     if isinstance(module, nn.Sequential):
         for part in module:
             yield from _parts(part)
-    elif not isinstance(module, nn.Identity):
+    elif not isinstance(module, nn.Identity | nn.Flatten | nn.Dropout):
         yield module
 
 
@@ -353,7 +353,7 @@ class _Bag:
             front.append(self.layer.standardise)
         linear = (part for part in front if isinstance(part, nn.Linear))
         n = next((part.in_features for part in linear), self.layer.n_features)
-        self.weight, self.bias = np.eye(n), np.zeros(n)
+        self.weight, self.bias = sparse.identity(n, format="csr"), np.zeros(n)
         for part in front:
             self._go_through(part)
 
@@ -366,12 +366,12 @@ class _Bag:
                 self.bias = self.bias + part.bias.numpy(force=True)
         elif isinstance(part, RunningStandardiser | nn.BatchNorm1d):
             mean, unit, bias = _normalisation(part)
-            self.weight = self.weight * unit[:, None]
+            self.weight = sparse.diags(unit) @ self.weight
             self.bias = (self.bias - mean) * unit + bias
         else:
             raise TypeError(
                 f"the module has a {type(part).__name__} in front of its trees; Linear, "
-                "BatchNorm1d, RunningStandardiser and Identity are taken"
+                "BatchNorm1d, RunningStandardiser, Flatten, Dropout and Identity are taken"
             )
 
     @property
@@ -388,7 +388,7 @@ class _Bag:
         gain = deciding_tests(layer, table @ self.weight.T + self.bias)
         if self.is_fern:
             # Each of the splits of a level is as good.
-            level = np.log2(np.arange(1, n_leaves)).astype(np.int64)
+            level = np.repeat(np.arange(layer.max_depth), 2 ** np.arange(layer.max_depth))
             threshold, feature = threshold[:, level], feature[:, level]
             gain = gain[:, level] / 2.0**level
         inner = 2 * np.arange(n_leaves - 1) + 1
@@ -409,8 +409,8 @@ class _Bag:
     def _directions(self):
         """Sparse directions where at most half of the weights are not 0, else dense ones."""
         found = sparse.csr_matrix(self.weight)
-        if 2 * found.nnz > self.weight.size:
-            return {"dense": self.weight}
+        if 2 * found.nnz > math.prod(found.shape):
+            return {"dense": found.toarray()}
         return {
             "sparse_start": found.indptr,
             "sparse_feature": found.indices,

@@ -715,7 +715,9 @@ def test_a_module_trains_further(cls):
 def test_directions_and_standardisation_of_a_network_fold_into_the_forest(standardise):
     network = torch.nn.Sequential(
         RunningStandardiser(5) if standardise == "running" else torch.nn.BatchNorm1d(5),
-        torch.nn.Sequential(torch.nn.Linear(5, 9), torch.nn.Identity(), torch.nn.Linear(9, 8)),
+        torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(5, 9), torch.nn.Dropout(0.1)),
+        torch.nn.Linear(9, 8),
+        torch.nn.Identity(),
         HingeForest(8, 3, 10, 4, aggregate="mean", standardise=standardise),
     )
     x = 100 + 7 * torch.randn(300, 5)
