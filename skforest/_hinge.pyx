@@ -51,7 +51,7 @@ cdef extern from "_hinge.h" nogil:
     )
     void skf_hinge_gradient(
         const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
-        const uint8_t*, int64_t, int64_t, float, float*, float*
+        int64_t, int64_t, float, float*, float*
     )
     void skf_hinge_step(
         const skf_stepper*, float*, int64_t, float*, float*, int64_t, const float*,
@@ -161,7 +161,7 @@ cdef class HingeTrainer:
     cdef float[::1] centre, unit, sum, square, slope, pull
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
-    cdef uint8_t[::1] kept, fresh
+    cdef uint8_t[::1] kept
     cdef int32_t[::1] number, slot, slot_of, used
     cdef float[:, ::1] sums
     cdef double[::1] raw, slopes
@@ -232,7 +232,6 @@ cdef class HingeTrainer:
         self.test = np.zeros((self.n_trees, n), dtype=np.int32)
         self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
         self.kept = np.ones(self.n_trees, dtype=np.uint8)
-        self.fresh = np.zeros(n, dtype=np.uint8)
         self.number = np.zeros(n, dtype=np.int32)
         self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
@@ -653,47 +652,46 @@ cdef class HingeTrainer:
         self, int64_t tree, int64_t n, float scale, const skf_stepper* how
     ) noexcept nogil:
         """Move the leaves and tests of a tree that the batch came by; add to dz."""
-        cdef int64_t i, n_used = 0, at
-        cdef int32_t* leaf = &self.leaf[tree, 0]
+        cdef int64_t i, n_used
         cdef int32_t* test = &self.test[tree, 0]
         cdef skf_test* tests = <skf_test*>&self.tests[tree, 0, 0]
         cdef skf_stepper plain = how[0]
-        for i in range(n):
-            n_used = self.take_slot(i, leaf[i], n_used)
+        n_used = self.take_slots(&self.leaf[tree, 0], n)
+        memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
         skf_hinge_gradient(
-            &self.value[0, 0, 0], 3 * self.vector, leaf, &self.margin[tree, 0], &self.g[0, 0],
-            &self.slot[0], &self.fresh[0], n, self.vector, scale, &self.slope[0],
-            &self.sums[0, 0]
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
+            &self.g[0, 0], &self.slot[0], n, self.vector, scale, &self.slope[0], &self.sums[0, 0]
         )
         skf_hinge_step(
             how, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],
             &self.value[0, 2, 0], 3 * self.vector, &self.sums[0, 0], &self.used[0], n_used,
             self.vector
         )
-        for i in range(n_used):
-            self.slot_of[self.used[i]] = -1
-        n_used = 0
+        n_used = self.take_slots(test, n)
+        memset(&self.pull[0], 0, n_used * sizeof(float))
         for i in range(n):
-            n_used = self.take_slot(i, test[i], n_used)
-            at = self.slot[i]
-            self.pull[at] = -self.slope[i] + (0 if self.fresh[i] else self.pull[at])
+            self.pull[self.slot[i]] -= self.slope[i]
             self.dz[i, tests[test[i]].feature] += self.slope[i]
         plain.decay = 0
         skf_hinge_step(
             &plain, &tests[0].threshold, 2, &self.tests_mean[tree, 0], &self.tests_power[tree, 0],
             1, &self.pull[0], &self.used[0], n_used, 1
         )
+
+    cdef int64_t take_slots(self, const int32_t* item, int64_t n) noexcept nogil:
+        """Places for the gradients of leaves or tests: one for all rows that came by the same."""
+        cdef int64_t i, n_used = 0
+        cdef int32_t place
+        cdef bint fresh
+        for i in range(n):  # without branches, which nobody could foretell
+            place = self.slot_of[item[i]]
+            fresh = place < 0
+            place = <int32_t>n_used if fresh else place
+            self.slot_of[item[i]] = self.slot[i] = place
+            self.used[place] = item[i]
+            n_used += fresh
         for i in range(n_used):
             self.slot_of[self.used[i]] = -1
-
-    cdef inline int64_t take_slot(self, int64_t i, int32_t item, int64_t n_used) noexcept nogil:
-        """A place for the gradient of a leaf or test, shared by all rows that came by."""
-        self.fresh[i] = self.slot_of[item] < 0
-        if self.fresh[i]:
-            self.slot_of[item] = <int32_t>n_used
-            self.used[n_used] = item
-            n_used += 1
-        self.slot[i] = self.slot_of[item]
         return n_used
 
     cdef bint poll(self) except -1 nogil:
