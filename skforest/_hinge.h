@@ -96,6 +96,25 @@ SKF_KERNEL(skf_scale_columns,
             d[i * step + f] *= unit[f];
 }
 
+/* Adds to the gradients of kernels, as rows of n_taps, what the rows of a tree have: each at one feature,
+ * slope[i] unit[feature] times the patch that the feature looks at. */
+SKF_KERNEL(skf_kernel_gradient,
+           (const skf_test *tests, const int32_t *test, const float *slope, int64_t n,
+            const float *patches, int64_t n_patches, int64_t n_taps, int64_t patch_width,
+            const float *unit, float *SKF_RESTRICT gradient),
+           (tests, test, slope, n, patches, n_patches, n_taps, patch_width, unit, gradient))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t feature = tests[test[i]].feature;
+        const int64_t patch = feature / patch_width, kernel = feature - patch * patch_width;
+        const float *x = patches + (i * n_patches + patch) * n_taps;
+        const float pull = slope[i] * unit[feature];
+        float *g = gradient + kernel * n_taps;
+        for (int64_t t = 0; t < n_taps; t++)
+            g[t] += pull * x[t];
+    }
+}
+
 /* Algorithm 3: leaf, the test of the smallest margin, and that margin with its sign. A tree numbers
  * its tests as a heap; a fern has one for every level. Margins without their signs are compared as
  * integers, level by level, so that of equal ones the test nearest to the root is kept. The leaf

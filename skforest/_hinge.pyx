@@ -53,6 +53,10 @@ cdef extern from "_hinge.h" nogil:
         const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
         int64_t, int64_t, float, float*, float*
     )
+    void skf_kernel_gradient(
+        const skf_test*, const int32_t*, const float*, int64_t, const float*, int64_t, int64_t,
+        int64_t, const float*, float*
+    )
     void skf_hinge_step(
         const skf_stepper*, float*, int64_t, float*, float*, int64_t, const float*,
         const int32_t*, int64_t, int64_t
@@ -157,7 +161,7 @@ cdef class HingeTrainer:
 
     # scratch of a batch
     cdef int32_t[::1] rows
-    cdef float[:, ::1] x, patches, z, dz, out, g, gradient
+    cdef float[:, ::1] x, patches, z, dz, out, g, gradient, kernels
     cdef float[::1] centre, unit, sum, square, slope, pull
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
@@ -218,7 +222,8 @@ cdef class HingeTrainer:
         if self.n_patches > 1:
             self.patches = np.zeros((n * self.n_patches, self.n_taps), dtype=np.float32)
         self.z = np.zeros((n, self.width), dtype=np.float32)
-        self.dz = np.zeros((n, self.width), dtype=np.float32)
+        self.dz = np.zeros((1 if self.n_patches > 1 else n, self.width), dtype=np.float32)
+        self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
         self.out = np.zeros((n, self.vector), dtype=np.float32)
         self.g = np.zeros((n, self.vector), dtype=np.float32)
         self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
@@ -605,17 +610,15 @@ cdef class HingeTrainer:
                 self.settle(tree, n)
                 self.answer(tree, n, scale)
         loss = self.compare(n)
-        memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
+        if self.n_patches > 1:
+            memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
+        else:
+            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
         for tree in range(self.n_trees):
             if self.kept[tree]:
                 self.learn_tree(tree, n, scale, &how)
         if self.linear_width:
-            skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
-            skf_multiply(
-                &self.patches[0, 0], 1, self.n_taps, self.n_taps, n * self.n_patches,
-                &self.dz[0, 0], self.width // self.n_patches, self.patch_width,
-                &self.gradient[0, 0], self.patch_width
-            )
+            self.pull_directions(n)
             skf_hinge_step(
                 &how, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
                 &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
@@ -623,6 +626,20 @@ cdef class HingeTrainer:
             )
             self.remember(n)
         return loss
+
+    cdef void pull_directions(self, int64_t n) noexcept nogil:
+        """Gradient of the learned directions."""
+        cdef int64_t k, t
+        if self.n_patches > 1:
+            for t in range(self.n_taps):
+                for k in range(self.patch_width):
+                    self.gradient[t, k] = self.kernels[k, t]
+            return
+        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
+        skf_multiply(
+            &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
+            self.patch_width, &self.gradient[0, 0], self.patch_width
+        )
 
     cdef void stepper(self, skf_stepper* how, double rate) noexcept nogil:
         cdef int64_t t = self.counts[0]
@@ -671,7 +688,15 @@ cdef class HingeTrainer:
         memset(&self.pull[0], 0, n_used * sizeof(float))
         for i in range(n):
             self.pull[self.slot[i]] -= self.slope[i]
-            self.dz[i, tests[test[i]].feature] += self.slope[i]
+        if self.n_patches > 1:
+            # Of thousands of features of a row, few have a gradient.
+            skf_kernel_gradient(
+                tests, test, &self.slope[0], n, &self.patches[0, 0], self.n_patches, self.n_taps,
+                self.patch_width, &self.unit[0], &self.kernels[0, 0]
+            )
+        else:
+            for i in range(n):
+                self.dz[i, tests[test[i]].feature] += self.slope[i]
         plain.decay = 0
         skf_hinge_step(
             &plain, &tests[0].threshold, 2, &self.tests_mean[tree, 0], &self.tests_power[tree, 0],
