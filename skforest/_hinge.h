@@ -67,14 +67,12 @@ SKF_KERNEL(skf_multiply,
         }
 }
 
-/* z = (z - mean) unit, for n rows; sum and square are the column sums of the new z and of z^2. */
+/* z = (z - mean) unit, for n rows; to sum and square, the column sums of the new z and of z^2 are added. */
 SKF_KERNEL(skf_standardise,
            (float *SKF_RESTRICT z, int64_t n, int64_t width, const float *mean, const float *unit,
             float *SKF_RESTRICT sum, float *SKF_RESTRICT square),
            (z, n, width, mean, unit, sum, square))
 {
-    for (int64_t f = 0; f < width; f++)
-        sum[f] = square[f] = 0;
     for (int64_t i = 0; i < n; i++) {
         float *row = z + i * width;
         for (int64_t f = 0; f < width; f++) {

@@ -63,7 +63,9 @@ cdef extern from "_hinge.h" nogil:
     )
 
 cdef enum:
-    BLOCK = 256                # rows that are answered together
+    BLOCK = 256                # rows that there is room for, at least
+    LEAST_BLOCK = 16           # rows whose features are at hand together, at least
+    CACHE = 1 << 19            # bytes of features that shall stay close
     POLL = 1 << 24             # operations between two looks at signals
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
@@ -138,6 +140,7 @@ cdef class HingeTrainer:
     cdef int32_t optimizer
     cdef double momentum, decay, dropout
     cdef int64_t batch_size
+    cdef int64_t block             # rows whose features are at hand together
     cdef Random random
     cdef const uint8_t[::1] stop
     cdef int64_t work
@@ -221,7 +224,8 @@ cdef class HingeTrainer:
         self.patches = self.x
         if self.n_patches > 1:
             self.patches = np.zeros((n * self.n_patches, self.n_taps), dtype=np.float32)
-        self.z = np.zeros((n, self.width), dtype=np.float32)
+        self.block = min(n, max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8))
+        self.z = np.zeros((self.block, self.width), dtype=np.float32)
         self.dz = np.zeros((1 if self.n_patches > 1 else n, self.width), dtype=np.float32)
         self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
         self.out = np.zeros((n, self.vector), dtype=np.float32)
@@ -285,11 +289,11 @@ cdef class HingeTrainer:
             return
         z = np.empty((n_rows, self.linear_width), dtype=np.float32)
         values = z
-        for start in range(0, n_rows, BLOCK):
-            n = min(<int64_t>BLOCK, n_rows - start)
+        for start in range(0, n_rows, self.block):
+            n = min(self.block, n_rows - start)
             with nogil:
                 self.draw(n)
-                self.project(n)
+                self.project(0, n)
             for i in range(n):
                 for f in range(self.linear_width):
                     values[start + i, f] = self.z[i, f]
@@ -347,12 +351,12 @@ cdef class HingeTrainer:
         cdef double[:, ::1] result = raw
         with nogil:
             while start < n_rows:
-                n = min(<int64_t>BLOCK, n_rows - start)
+                n = min(self.block, n_rows - start)
                 self.look(table, start, n)
                 memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
                 for i in range(self.n_trees):
-                    self.walk(i, n)
-                    self.answer(i, n, 1)
+                    self.walk(i, 0, n)
+                    self.answer(i, 0, n, 1)
                 for i in range(n):
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
@@ -381,10 +385,10 @@ cdef class HingeTrainer:
         cdef const double[::1] length = np.sqrt(np.square(vectors).sum(axis=1))
         with nogil:
             while start < n_rows:
-                n = min(<int64_t>BLOCK, n_rows - start)
+                n = min(self.block, n_rows - start)
                 self.look(table, start, n)
                 for tree in range(self.n_trees):
-                    self.walk(tree, n)
+                    self.walk(tree, 0, n)
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
@@ -413,15 +417,13 @@ cdef class HingeTrainer:
         self.target = target
         for i in range(n):
             self.rows[i] = i
-        self.look(table, 0, n)
-        for tree in range(self.n_trees):
-            self.walk(tree, n)
-            self.settle(tree, n)
+            memcpy(&self.x[i, 0], &table[i, 0], self.n_columns * sizeof(float))
+        self.kept[:] = 1
+        self.forward(n, 1)  # gives vectors to leaves
         kept = {name: array.copy() for name, array in self.arrays.items()}
         self.arrays["value"][:, 1] = 0
         self.arrays["direction_mean"][...] = 0
         self.arrays["tests_mean"][...] = 0
-        self.look(table, 0, n)
         loss = self.learn(n, 1)
         found = {
             "direction": self.arrays["direction_mean"].copy(),
@@ -481,33 +483,34 @@ cdef class HingeTrainer:
         self.n_order = n
         self.next_row = 0
 
-    cdef void project(self, int64_t n) noexcept nogil:
-        """Features of the rows in x, as they are before they are standardised."""
-        cdef int64_t i, patch, t, n_patches = n * self.n_patches
-        self.work = self.work + n * self.n_taps * self.linear_width // 8
+    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
+        """Features of the rows in x from `start` on, as they are before they are standardised."""
+        cdef int64_t i, patch, t, first = start * self.n_patches
+        self.work = self.work + n * self.n_patches * self.n_taps * self.patch_width // 8
         if self.n_patches > 1:
             for i in range(n):
                 for patch in range(self.n_patches):
                     for t in range(self.n_taps):
-                        self.patches[i * self.n_patches + patch, t] = (
-                            self.x[i, self.taps[patch, t]]
+                        self.patches[first + i * self.n_patches + patch, t] = (
+                            self.x[start + i, self.taps[patch, t]]
                         )
         if self.linear_width:
             skf_multiply(
-                &self.patches[0, 0], self.n_taps, 1, n_patches, self.n_taps,
+                &self.patches[first, 0], self.n_taps, 1, n * self.n_patches, self.n_taps,
                 &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
                 self.width // self.n_patches
             )
         if self.width > self.linear_width:
             for i in range(n):
                 memcpy(
-                    &self.z[i, self.linear_width], &self.x[i, 0], self.n_columns * sizeof(float)
+                    &self.z[i, self.linear_width], &self.x[start + i, 0],
+                    self.n_columns * sizeof(float)
                 )
 
     cdef void look(self, const float[:, ::1] table, int64_t start, int64_t n) noexcept nogil:
-        """Standardised features of rows of a table."""
+        """Standardised features of rows of a table, no more than fit into z."""
         memcpy(&self.x[0, 0], &table[start, 0], n * self.n_columns * sizeof(float))
-        self.project(n)
+        self.project(0, n)
         self.standardise(n)
 
     cdef void standardise(self, int64_t n) noexcept nogil:
@@ -536,23 +539,24 @@ cdef class HingeTrainer:
 
     # ------------------------------------------------------------------------------------ training
 
-    cdef void walk(self, int64_t tree, int64_t n) noexcept nogil:
-        """Rows of `value`, tests and margins that the rows in z come to in a tree."""
+    cdef void walk(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
+        """Rows of `value`, tests and margins that the n rows in z come to in a tree."""
         cdef int64_t i
+        cdef int32_t* leaf = &self.leaf[tree, start]
         self.work = self.work + n * (self.depth + self.n_outputs)
         skf_hinge_walk(
             <const skf_test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.z[0, 0],
-            self.width, n, &self.leaf[tree, 0], &self.test[tree, 0], &self.margin[tree, 0]
+            self.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
         )
         for i in range(n):
-            self.number[i] = self.leaf[tree, i]
-            self.leaf[tree, i] = self.row_of[tree, self.number[i]]
+            self.number[i] = leaf[i]
+            leaf[i] = self.row_of[tree, leaf[i]]
 
-    cdef int settle(self, int64_t tree, int64_t n) except -1 nogil:
+    cdef int settle(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
         """Give vectors to the leaves of the tree just walked that have none yet."""
         cdef int64_t i, k, row
         for i in range(n):
-            if self.leaf[tree, i] >= 0:
+            if self.leaf[tree, start + i] >= 0:
                 continue
             row = self.row_of[tree, self.number[i]]
             if row < 0:
@@ -564,7 +568,7 @@ cdef class HingeTrainer:
                 for k in range(self.n_outputs):
                     self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
                 self.counts[2] = row + 1
-            self.leaf[tree, i] = <int32_t>row
+            self.leaf[tree, start + i] = <int32_t>row
         return 0
 
     cdef int grow(self) except -1:
@@ -576,21 +580,19 @@ cdef class HingeTrainer:
         self.slot_of = np.full(max(len(value), self.n_tests), -1, dtype=np.int32)
         return 0
 
-    cdef void answer(self, int64_t tree, int64_t n, float scale) noexcept nogil:
+    cdef void answer(self, int64_t tree, int64_t start, int64_t n, float scale) noexcept nogil:
         skf_hinge_answer(
-            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
-            n, self.vector, scale, &self.out[0, 0]
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
+            &self.margin[tree, start], n, self.vector, scale, &self.out[start, 0]
         )
 
     cdef double step(self, double rate) except? -1 nogil:
         """One step on the next batch; its mean loss."""
         self.draw(self.batch_size)
-        self.project(self.batch_size)
-        self.standardise(self.batch_size)
         return self.learn(self.batch_size, rate)
 
     cdef double learn(self, int64_t n, double rate) except? -1 nogil:
-        """One step on n rows whose features are in z; their mean loss."""
+        """One step on the n rows in x; their mean loss."""
         cdef int64_t tree, n_kept = 0
         cdef double loss
         cdef float scale
@@ -603,12 +605,7 @@ cdef class HingeTrainer:
         if n_kept == 0:
             self.kept[below(&self.random, <int>self.n_trees)] = 1
         scale = <float>(1 / (1 - self.dropout))
-        memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
-        for tree in range(self.n_trees):
-            if self.kept[tree]:
-                self.walk(tree, n)
-                self.settle(tree, n)
-                self.answer(tree, n, scale)
+        self.forward(n, scale)
         loss = self.compare(n)
         if self.n_patches > 1:
             memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
@@ -640,6 +637,24 @@ cdef class HingeTrainer:
             &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
             self.patch_width, &self.gradient[0, 0], self.patch_width
         )
+
+    cdef int forward(self, int64_t n, float scale) except -1 nogil:
+        """Answers of the kept trees to the n rows in x, and the sums of their features."""
+        cdef int64_t start = 0, tree, n_rows
+        memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
+        memset(&self.sum[0], 0, self.width * sizeof(float))
+        memset(&self.square[0], 0, self.width * sizeof(float))
+        while start < n:
+            n_rows = min(self.block, n - start)
+            self.project(start, n_rows)
+            self.standardise(n_rows)
+            for tree in range(self.n_trees):
+                if self.kept[tree]:
+                    self.walk(tree, start, n_rows)
+                    self.settle(tree, start, n_rows)
+                    self.answer(tree, start, n_rows, scale)
+            start += n_rows
+        return 0
 
     cdef void stepper(self, skf_stepper* how, double rate) noexcept nogil:
         cdef int64_t t = self.counts[0]
