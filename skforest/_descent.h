@@ -10,69 +10,6 @@
 
 #include "_simd.h"
 
-/* Sixteen floats that are added and multiplied lane by lane, wherever they start; one float where
- * the compiler has no such type. */
-#if defined(__GNUC__)
-typedef float skf_vec __attribute__((vector_size(64), aligned(4), may_alias));
-#define SKF_WIDTH 16
-#else
-typedef float skf_vec;
-#define SKF_WIDTH 1
-#endif
-#define SKF_AT(pointer) (*(skf_vec *)(pointer))
-#define SKF_IN(pointer) (*(const skf_vec *)(pointer))
-
-#define SKF_ADD_LANES(result, vector)                                                            \
-    do {                                                                                         \
-        float lanes_[SKF_WIDTH];                                                                 \
-        memcpy(lanes_, &(vector), sizeof(lanes_));                                               \
-        for (int half_ = SKF_WIDTH / 2; half_; half_ /= 2)                                       \
-            for (int l_ = 0; l_ < half_; l_++)                                                   \
-                lanes_[l_] += lanes_[l_ + half_];                                                \
-        (result) += lanes_[0];                                                                   \
-    } while (0)
-
-/* Rows that are taken together: their lanes are added by one transposition. */
-#define SKF_ROWS 16
-
-#if SKF_WIDTH == 16
-typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias));
-#define SKF_BITS(vector) ((skf_bits)(vector))
-#if defined(__clang__)
-#define SKF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
-#endif
-/* Halves the lanes of two vectors, each with the sums of 1, 2, 4 or 8 rows, and joins them. */
-#define SKF_FOLD_16(a, b)                                                                        \
-    (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
-     SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
-#define SKF_FOLD_8(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +                   \
-     SKF_MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
-#define SKF_FOLD_4(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +                   \
-     SKF_MIX(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31))
-#define SKF_FOLD_2(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +                  \
-     SKF_MIX(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
-/* sums[k] = the lanes of s[k], added as SKF_ADD_LANES does, for 16 vectors; s is overwritten. */
-#define SKF_ADD_LANES_OF_ROWS(sums, s)                                                           \
-    do {                                                                                         \
-        for (int r_ = 0; r_ < 8; r_++)                                                           \
-            s[r_] = SKF_FOLD_16(s[2 * r_], s[2 * r_ + 1]);                                       \
-        for (int r_ = 0; r_ < 4; r_++)                                                           \
-            s[r_] = SKF_FOLD_8(s[2 * r_], s[2 * r_ + 1]);                                        \
-        for (int r_ = 0; r_ < 2; r_++)                                                           \
-            s[r_] = SKF_FOLD_4(s[2 * r_], s[2 * r_ + 1]);                                        \
-        SKF_AT(sums) = SKF_FOLD_2(s[0], s[1]);                                                   \
-    } while (0)
-#else
-typedef int32_t skf_bits;
-#define SKF_BITS(value) ((value) != 0)
-#define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
-#endif
-
 /* Row i, and behind the last row that one again. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
 

@@ -1,14 +1,15 @@
 /* Floor 2: the loops of a step of a random hinge forest.
  *
- * A tree is walked with its rows inside: eight rows go down side by side, so that eight chains of
- * loads are under way at once. Tables of features have rows of `stride` floats, a multiple of SKF_TILE.
+ * A tree is walked with its rows inside. Tables of features have rows of `stride` floats, a multiple
+ * of SKF_TILE.
  */
 #ifndef SKFOREST_HINGE_H
 #define SKFOREST_HINGE_H
 
 #include "_descent.h"
+#include "_walk.h"
 
-#define SKF_ABREAST 8
+#define SKF_DEEPEST 32 /* levels of a tree, at most */
 /* Columns of a product that are summed together: two vectors for each of four rows. */
 #define SKF_TILE (2 * SKF_WIDTH)
 
@@ -66,14 +67,12 @@ SKF_KERNEL(skf_multiply,
         }
 }
 
-/* z = (z - mean) unit, for n rows; sum and square are the column sums of the new z and of z^2. */
+/* z = (z - mean) unit, for n rows; to sum and square, the column sums of the new z and of z^2 are added. */
 SKF_KERNEL(skf_standardise,
            (float *SKF_RESTRICT z, int64_t n, int64_t width, const float *mean, const float *unit,
             float *SKF_RESTRICT sum, float *SKF_RESTRICT square),
            (z, n, width, mean, unit, sum, square))
 {
-    for (int64_t f = 0; f < width; f++)
-        sum[f] = square[f] = 0;
     for (int64_t i = 0; i < n; i++) {
         float *row = z + i * width;
         for (int64_t f = 0; f < width; f++) {
@@ -95,10 +94,29 @@ SKF_KERNEL(skf_scale_columns,
             d[i * step + f] *= unit[f];
 }
 
+/* Adds to the gradients of kernels, as rows of n_taps, what the rows of a tree have: each at one feature,
+ * slope[i] unit[feature] times the patch that the feature looks at. */
+SKF_KERNEL(skf_kernel_gradient,
+           (const skf_test *tests, const int32_t *test, const float *slope, int64_t n,
+            const float *patches, int64_t n_patches, int64_t n_taps, int64_t patch_width,
+            const float *unit, float *SKF_RESTRICT gradient),
+           (tests, test, slope, n, patches, n_patches, n_taps, patch_width, unit, gradient))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t feature = tests[test[i]].feature;
+        const int64_t patch = feature / patch_width, kernel = feature - patch * patch_width;
+        const float *x = patches + (i * n_patches + patch) * n_taps;
+        const float pull = slope[i] * unit[feature];
+        float *g = gradient + kernel * n_taps;
+        for (int64_t t = 0; t < n_taps; t++)
+            g[t] += pull * x[t];
+    }
+}
+
 /* Algorithm 3: leaf, the test of the smallest margin, and that margin with its sign. A tree numbers
- * its tests as a heap; a fern has one for every level. The smallest margin and its level are one
- * number, with the bits of the margin in front: its minimum keeps, of equal margins, the test
- * nearest to the root. The leaf tells the way, and so test and sign. */
+ * its tests as a heap; a fern has one for every level. Margins without their signs are compared as
+ * integers, level by level, so that of equal ones the test nearest to the root is kept. The leaf
+ * tells the way, and so test and sign. */
 SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, const float *z,
                                   int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
                                   int32_t *SKF_RESTRICT test, float *SKF_RESTRICT margin)
@@ -107,28 +125,34 @@ SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern,
         const int n_rows = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
         const float *row[SKF_ABREAST];
         uint32_t node[SKF_ABREAST];
-        uint64_t least[SKF_ABREAST];
+        int32_t bits[SKF_DEEPEST][SKF_ABREAST], least[SKF_ABREAST], nearest[SKF_ABREAST];
         for (int l = 0; l < SKF_ABREAST; l++) {
             row[l] = z + (i + (l < n_rows ? l : 0)) * stride;
             node[l] = 0;
-            least[l] = ~(uint64_t)0;
+            least[l] = 0x7fffffff;
+            nearest[l] = 0;
         }
         for (int level = 0; level < depth; level++)
             for (int l = 0; l < SKF_ABREAST; l++) {
-                const uint32_t at = is_fern ? (uint32_t)level : node[l];
-                const float m = row[l][tests[at].feature] - tests[at].threshold;
-                int32_t bits;
-                uint64_t key;
-                memcpy(&bits, &m, sizeof(bits));
-                key = (uint64_t)((uint32_t)bits & 0x7fffffffu) << 32 | (uint32_t)level;
-                least[l] = key < least[l] ? key : least[l];
-                node[l] = 2 * node[l] + 1 + (bits > 0);
+                const skf_test at = tests[is_fern ? (uint32_t)level : node[l]];
+                const float m = row[l][at.feature] - at.threshold;
+                int32_t word;
+                memcpy(&word, &m, sizeof(word));
+                bits[level][l] = word;
+                node[l] = 2 * node[l] + 1 + (word > 0);
+                SKF_KEEP(node[l]);
+            }
+        for (int level = 0; level < depth; level++)
+            for (int l = 0; l < SKF_ABREAST; l++) {
+                const int32_t less = (bits[level][l] & 0x7fffffff) - least[l];
+                const int32_t mask = less < 0 ? -1 : 0;
+                least[l] += less & mask;
+                nearest[l] += (level - nearest[l]) & mask;
             }
         for (int l = 0; l < n_rows; l++) {
-            const uint32_t size = (uint32_t)(least[l] >> 32);
-            const int level = (int)(least[l] & 31), below = depth - level;
+            const int level = nearest[l], below = depth - level;
             float m;
-            memcpy(&m, &size, sizeof(m));
+            memcpy(&m, &least[l], sizeof(m));
             leaf[i + l] = (int32_t)(node[l] + 1 - (1u << depth));
             test[i + l] = is_fern ? level : (int32_t)((node[l] + 1) >> below) - 1;
             margin[i + l] = (node[l] + 1) >> (below - 1) & 1 ? m : -m;
@@ -136,24 +160,17 @@ SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern,
     }
 }
 
-SKF_UNUSED static void skf_hinge_walk(const skf_test *tests, int depth, int is_fern,
-                                      const float *z, int64_t stride, int64_t n,
-                                      int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
-                                      float *SKF_RESTRICT margin)
+SKF_KERNEL(skf_hinge_walk,
+           (const skf_test *tests, int depth, int is_fern, const float *z, int64_t stride,
+            int64_t n, int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
+            float *SKF_RESTRICT margin),
+           (tests, depth, is_fern, z, stride, n, leaf, test, margin))
 {
     if (is_fern)
         skf_hinge_descend(tests, depth, 1, z, stride, n, leaf, test, margin);
     else
         skf_hinge_descend(tests, depth, 0, z, stride, n, leaf, test, margin);
 }
-
-/* Rows of leaves lie far apart in memory: they are asked for some rows ahead. */
-#define SKF_AHEAD 6
-#if defined(__GNUC__)
-#define SKF_FETCH(pointer) __builtin_prefetch(pointer)
-#else
-#define SKF_FETCH(pointer) ((void)(pointer))
-#endif
 
 /* Vectors of leaves and of gradients have `width` floats: 1, 2, 4, 8, or a multiple of SKF_WIDE. The
  * loops are written for any, and compiled for each. */
@@ -198,55 +215,65 @@ SKF_KERNEL(skf_hinge_answer,
 #undef SKF_CALL
 }
 
+/* dots[i] = value[leaf[i]] . g_i, of up to SKF_ROWS rows */
+SKF_INLINE void skf_dots_loop(const float *value, int64_t step, const int32_t *leaf,
+                              const float *g, int64_t n, int64_t width, float *SKF_RESTRICT dots)
+{
+    const skf_vec none = {0};
+    skf_vec s[SKF_ROWS];
+    if (width % SKF_WIDTH) {
+        for (int64_t i = 0; i < n; i++) {
+            const float *v = value + leaf[i] * step, *gi = g + i * width;
+            dots[i] = 0;
+            for (int64_t k = 0; k < width; k++)
+                dots[i] += v[k] * gi[k];
+        }
+        return;
+    }
+    for (int64_t i = 0; i < SKF_ROWS; i++) {
+        const float *v = value + (i < n ? leaf[i] : leaf[0]) * step;
+        const float *gi = g + (i < n ? i : 0) * width;
+        s[i] = none;
+        for (int64_t k = 0; k < width; k += SKF_WIDTH)
+            s[i] += SKF_IN(v + k) * SKF_IN(gi + k);
+    }
+    SKF_ADD_LANES_OF_ROWS(dots, s);
+}
+
 SKF_INLINE void skf_gradient_loop(const float *value, int64_t step, const int32_t *leaf,
                                   const float *margin, const float *g, const int32_t *slot,
-                                  const uint8_t *fresh, int64_t n, int64_t width, float scale,
+                                  int64_t n, int64_t width, float scale,
                                   float *SKF_RESTRICT slope, float *SKF_RESTRICT sums)
 {
-    const int lanes = width < SKF_WIDE ? (int)width : SKF_WIDE;
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int64_t n_rows = n - i < SKF_ROWS ? n - i : SKF_ROWS;
+        float dots[SKF_ROWS];
+        skf_dots_loop(value, step, leaf + i, g + i * width, n_rows, width, dots);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const float m = margin[i + r];
+            slope[i + r] = (m > 0 ? scale : (m < 0 ? -scale : 0)) * dots[r];
+        }
+    }
     for (int64_t i = 0; i < n; i++) {
-        const float *v = value + leaf[i] * step, *gi = g + i * width;
+        const float *gi = g + i * width;
         const float weight = scale * fabsf(margin[i]);
-        const float sign = margin[i] > 0 ? scale : (margin[i] < 0 ? -scale : 0);
         float *sum = sums + slot[i] * width;
-        float dot[SKF_WIDE] = {0};
-        if (i + SKF_AHEAD < n)
-            SKF_FETCH(value + leaf[i + SKF_AHEAD] * step);
-        for (int l = 0; l < lanes; l++)
-            dot[l] = v[l] * gi[l];
-        for (int64_t k = lanes; k < width; k += lanes)
-            for (int l = 0; l < lanes; l++)
-                dot[l] += v[k + l] * gi[k + l];
-        if (lanes >= 16)
-            for (int l = 0; l < 8; l++)
-                dot[l] += dot[l + 8];
-        if (lanes >= 8)
-            for (int l = 0; l < 4; l++)
-                dot[l] += dot[l + 4];
-        if (lanes >= 4)
-            for (int l = 0; l < 2; l++)
-                dot[l] += dot[l + 2];
-        slope[i] = sign * (lanes >= 2 ? dot[0] + dot[1] : dot[0]);
-        if (fresh[i])
-            for (int64_t k = 0; k < width; k++)
-                sum[k] = weight * gi[k];
-        else
-            for (int64_t k = 0; k < width; k++)
-                sum[k] += weight * gi[k];
+        for (int64_t k = 0; k < width; k++)
+            sum[k] += weight * gi[k];
     }
 }
 
 /* Equations 11 and 12, times scale. slope[i] is the derivative by the margin: its sign times
- * value[leaf] . g_i. The gradient of a leaf is the sum of |margin| g_i over its rows, in row slot[i]
- * of `sums`; the first of them is the one that is `fresh`. */
+ * value[leaf] . g_i. The gradient of a leaf is the sum of |margin| g_i over its rows, which row slot[i]
+ * of `sums` takes up. */
 SKF_KERNEL(skf_hinge_gradient,
            (const float *value, int64_t step, const int32_t *leaf, const float *margin,
-            const float *g, const int32_t *slot, const uint8_t *fresh, int64_t n, int64_t width,
-            float scale, float *SKF_RESTRICT slope, float *SKF_RESTRICT sums),
-           (value, step, leaf, margin, g, slot, fresh, n, width, scale, slope, sums))
+            const float *g, const int32_t *slot, int64_t n, int64_t width, float scale,
+            float *SKF_RESTRICT slope, float *SKF_RESTRICT sums),
+           (value, step, leaf, margin, g, slot, n, width, scale, slope, sums))
 {
 #define SKF_CALL(w)                                                                              \
-    skf_gradient_loop(value, step, leaf, margin, g, slot, fresh, n, w, scale, slope, sums)
+    skf_gradient_loop(value, step, leaf, margin, g, slot, n, w, scale, slope, sums)
     SKF_FOR_WIDTH(SKF_CALL)
 #undef SKF_CALL
 }

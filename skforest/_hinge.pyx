@@ -51,7 +51,11 @@ cdef extern from "_hinge.h" nogil:
     )
     void skf_hinge_gradient(
         const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
-        const uint8_t*, int64_t, int64_t, float, float*, float*
+        int64_t, int64_t, float, float*, float*
+    )
+    void skf_kernel_gradient(
+        const skf_test*, const int32_t*, const float*, int64_t, const float*, int64_t, int64_t,
+        int64_t, const float*, float*
     )
     void skf_hinge_step(
         const skf_stepper*, float*, int64_t, float*, float*, int64_t, const float*,
@@ -59,7 +63,9 @@ cdef extern from "_hinge.h" nogil:
     )
 
 cdef enum:
-    BLOCK = 256                # rows that are answered together
+    BLOCK = 256                # rows that there is room for, at least
+    LEAST_BLOCK = 16           # rows whose features are at hand together, at least
+    CACHE = 1 << 19            # bytes of features that shall stay close
     POLL = 1 << 24             # operations between two looks at signals
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
@@ -134,6 +140,7 @@ cdef class HingeTrainer:
     cdef int32_t optimizer
     cdef double momentum, decay, dropout
     cdef int64_t batch_size
+    cdef int64_t block             # rows whose features are at hand together
     cdef Random random
     cdef const uint8_t[::1] stop
     cdef int64_t work
@@ -157,11 +164,11 @@ cdef class HingeTrainer:
 
     # scratch of a batch
     cdef int32_t[::1] rows
-    cdef float[:, ::1] x, patches, z, dz, out, g, gradient
+    cdef float[:, ::1] x, patches, z, dz, out, g, gradient, kernels
     cdef float[::1] centre, unit, sum, square, slope, pull
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
-    cdef uint8_t[::1] kept, fresh
+    cdef uint8_t[::1] kept
     cdef int32_t[::1] number, slot, slot_of, used
     cdef float[:, ::1] sums
     cdef double[::1] raw, slopes
@@ -217,8 +224,10 @@ cdef class HingeTrainer:
         self.patches = self.x
         if self.n_patches > 1:
             self.patches = np.zeros((n * self.n_patches, self.n_taps), dtype=np.float32)
-        self.z = np.zeros((n, self.width), dtype=np.float32)
-        self.dz = np.zeros((n, self.width), dtype=np.float32)
+        self.block = min(n, max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8))
+        self.z = np.zeros((self.block, self.width), dtype=np.float32)
+        self.dz = np.zeros((1 if self.n_patches > 1 else n, self.width), dtype=np.float32)
+        self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
         self.out = np.zeros((n, self.vector), dtype=np.float32)
         self.g = np.zeros((n, self.vector), dtype=np.float32)
         self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
@@ -232,7 +241,6 @@ cdef class HingeTrainer:
         self.test = np.zeros((self.n_trees, n), dtype=np.int32)
         self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
         self.kept = np.ones(self.n_trees, dtype=np.uint8)
-        self.fresh = np.zeros(n, dtype=np.uint8)
         self.number = np.zeros(n, dtype=np.int32)
         self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
@@ -281,11 +289,11 @@ cdef class HingeTrainer:
             return
         z = np.empty((n_rows, self.linear_width), dtype=np.float32)
         values = z
-        for start in range(0, n_rows, BLOCK):
-            n = min(<int64_t>BLOCK, n_rows - start)
+        for start in range(0, n_rows, self.block):
+            n = min(self.block, n_rows - start)
             with nogil:
                 self.draw(n)
-                self.project(n)
+                self.project(0, n)
             for i in range(n):
                 for f in range(self.linear_width):
                     values[start + i, f] = self.z[i, f]
@@ -343,12 +351,12 @@ cdef class HingeTrainer:
         cdef double[:, ::1] result = raw
         with nogil:
             while start < n_rows:
-                n = min(<int64_t>BLOCK, n_rows - start)
+                n = min(self.block, n_rows - start)
                 self.look(table, start, n)
                 memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
                 for i in range(self.n_trees):
-                    self.walk(i, n)
-                    self.answer(i, n, 1)
+                    self.walk(i, 0, n)
+                    self.answer(i, 0, n, 1)
                 for i in range(n):
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
@@ -377,10 +385,10 @@ cdef class HingeTrainer:
         cdef const double[::1] length = np.sqrt(np.square(vectors).sum(axis=1))
         with nogil:
             while start < n_rows:
-                n = min(<int64_t>BLOCK, n_rows - start)
+                n = min(self.block, n_rows - start)
                 self.look(table, start, n)
                 for tree in range(self.n_trees):
-                    self.walk(tree, n)
+                    self.walk(tree, 0, n)
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
@@ -409,15 +417,13 @@ cdef class HingeTrainer:
         self.target = target
         for i in range(n):
             self.rows[i] = i
-        self.look(table, 0, n)
-        for tree in range(self.n_trees):
-            self.walk(tree, n)
-            self.settle(tree, n)
+            memcpy(&self.x[i, 0], &table[i, 0], self.n_columns * sizeof(float))
+        self.kept[:] = 1
+        self.forward(n, 1)  # gives vectors to leaves
         kept = {name: array.copy() for name, array in self.arrays.items()}
         self.arrays["value"][:, 1] = 0
         self.arrays["direction_mean"][...] = 0
         self.arrays["tests_mean"][...] = 0
-        self.look(table, 0, n)
         loss = self.learn(n, 1)
         found = {
             "direction": self.arrays["direction_mean"].copy(),
@@ -477,33 +483,34 @@ cdef class HingeTrainer:
         self.n_order = n
         self.next_row = 0
 
-    cdef void project(self, int64_t n) noexcept nogil:
-        """Features of the rows in x, as they are before they are standardised."""
-        cdef int64_t i, patch, t, n_patches = n * self.n_patches
-        self.work = self.work + n * self.n_taps * self.linear_width // 8
+    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
+        """Features of the rows in x from `start` on, as they are before they are standardised."""
+        cdef int64_t i, patch, t, first = start * self.n_patches
+        self.work = self.work + n * self.n_patches * self.n_taps * self.patch_width // 8
         if self.n_patches > 1:
             for i in range(n):
                 for patch in range(self.n_patches):
                     for t in range(self.n_taps):
-                        self.patches[i * self.n_patches + patch, t] = (
-                            self.x[i, self.taps[patch, t]]
+                        self.patches[first + i * self.n_patches + patch, t] = (
+                            self.x[start + i, self.taps[patch, t]]
                         )
         if self.linear_width:
             skf_multiply(
-                &self.patches[0, 0], self.n_taps, 1, n_patches, self.n_taps,
+                &self.patches[first, 0], self.n_taps, 1, n * self.n_patches, self.n_taps,
                 &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
                 self.width // self.n_patches
             )
         if self.width > self.linear_width:
             for i in range(n):
                 memcpy(
-                    &self.z[i, self.linear_width], &self.x[i, 0], self.n_columns * sizeof(float)
+                    &self.z[i, self.linear_width], &self.x[start + i, 0],
+                    self.n_columns * sizeof(float)
                 )
 
     cdef void look(self, const float[:, ::1] table, int64_t start, int64_t n) noexcept nogil:
-        """Standardised features of rows of a table."""
+        """Standardised features of rows of a table, no more than fit into z."""
         memcpy(&self.x[0, 0], &table[start, 0], n * self.n_columns * sizeof(float))
-        self.project(n)
+        self.project(0, n)
         self.standardise(n)
 
     cdef void standardise(self, int64_t n) noexcept nogil:
@@ -532,23 +539,24 @@ cdef class HingeTrainer:
 
     # ------------------------------------------------------------------------------------ training
 
-    cdef void walk(self, int64_t tree, int64_t n) noexcept nogil:
-        """Rows of `value`, tests and margins that the rows in z come to in a tree."""
+    cdef void walk(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
+        """Rows of `value`, tests and margins that the n rows in z come to in a tree."""
         cdef int64_t i
+        cdef int32_t* leaf = &self.leaf[tree, start]
         self.work = self.work + n * (self.depth + self.n_outputs)
         skf_hinge_walk(
             <const skf_test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.z[0, 0],
-            self.width, n, &self.leaf[tree, 0], &self.test[tree, 0], &self.margin[tree, 0]
+            self.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
         )
         for i in range(n):
-            self.number[i] = self.leaf[tree, i]
-            self.leaf[tree, i] = self.row_of[tree, self.number[i]]
+            self.number[i] = leaf[i]
+            leaf[i] = self.row_of[tree, leaf[i]]
 
-    cdef int settle(self, int64_t tree, int64_t n) except -1 nogil:
+    cdef int settle(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
         """Give vectors to the leaves of the tree just walked that have none yet."""
         cdef int64_t i, k, row
         for i in range(n):
-            if self.leaf[tree, i] >= 0:
+            if self.leaf[tree, start + i] >= 0:
                 continue
             row = self.row_of[tree, self.number[i]]
             if row < 0:
@@ -560,7 +568,7 @@ cdef class HingeTrainer:
                 for k in range(self.n_outputs):
                     self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
                 self.counts[2] = row + 1
-            self.leaf[tree, i] = <int32_t>row
+            self.leaf[tree, start + i] = <int32_t>row
         return 0
 
     cdef int grow(self) except -1:
@@ -572,21 +580,19 @@ cdef class HingeTrainer:
         self.slot_of = np.full(max(len(value), self.n_tests), -1, dtype=np.int32)
         return 0
 
-    cdef void answer(self, int64_t tree, int64_t n, float scale) noexcept nogil:
+    cdef void answer(self, int64_t tree, int64_t start, int64_t n, float scale) noexcept nogil:
         skf_hinge_answer(
-            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
-            n, self.vector, scale, &self.out[0, 0]
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
+            &self.margin[tree, start], n, self.vector, scale, &self.out[start, 0]
         )
 
     cdef double step(self, double rate) except? -1 nogil:
         """One step on the next batch; its mean loss."""
         self.draw(self.batch_size)
-        self.project(self.batch_size)
-        self.standardise(self.batch_size)
         return self.learn(self.batch_size, rate)
 
     cdef double learn(self, int64_t n, double rate) except? -1 nogil:
-        """One step on n rows whose features are in z; their mean loss."""
+        """One step on the n rows in x; their mean loss."""
         cdef int64_t tree, n_kept = 0
         cdef double loss
         cdef float scale
@@ -599,24 +605,17 @@ cdef class HingeTrainer:
         if n_kept == 0:
             self.kept[below(&self.random, <int>self.n_trees)] = 1
         scale = <float>(1 / (1 - self.dropout))
-        memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
-        for tree in range(self.n_trees):
-            if self.kept[tree]:
-                self.walk(tree, n)
-                self.settle(tree, n)
-                self.answer(tree, n, scale)
+        self.forward(n, scale)
         loss = self.compare(n)
-        memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
+        if self.n_patches > 1:
+            memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
+        else:
+            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
         for tree in range(self.n_trees):
             if self.kept[tree]:
                 self.learn_tree(tree, n, scale, &how)
         if self.linear_width:
-            skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
-            skf_multiply(
-                &self.patches[0, 0], 1, self.n_taps, self.n_taps, n * self.n_patches,
-                &self.dz[0, 0], self.width // self.n_patches, self.patch_width,
-                &self.gradient[0, 0], self.patch_width
-            )
+            self.pull_directions(n)
             skf_hinge_step(
                 &how, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
                 &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
@@ -624,6 +623,38 @@ cdef class HingeTrainer:
             )
             self.remember(n)
         return loss
+
+    cdef void pull_directions(self, int64_t n) noexcept nogil:
+        """Gradient of the learned directions."""
+        cdef int64_t k, t
+        if self.n_patches > 1:
+            for t in range(self.n_taps):
+                for k in range(self.patch_width):
+                    self.gradient[t, k] = self.kernels[k, t]
+            return
+        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
+        skf_multiply(
+            &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
+            self.patch_width, &self.gradient[0, 0], self.patch_width
+        )
+
+    cdef int forward(self, int64_t n, float scale) except -1 nogil:
+        """Answers of the kept trees to the n rows in x, and the sums of their features."""
+        cdef int64_t start = 0, tree, n_rows
+        memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
+        memset(&self.sum[0], 0, self.width * sizeof(float))
+        memset(&self.square[0], 0, self.width * sizeof(float))
+        while start < n:
+            n_rows = min(self.block, n - start)
+            self.project(start, n_rows)
+            self.standardise(n_rows)
+            for tree in range(self.n_trees):
+                if self.kept[tree]:
+                    self.walk(tree, start, n_rows)
+                    self.settle(tree, start, n_rows)
+                    self.answer(tree, start, n_rows, scale)
+            start += n_rows
+        return 0
 
     cdef void stepper(self, skf_stepper* how, double rate) noexcept nogil:
         cdef int64_t t = self.counts[0]
@@ -653,47 +684,54 @@ cdef class HingeTrainer:
         self, int64_t tree, int64_t n, float scale, const skf_stepper* how
     ) noexcept nogil:
         """Move the leaves and tests of a tree that the batch came by; add to dz."""
-        cdef int64_t i, n_used = 0, at
-        cdef int32_t* leaf = &self.leaf[tree, 0]
+        cdef int64_t i, n_used
         cdef int32_t* test = &self.test[tree, 0]
         cdef skf_test* tests = <skf_test*>&self.tests[tree, 0, 0]
         cdef skf_stepper plain = how[0]
-        for i in range(n):
-            n_used = self.take_slot(i, leaf[i], n_used)
+        n_used = self.take_slots(&self.leaf[tree, 0], n)
+        memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
         skf_hinge_gradient(
-            &self.value[0, 0, 0], 3 * self.vector, leaf, &self.margin[tree, 0], &self.g[0, 0],
-            &self.slot[0], &self.fresh[0], n, self.vector, scale, &self.slope[0],
-            &self.sums[0, 0]
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
+            &self.g[0, 0], &self.slot[0], n, self.vector, scale, &self.slope[0], &self.sums[0, 0]
         )
         skf_hinge_step(
             how, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],
             &self.value[0, 2, 0], 3 * self.vector, &self.sums[0, 0], &self.used[0], n_used,
             self.vector
         )
-        for i in range(n_used):
-            self.slot_of[self.used[i]] = -1
-        n_used = 0
+        n_used = self.take_slots(test, n)
+        memset(&self.pull[0], 0, n_used * sizeof(float))
         for i in range(n):
-            n_used = self.take_slot(i, test[i], n_used)
-            at = self.slot[i]
-            self.pull[at] = -self.slope[i] + (0 if self.fresh[i] else self.pull[at])
-            self.dz[i, tests[test[i]].feature] += self.slope[i]
+            self.pull[self.slot[i]] -= self.slope[i]
+        if self.n_patches > 1:
+            # Of thousands of features of a row, few have a gradient.
+            skf_kernel_gradient(
+                tests, test, &self.slope[0], n, &self.patches[0, 0], self.n_patches, self.n_taps,
+                self.patch_width, &self.unit[0], &self.kernels[0, 0]
+            )
+        else:
+            for i in range(n):
+                self.dz[i, tests[test[i]].feature] += self.slope[i]
         plain.decay = 0
         skf_hinge_step(
             &plain, &tests[0].threshold, 2, &self.tests_mean[tree, 0], &self.tests_power[tree, 0],
             1, &self.pull[0], &self.used[0], n_used, 1
         )
+
+    cdef int64_t take_slots(self, const int32_t* item, int64_t n) noexcept nogil:
+        """Places for the gradients of leaves or tests: one for all rows that came by the same."""
+        cdef int64_t i, n_used = 0
+        cdef int32_t place
+        cdef bint fresh
+        for i in range(n):  # without branches, which nobody could foretell
+            place = self.slot_of[item[i]]
+            fresh = place < 0
+            place = <int32_t>n_used if fresh else place
+            self.slot_of[item[i]] = self.slot[i] = place
+            self.used[place] = item[i]
+            n_used += fresh
         for i in range(n_used):
             self.slot_of[self.used[i]] = -1
-
-    cdef inline int64_t take_slot(self, int64_t i, int32_t item, int64_t n_used) noexcept nogil:
-        """A place for the gradient of a leaf or test, shared by all rows that came by."""
-        self.fresh[i] = self.slot_of[item] < 0
-        if self.fresh[i]:
-            self.slot_of[item] = <int32_t>n_used
-            self.used[n_used] = item
-            n_used += 1
-        self.slot[i] = self.slot_of[item]
         return n_used
 
     cdef bint poll(self) except -1 nogil:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
 
 from ._hinge import HingeTrainer, padded, padded_vector
 from ._hinge_pack import HingePacker, compacted
@@ -18,6 +19,7 @@ LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
 COLUMNS = 0.25  # share of tests that look at columns, at most, where others are learned
 N_CHECKS = 40  # looks at the validation loss
 PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
+BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # that the statistics of features begin with
 COPIED = ("direction", "mean", "variance", "tests", "leaf", "value")  # of the best model so far
 
@@ -69,11 +71,13 @@ class HingeInput:
     spread: np.ndarray
     taps: np.ndarray
 
-    def table(self, rows=slice(None)):
-        """What learned features see of some rows: ndarray, float32, C order."""
-        return ((self.scaled[rows] - self.mean) * (self.emphasis / self.deviation)).astype(
-            np.float32
-        )
+    def table(self):
+        """What learned features see of the rows: ndarray, float32, C order."""
+        factor = self.emphasis / self.deviation
+        table = np.empty(self.scaled.shape, dtype=np.float32)
+        for block in gen_batches(len(table), BLOCK):
+            table[block] = (self.scaled[block] - self.mean) * factor
+        return table
 
 
 def whole_rows(n_features):

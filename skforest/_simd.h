@@ -103,6 +103,71 @@ SKF_INLINE int skf_level(void)
 #define SKF_KERNEL(name, params, args) SKF_UNUSED static void name params
 #endif
 
+/* ------------------------------------------------------------------- vectors of sixteen floats */
+
+/* Sixteen floats that are added and multiplied lane by lane, wherever they start; one float where
+ * the compiler has no such type. */
+#if defined(__GNUC__)
+typedef float skf_vec __attribute__((vector_size(64), aligned(4), may_alias));
+#define SKF_WIDTH 16
+#else
+typedef float skf_vec;
+#define SKF_WIDTH 1
+#endif
+#define SKF_AT(pointer) (*(skf_vec *)(pointer))
+#define SKF_IN(pointer) (*(const skf_vec *)(pointer))
+
+#define SKF_ADD_LANES(result, vector)                                                            \
+    do {                                                                                         \
+        float lanes_[SKF_WIDTH];                                                                 \
+        memcpy(lanes_, &(vector), sizeof(lanes_));                                               \
+        for (int half_ = SKF_WIDTH / 2; half_; half_ /= 2)                                       \
+            for (int l_ = 0; l_ < half_; l_++)                                                   \
+                lanes_[l_] += lanes_[l_ + half_];                                                \
+        (result) += lanes_[0];                                                                   \
+    } while (0)
+
+/* Rows that are taken together: their lanes are added by one transposition. */
+#define SKF_ROWS 16
+
+#if SKF_WIDTH == 16
+typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias));
+#define SKF_BITS(vector) ((skf_bits)(vector))
+#if defined(__clang__)
+#define SKF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
+#endif
+/* Halves the lanes of two vectors, each with the sums of 1, 2, 4 or 8 rows, and joins them. */
+#define SKF_FOLD_16(a, b)                                                                        \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
+     SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+#define SKF_FOLD_8(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +                   \
+     SKF_MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
+#define SKF_FOLD_4(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +                   \
+     SKF_MIX(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31))
+#define SKF_FOLD_2(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +                  \
+     SKF_MIX(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+/* sums[k] = the lanes of s[k], added as SKF_ADD_LANES does, for 16 vectors; s is overwritten. */
+#define SKF_ADD_LANES_OF_ROWS(sums, s)                                                           \
+    do {                                                                                         \
+        for (int r_ = 0; r_ < 8; r_++)                                                           \
+            s[r_] = SKF_FOLD_16(s[2 * r_], s[2 * r_ + 1]);                                       \
+        for (int r_ = 0; r_ < 4; r_++)                                                           \
+            s[r_] = SKF_FOLD_8(s[2 * r_], s[2 * r_ + 1]);                                        \
+        for (int r_ = 0; r_ < 2; r_++)                                                           \
+            s[r_] = SKF_FOLD_4(s[2 * r_], s[2 * r_ + 1]);                                        \
+        SKF_AT(sums) = SKF_FOLD_2(s[0], s[1]);                                                   \
+    } while (0)
+#else
+typedef int32_t skf_bits;
+#define SKF_BITS(value) ((value) != 0)
+#define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
+#endif
+
 /* Samples are taken in blocks of SKF_BLOCK: independent chains of additions, side by side. */
 #define SKF_BLOCK 16
 
@@ -182,29 +247,75 @@ SKF_KERNEL(skf_taps_f32,
     SKF_TAPS_BODY
 }
 
-/* A dense direction: 32 lanes, then a fixed tree of additions. */
+/* A dense direction: 32 lanes, then a fixed tree of additions. The lanes of sixteen samples are added
+ * up together, and a weight is read for four. */
 #define SKF_LANES 32
-#define SKF_DENSE_BODY                                                                           \
+#if SKF_WIDTH == 16
+typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias));
+#define SKF_BYTES_IN(pointer) __builtin_convertvector(*(const skf_bytes *)(pointer), skf_vec)
+#define SKF_DENSE_BODY(type, load)                                                               \
+    const int64_t whole = p - p % SKF_LANES;                                                     \
+    const int rest = (int)(p - whole);                                                           \
+    const skf_vec none = {0};                                                                    \
+    float end[SKF_LANES] = {0};                                                                  \
+    memcpy(end, weight + whole, (size_t)rest * sizeof(float));                                   \
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {                                                  \
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;                           \
+        skf_vec s[SKF_ROWS];                                                                     \
+        float sums[SKF_ROWS];                                                                    \
+        int k = 0;                                                                               \
+        for (; k < n_rows; k += 4) {                                                             \
+            skf_vec low[4] = {none, none, none, none}, high[4] = {none, none, none, none};       \
+            const type *row[4];                                                                  \
+            for (int r = 0; r < 4; r++)                                                          \
+                row[r] = table + offset[i + (k + r < n_rows ? k + r : k)];                       \
+            for (int64_t j = 0; j < whole; j += SKF_LANES) {                                     \
+                const skf_vec w = SKF_IN(weight + j), v = SKF_IN(weight + j + SKF_WIDTH);        \
+                for (int r = 0; r < 4; r++) {                                                    \
+                    low[r] += w * load(row[r] + j);                                              \
+                    high[r] += v * load(row[r] + j + SKF_WIDTH);                                 \
+                }                                                                                \
+            }                                                                                    \
+            if (rest >= SKF_WIDTH)                                                               \
+                for (int r = 0; r < 4; r++)                                                      \
+                    low[r] += SKF_IN(end) * load(row[r] + whole);                                \
+            if (rest % SKF_WIDTH)                                                                \
+                for (int r = 0; r < 4; r++) {                                                    \
+                    const int done = rest & SKF_WIDTH;                                           \
+                    type x[SKF_WIDTH] = {0};                                                     \
+                    for (int l = 0; l < rest - done; l++)                                        \
+                        x[l] = row[r][whole + done + l];                                         \
+                    *(done ? high + r : low + r) += SKF_IN(end + done) * load(x);                \
+                }                                                                                \
+            for (int r = 0; r < 4; r++)                                                          \
+                s[k + r] = low[r] + high[r];                                                     \
+        }                                                                                        \
+        for (; k < SKF_ROWS; k++)                                                                \
+            s[k] = none;                                                                         \
+        SKF_ADD_LANES_OF_ROWS(sums, s);                                                          \
+        memcpy(out + i, sums, (size_t)n_rows * sizeof(float));                                   \
+    }
+#else
+#define SKF_BYTES_IN(pointer) (*(pointer))
+#define SKF_DENSE_BODY(type, load)                                                               \
     for (int64_t i = 0; i < n; i++) {                                                            \
+        const type *row = table + offset[i];                                                     \
         float lane[SKF_LANES] = {0};                                                             \
-        int64_t j = 0;                                                                           \
-        for (; j + SKF_LANES <= p; j += SKF_LANES)                                               \
-            for (int l = 0; l < SKF_LANES; l++)                                                  \
-                lane[l] += weight[j + l] * (float)table[offset[i] + j + l];                      \
-        for (int l = 0; j < p; j++, l++)                                                         \
-            lane[l] += weight[j] * (float)table[offset[i] + j];                                  \
+        for (int64_t j = 0; j < p; j++)                                                          \
+            lane[j % SKF_LANES] += weight[j] * load(row + j);                                    \
         for (int half = SKF_LANES / 2; half; half /= 2)                                          \
             for (int l = 0; l < half; l++)                                                       \
                 lane[l] += lane[l + half];                                                       \
         out[i] = lane[0];                                                                        \
     }
+#endif
 
 SKF_KERNEL(skf_dense_u8,
            (const uint8_t *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,
             float *SKF_RESTRICT out),
            (table, offset, n, weight, p, out))
 {
-    SKF_DENSE_BODY
+    SKF_DENSE_BODY(uint8_t, SKF_BYTES_IN)
 }
 
 SKF_KERNEL(skf_dense_f32,
@@ -212,7 +323,7 @@ SKF_KERNEL(skf_dense_f32,
             float *SKF_RESTRICT out),
            (table, offset, n, weight, p, out))
 {
-    SKF_DENSE_BODY
+    SKF_DENSE_BODY(float, SKF_IN)
 }
 
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]

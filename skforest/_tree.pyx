@@ -33,12 +33,13 @@ from ._direction cimport (
 from ._sums cimport SumWalker, sums_apply
 
 cdef extern from "_walk.h" nogil:
-    ctypedef struct skf_split:
+    ctypedef struct skf_node:
         float threshold
-        int32_t column
+        uint32_t column, child
 
-    void skf_walk_pool(
-        const float*, int64_t, int64_t, const int32_t*, const skf_split*, int32_t*, float*
+    void skf_walk_pool(const float*, int64_t, int64_t, const skf_node*, int32_t, int32_t*, float*)
+    void skf_add_values(
+        const float*, int64_t, const int32_t*, const int32_t*, const float*, int64_t, double*
     )
 
 
@@ -51,33 +52,44 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 
 cdef enum:
-    POOL_ROWS = 256                # that are projected on a pool together
+    POOL_ROWS = 64                # that are projected on a pool together
 
 
 cdef class Pool:
-    """The directions that some trees share, and their splits as `skf_walk_pool` reads them.
+    """The directions that some trees share, and their nodes as `skf_walk_pool` reads them.
 
     Parameters
     ----------
+    tree_start : ndarray of shape (n_trees + 1,), int64
+        Of the trees, from 0 on.
+    child : ndarray of shape (n_nodes,), int32
     threshold : ndarray of shape (n_splits,), float32
     direction : ndarray of shape (n_splits,), int32
-        Of the trees, in order.
     """
 
-    cdef int64_t first_split       # of the first of the trees
-    cdef int64_t size
+    cdef int64_t size              # directions, and a column of zeros
     cdef const int32_t[::1] code   # the directions
-    cdef const int32_t[:, ::1] splits   # threshold (the bits of a float32), column of the pool
+    cdef const int32_t[:, ::1] nodes    # threshold (the bits of a float32), column, child
+    cdef const int32_t[::1] depth  # of the trees
 
-    def __init__(self, int64_t first_split, threshold, direction):
+    def __init__(self, tree_start, const int32_t[::1] child, threshold, direction):
         code, column = np.unique(direction, return_inverse=True)
-        self.first_split = first_split
         self.code = code
-        self.size = len(code)
-        splits = np.empty((len(threshold), 2), dtype=np.int32)
-        splits[:, 0] = np.asarray(threshold).view(np.int32)
-        splits[:, 1] = column
-        self.splits = splits
+        self.size = len(code) + 1
+        n_nodes = np.diff(tree_start)
+        root = tree_start[:len(n_nodes)]
+        first_split = (root - np.arange(len(n_nodes))) // 2
+        inner = np.asarray(child) > 0
+        split = ((np.asarray(child) - 1) // 2 + np.repeat(first_split, n_nodes))[inner]
+        nodes = np.empty((len(child), 3), dtype=np.int32)
+        nodes[:, 0] = np.array(np.inf, dtype=np.float32).view(np.int32)
+        nodes[:, 1] = len(code)
+        nodes[:, 2] = np.arange(len(child)) - np.repeat(root, n_nodes)
+        nodes[inner, 0] = threshold.view(np.int32)[split]
+        nodes[inner, 1] = column[split]
+        nodes[inner, 2] = np.asarray(child)[inner]
+        self.nodes = nodes
+        self.depth = np.maximum.reduceat(_levels(tree_start, child), root)
 
     cdef void fill(
         self, const Directions* directions, const Table* table, Taps* taps, const int64_t* offset,
@@ -85,11 +97,26 @@ cdef class Pool:
     ) noexcept nogil:
         """Projections of n rows on all directions, row by row."""
         cdef int64_t i, k
-        for k in range(self.size):
+        for k in range(self.size - 1):
             unfold(taps, directions, self.code[k], table)
             project(taps, table, offset, n, column)
             for i in range(n):
                 out[i * self.size + k] = column[i]
+        for i in range(n):
+            out[i * self.size + self.size - 1] = 0
+
+
+def _levels(const int64_t[::1] tree_start, const int32_t[::1] child):
+    """Level of every node in its tree, 0 for roots: ndarray of shape (n_nodes,), int32."""
+    cdef int64_t tree, node, root
+    levels = np.zeros(child.shape[0], dtype=np.int32)
+    cdef int32_t[::1] level = levels
+    for tree in range(tree_start.shape[0] - 1):
+        root = tree_start[tree]
+        for node in range(root, tree_start[tree + 1]):
+            if child[node] > 0:
+                level[root + child[node]] = level[root + child[node] + 1] = level[node] + 1
+    return levels
 
 
 cdef int alloc_walk(Walk* walk, int64_t n) except -1 nogil:
@@ -233,8 +260,8 @@ cdef class Router:
         response : ndarray of shape (n_samples, n_outputs), float64
         """
         cdef Table table = as_table(X)
-        cdef int64_t i, tree, n = table.n_samples
-        cdef double weight = 1
+        cdef int64_t tree, n = table.n_samples
+        cdef const float* weight
         response = np.zeros((n, self.n_outputs), dtype=np.float64)
         cdef double[:, ::1] out = response
         cdef Walk walk
@@ -257,10 +284,8 @@ cdef class Router:
             with nogil:
                 for tree in range(first_tree, last_tree):
                     self.walk(tree, &table, &taps, &walk)
-                    for i in range(n):
-                        if self.gate == MARGIN:
-                            weight = walk.margin[i]
-                        self.add_value(tree, walk.leaf[i], weight, &out[i, 0])
+                    weight = walk.margin if self.gate == MARGIN else NULL
+                    self.add_values(tree, walk.leaf, weight, n, &out[0, 0])
         finally:
             free_walk(&walk)
             free_taps(&taps)
@@ -302,8 +327,7 @@ cdef class Router:
                         for i in range(n):
                             leaves[start + i, tree] = leaf[i]
                     else:
-                        for i in range(n):
-                            self.add_value(tree, leaf[i], 1, &out[start + i, 0])
+                        self.add_values(tree, &leaf[0], NULL, n, &out[start, 0])
                 start += n
         return 0
 
@@ -320,7 +344,9 @@ cdef class Router:
             # Features on their own are walked without being projected.
             if len(direction) and (direction >= self.directions.n_features).any():
                 if len(np.unique(direction)) <= n_passed:
-                    pool = Pool(first, np.asarray(self.threshold)[first:last], direction)
+                    child = np.asarray(self.child)[start[0]:start[last_tree - first_tree]]
+                    threshold = np.asarray(self.threshold)[first:last]
+                    pool = Pool(start - start[0], child, threshold, direction)
             self.pools[key] = pool
         return self.pools[key] is not None
 
@@ -330,10 +356,11 @@ cdef class Router:
     ) except -1:
         """Walk by a pool; fill `leaves`, or add to `out` where there are no leaves."""
         cdef Pool pool = self.pools[(first_tree, last_tree)]
-        cdef int64_t i, n, tree, root, split, start = 0, n_rows = table.n_samples
+        cdef int64_t i, n, tree, root, start = 0, n_rows = table.n_samples
+        cdef int64_t first_node = self.tree_start[first_tree]
         cdef int64_t block = min(n_rows, <int64_t>POOL_ROWS)
         cdef bint wanted = leaves is not None
-        cdef double weight = 1
+        cdef bint margins = self.gate == MARGIN and not wanted
         cdef float[::1] projected = np.empty(block * pool.size, dtype=np.float32)
         cdef float[::1] column = np.empty(block, dtype=np.float32)
         cdef float[::1] margin = np.empty(block, dtype=np.float32)
@@ -352,21 +379,19 @@ cdef class Router:
                         &self.directions, table, &taps, &offset[0], n, &column[0], &projected[0]
                     )
                     for tree in range(first_tree, last_tree):
-                        root = self.tree_start[tree]
-                        split = (root - tree) // 2 - pool.first_split
-                        if split == pool.splits.shape[0]:
-                            split = 0      # behind the last split: the tree has none
+                        root = self.tree_start[tree] - first_node
                         skf_walk_pool(
-                            &projected[0], pool.size, n, &self.child[root],
-                            <const skf_split*>&pool.splits[split, 0], &leaf[0], &margin[0]
+                            &projected[0], pool.size, n, <const skf_node*>&pool.nodes[root, 0],
+                            pool.depth[tree - first_tree], &leaf[0],
+                            &margin[0] if margins else NULL
                         )
-                        for i in range(n):
-                            if wanted:
+                        if wanted:
+                            for i in range(n):
                                 leaves[start + i, tree] = leaf[i]
-                            else:
-                                if self.gate == MARGIN:
-                                    weight = margin[i]
-                                self.add_value(tree, leaf[i], weight, &out[start + i, 0])
+                        else:
+                            self.add_values(
+                                tree, &leaf[0], &margin[0] if margins else NULL, n, &out[start, 0]
+                            )
                     start += n
         finally:
             free_taps(&taps)
@@ -422,6 +447,22 @@ cdef class Router:
                 depth += 1
                 node = child
                 end = middle
+
+    cdef void add_values(
+        self, int64_t tree, const int32_t* leaf, const float* weight, int64_t n, double* out
+    ) noexcept nogil:
+        """out += weight * value of the leaf, of n rows; without weights, 1."""
+        cdef int64_t i
+        if self.dense_values:
+            skf_add_values(
+                &self.value[0], self.n_outputs, &self.child[self.tree_start[tree]], leaf, weight,
+                n, out
+            )
+        else:
+            for i in range(n):
+                self.add_value(
+                    tree, leaf[i], 1 if weight == NULL else weight[i], out + i * self.n_outputs
+                )
 
     cdef inline void add_value(
         self, int64_t tree, int32_t leaf, double weight, double* out
