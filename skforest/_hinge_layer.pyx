@@ -5,7 +5,7 @@ their own. Of a tree, a row has gradients at one leaf, one test and one feature 
 12); those of leaves are found sparse: one sum for each leaf that some row comes to.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -27,7 +27,7 @@ cdef extern from "_hinge.h" nogil:
     )
     void skf_hinge_gradient(
         const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
-        const uint8_t*, int64_t, int64_t, float, float*, float*
+        int64_t, int64_t, float, float*, float*
     )
 
 cdef enum:
@@ -68,7 +68,6 @@ cdef class HingePass:
     cdef float[:, ::1] g, own, sums
     cdef float[::1] slope
     cdef int32_t[::1] own_row, slot, slot_of, used
-    cdef uint8_t[::1] fresh
 
     def __init__(self, threshold, feature, leaf, share, int32_t depth, bint fern):
         self.threshold = threshold.view(np.int32)
@@ -228,7 +227,6 @@ cdef class HingePass:
         self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(self.n_leaves, -1, dtype=np.int32)
         self.used = np.zeros(room, dtype=np.int32)
-        self.fresh = np.zeros(n, dtype=np.uint8)
 
     cdef void pad(self, const float[:, :, ::1] g, int64_t group) noexcept nogil:
         cdef int64_t i
@@ -262,8 +260,7 @@ cdef class HingePass:
         memset(&self.sums[0, 0], 0, n_used * width * sizeof(float))
         skf_hinge_gradient(
             &self.own[0, 0], width, &self.own_row[0], &self.margin[tree, 0], &self.g[0, 0],
-            &self.slot[0], &self.fresh[0], self.n_rows, width, self.share[tree], &self.slope[0],
-            &self.sums[0, 0]
+            &self.slot[0], self.n_rows, width, self.share[tree], &self.slope[0], &self.sums[0, 0]
         )
 
     cdef int poll(self, int64_t work) except -1 nogil:
