@@ -168,7 +168,10 @@ cdef class HingePass:
         cdef int64_t tree, i, n_used, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)
         cdef bint apart = g.shape[0] > 1
-        if not self.kept or g.shape[1] != n or g.shape[2] != self.n_outputs:
+        if (
+            not self.kept or g.shape[0] not in (1, self.n_trees) or g.shape[1] != n
+            or g.shape[2] != self.n_outputs
+        ):
             raise ValueError("gradients are those of the rows that `answer` kept")
         z = np.zeros((n, self.width), dtype=np.float32)
         threshold = np.zeros((self.n_trees, self.n_tests), dtype=np.float32)
