@@ -71,8 +71,8 @@ SMALL = {
     "breast_cancer": load_breast_cancer,
     "digits": load_digits,
 }
-# Rate of AdaGrad, share of the rows that choose the snapshot, and what the paper's authors measured:
-# test errors or R2, means of 10 runs, in the order of SIZES.
+# Rate of AdaGrad, share of the rows that choose the snapshot, and what the authors of the paper
+# measured: test errors or R2, means of 10 runs, in the order of SIZES.
 SIZES = [(trees, depth) for trees in (1, 10, 50, 100) for depth in (1, 3, 5, 7, 10)]
 GRID = {
     "abalone": (0.05, 1 / 3, """
