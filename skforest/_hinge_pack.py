@@ -57,7 +57,8 @@ class HingePacker:
         value = np.zeros((1 + used, n_outputs))
         value[1:] = arrays["value"][:used, 0, :n_outputs]
         if settings.head == "linear":
-            tree_of = np.empty(used, dtype=np.int64)
+            # Rows that no leaf has belonged to a model that has been given up.
+            tree_of = np.zeros(used, dtype=np.int64)
             tree_of[leaf[leaf >= 0]] = np.nonzero(leaf >= 0)[0]
             value[1:] *= arrays["head"][tree_of, :n_outputs]
         value *= unit

@@ -578,14 +578,16 @@ def test_auto_is_settled_by_the_number_of_distinct_rows(cls):
     )
 
 
-def test_early_stopping_keeps_the_model_of_least_validation_loss():
+@pytest.mark.parametrize("head", ["leaves", "linear"])
+def test_early_stopping_keeps_the_model_of_least_validation_loss(head):
     """Labels are noise: the loss of rows held out rises from the start."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), rng.integers(2, size=300)
-    model = quick(
-        RandomHingeForestClassifier, early_stopping=True, max_iter=1000, n_iter_no_change=3
-    ).fit(X, y)
-    plain = quick(RandomHingeForestClassifier, early_stopping=False, max_iter=1000).fit(X, y)
+    own = {"head": head, "max_iter": 1000, "max_depth": 6}
+    model = quick(RandomHingeForestClassifier, early_stopping=True, n_iter_no_change=3, **own).fit(
+        X, y
+    )
+    plain = quick(RandomHingeForestClassifier, early_stopping=False, **own).fit(X, y)
     for scores, curve, steps in zip(model.validation_scores_, model.loss_curve_, model.n_iter_):
         assert len(scores) == len(curve) == steps / 25
         assert len(scores) - 1 - scores.argmax() == 3
