@@ -7,7 +7,8 @@ test v asks z[f_v] > t_v, and its answer is the smallest margin on the way, take
 the vector w of the leaf (equation 10). The answers of all trees are added. Of a tree, a row then
 has gradients at one leaf, one test and one feature only (equations 11 and 12), so a step moves the
 leaves and tests that its batch came by, and leaves all others, and the state that the optimiser
-keeps of them, as they are. Features move in every step.
+keeps of them, as they are. Features move in every step. With a head, vectors have one number, and
+a learned matrix leads from the answers of the trees to the response.
 """
 
 from libc.math cimport isfinite, sqrt
@@ -79,7 +80,7 @@ def padded_vector(int64_t n):
     return width if width >= n else (n + SKF_WIDE - 1) // SKF_WIDE * SKF_WIDE
 
 
-def padded(int64_t n):
+cpdef int64_t padded(int64_t n) noexcept nogil:
     """Columns that n features take up in a table of features."""
     return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
@@ -102,10 +103,13 @@ cdef class HingeTrainer:
             the order of a heap, or `depth` for a fern.
         leaf : (n_trees, 2^depth), int32
             Row of `value` that a leaf has, -1 until a row of the table comes by.
+        head : (n_trees, padded(n_outputs)), float32
+            From the answers of trees, one number each, to the response; 0 behind n_outputs.
+            Without a head: (0, 0).
         value : (n_values, 3, padded_vector(n_outputs)), float32
-            Vectors of leaves, and what the optimiser knows of them. Most leaves of a deep tree
+            Vectors of leaves, of one number where there is a head, and what the optimiser knows of them. Most leaves of a deep tree
             never see a row, and have none. The array is made anew where it must grow.
-        direction_mean, tests_mean, direction_power, tests_power
+        direction_mean, tests_mean, head_mean, direction_power, tests_power, head_power
             State of the optimiser, of the shapes of what it trains (`tests`: without the last
             axis), float32; 0 to begin with.
         counts : (3,), int64
@@ -133,6 +137,8 @@ cdef class HingeTrainer:
     cdef bint fern
     cdef int32_t depth
     cdef int64_t n_trees, n_tests, n_outputs, n_columns, width
+    cdef bint linear               # is there a head?
+    cdef int64_t answer_width      # floats of a response, with padding
     cdef int64_t n_patches, n_taps
     cdef int64_t patch_width       # features of a patch, with padding
     cdef int64_t linear_width      # of all patches
@@ -150,7 +156,7 @@ cdef class HingeTrainer:
     cdef const int32_t[:, ::1] taps
     cdef double[::1] mean, variance
     cdef int32_t[:, :, ::1] tests
-    cdef float[:, ::1] tests_mean, tests_power
+    cdef float[:, ::1] tests_mean, tests_power, head, head_mean, head_power
     cdef int32_t[:, ::1] row_of
     cdef float[:, :, ::1] value
     cdef int64_t[::1] counts
@@ -165,6 +171,8 @@ cdef class HingeTrainer:
     # scratch of a batch
     cdef int32_t[::1] rows
     cdef float[:, ::1] x, patches, z, dz, out, g, gradient, kernels
+    cdef float[:, ::1] answers, pulls   # of trees and their derivatives, (n_trees, n_rows)
+    cdef float[:, ::1] turned, head_gradient
     cdef float[::1] centre, unit, sum, square, slope, pull
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
@@ -211,6 +219,11 @@ cdef class HingeTrainer:
         self.n_tests = self.tests.shape[1]
         self.n_outputs = loss.n_outputs
         self.vector = self.value.shape[2]
+        self.head = arrays["head"]
+        self.head_mean = arrays["head_mean"]
+        self.head_power = arrays["head_power"]
+        self.linear = self.head.shape[0] > 0
+        self.answer_width = self.head.shape[1] if self.linear else self.vector
         self.taps = arrays["taps"]
         self.n_columns = n_columns
         self.n_patches = self.taps.shape[0]
@@ -228,8 +241,13 @@ cdef class HingeTrainer:
         self.z = np.zeros((self.block, self.width), dtype=np.float32)
         self.dz = np.zeros((1 if self.n_patches > 1 else n, self.width), dtype=np.float32)
         self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
-        self.out = np.zeros((n, self.vector), dtype=np.float32)
-        self.g = np.zeros((n, self.vector), dtype=np.float32)
+        self.out = np.zeros((n, self.answer_width), dtype=np.float32)
+        self.g = np.zeros((n, self.answer_width), dtype=np.float32)
+        n_heads = self.n_trees if self.linear else 0
+        self.answers = np.zeros((n_heads, padded(n)), dtype=np.float32)
+        self.pulls = np.zeros((n_heads, padded(n)), dtype=np.float32)
+        self.turned = np.zeros((self.answer_width, padded(n)), dtype=np.float32)
+        self.head_gradient = np.zeros((n_heads, self.answer_width), dtype=np.float32)
         self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
         self.centre = np.zeros(self.width, dtype=np.float32)
         self.unit = np.zeros(self.width, dtype=np.float32)
@@ -353,10 +371,11 @@ cdef class HingeTrainer:
             while start < n_rows:
                 n = min(self.block, n_rows - start)
                 self.look(table, start, n)
-                memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
+                self.clear(n)
                 for i in range(self.n_trees):
                     self.walk(i, 0, n)
                     self.answer(i, 0, n, 1)
+                self.combine(n)
                 for i in range(n):
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
@@ -383,6 +402,9 @@ cdef class HingeTrainer:
         cdef double[:, ::1] result = moved
         vectors = np.asarray(self.value)[:, 0].astype(np.float64)
         cdef const double[::1] length = np.sqrt(np.square(vectors).sum(axis=1))
+        cdef double[::1] gain = np.ones(self.n_trees)
+        if self.linear:
+            gain = np.sqrt(np.square(np.asarray(self.head, dtype=np.float64)).sum(axis=1))
         with nogil:
             while start < n_rows:
                 n = min(self.block, n_rows - start)
@@ -392,7 +414,7 @@ cdef class HingeTrainer:
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
-                                weight[start + i] * length[self.leaf[tree, i]]
+                                weight[start + i] * gain[tree] * length[self.leaf[tree, i]]
                             )
                 start += n
                 if self.poll():
@@ -407,7 +429,7 @@ cdef class HingeTrainer:
         loss : float
             Mean over the rows.
         gradients : dict of str to ndarray
-            Of "direction", "tests" (n_trees, n_tests) and "value" (n_values, n_outputs).
+            Of "direction", "tests" (n_trees, n_tests), "value" (n_values, n_outputs), "head".
         """
         cdef int64_t n = table.shape[0]
         cdef int32_t optimizer = self.optimizer
@@ -424,10 +446,12 @@ cdef class HingeTrainer:
         self.arrays["value"][:, 1] = 0
         self.arrays["direction_mean"][...] = 0
         self.arrays["tests_mean"][...] = 0
+        self.arrays["head_mean"][...] = 0
         loss = self.learn(n, 1)
         found = {
             "direction": self.arrays["direction_mean"].copy(),
             "tests": self.arrays["tests_mean"].copy(),
+            "head": self.arrays["head_mean"].copy(),
             "value": self.arrays["value"][:, 1].copy(),
         }
         for name, array in kept.items():
@@ -565,7 +589,7 @@ cdef class HingeTrainer:
                     with gil:
                         self.grow()
                 self.row_of[tree, self.number[i]] = <int32_t>row
-                for k in range(self.n_outputs):
+                for k in range(1 if self.linear else self.n_outputs):
                     self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
                 self.counts[2] = row + 1
             self.leaf[tree, start + i] = <int32_t>row
@@ -581,9 +605,42 @@ cdef class HingeTrainer:
         return 0
 
     cdef void answer(self, int64_t tree, int64_t start, int64_t n, float scale) noexcept nogil:
+        """Add the answer of a tree to those of the others, or keep it for the head."""
         skf_hinge_answer(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
-            &self.margin[tree, start], n, self.vector, scale, &self.out[start, 0]
+            &self.margin[tree, start], n, self.vector, scale,
+            &self.answers[tree, start] if self.linear else &self.out[start, 0]
+        )
+
+    cdef void clear(self, int64_t n) noexcept nogil:
+        cdef int64_t tree
+        memset(&self.out[0, 0], 0, n * self.answer_width * sizeof(float))
+        if self.linear:
+            for tree in range(self.n_trees):
+                memset(&self.answers[tree, 0], 0, n * sizeof(float))
+
+    cdef void combine(self, int64_t n) noexcept nogil:
+        """Response of n rows, from the answers of the trees."""
+        if self.linear:
+            skf_multiply(
+                &self.answers[0, 0], 1, self.answers.shape[1], n, self.n_trees, &self.head[0, 0],
+                self.answer_width, self.answer_width, &self.out[0, 0], self.answer_width
+            )
+
+    cdef void pull_head(self, int64_t n) noexcept nogil:
+        """Derivatives by the answers of trees, and the gradient of the head."""
+        cdef int64_t i, k
+        for i in range(n):
+            for k in range(self.n_outputs):
+                self.turned[k, i] = self.g[i, k]
+        skf_multiply(
+            &self.head[0, 0], self.answer_width, 1, self.n_trees, self.n_outputs,
+            &self.turned[0, 0], self.turned.shape[1], padded(n), &self.pulls[0, 0],
+            self.pulls.shape[1]
+        )
+        skf_multiply(
+            &self.answers[0, 0], self.answers.shape[1], 1, self.n_trees, n, &self.g[0, 0],
+            self.answer_width, self.answer_width, &self.head_gradient[0, 0], self.answer_width
         )
 
     cdef double step(self, double rate) except? -1 nogil:
@@ -611,9 +668,17 @@ cdef class HingeTrainer:
             memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
         else:
             memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
+        if self.linear:
+            self.pull_head(n)
         for tree in range(self.n_trees):
             if self.kept[tree]:
                 self.learn_tree(tree, n, scale, &how)
+        if self.linear:
+            skf_hinge_step(
+                &how, &self.head[0, 0], self.answer_width, &self.head_mean[0, 0],
+                &self.head_power[0, 0], self.answer_width, &self.head_gradient[0, 0], NULL,
+                self.n_trees, self.answer_width
+            )
         if self.linear_width:
             self.pull_directions(n)
             skf_hinge_step(
@@ -641,7 +706,7 @@ cdef class HingeTrainer:
     cdef int forward(self, int64_t n, float scale) except -1 nogil:
         """Answers of the kept trees to the n rows in x, and the sums of their features."""
         cdef int64_t start = 0, tree, n_rows
-        memset(&self.out[0, 0], 0, n * self.vector * sizeof(float))
+        self.clear(n)
         memset(&self.sum[0], 0, self.width * sizeof(float))
         memset(&self.square[0], 0, self.width * sizeof(float))
         while start < n:
@@ -654,6 +719,7 @@ cdef class HingeTrainer:
                     self.settle(tree, start, n_rows)
                     self.answer(tree, start, n_rows, scale)
             start += n_rows
+        self.combine(n)
         return 0
 
     cdef void stepper(self, skf_stepper* how, double rate) noexcept nogil:
@@ -692,7 +758,8 @@ cdef class HingeTrainer:
         memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
         skf_hinge_gradient(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
-            &self.g[0, 0], &self.slot[0], n, self.vector, scale, &self.slope[0], &self.sums[0, 0]
+            &self.pulls[tree, 0] if self.linear else &self.g[0, 0], &self.slot[0], n, self.vector,
+            scale, &self.slope[0], &self.sums[0, 0]
         )
         skf_hinge_step(
             how, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],

@@ -55,7 +55,13 @@ class HingePacker:
         used = int(arrays["counts"][2])
         n_outputs = self.n_outputs
         value = np.zeros((1 + used, n_outputs))
-        value[1:] = arrays["value"][:used, 0, :n_outputs] * unit
+        value[1:] = arrays["value"][:used, 0, :n_outputs]
+        if settings.head == "linear":
+            # Rows that no leaf has belonged to a model that has been given up.
+            tree_of = np.zeros(used, dtype=np.int64)
+            tree_of[leaf[leaf >= 0]] = np.nonzero(leaf >= 0)[0]
+            value[1:] *= arrays["head"][tree_of, :n_outputs]
+        value *= unit
         child = np.empty((n_trees, 2 * n_inner + 1), dtype=np.int64)
         child[:, :n_inner] = 2 * np.arange(n_inner) + 1
         child[:, n_inner:] = -1 - (leaf.astype(np.int64) + 1)

@@ -21,7 +21,15 @@ N_CHECKS = 40  # looks at the validation loss
 PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
 BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # that the statistics of features begin with
-COPIED = ("direction", "mean", "variance", "tests", "leaf", "value")  # of the best model so far
+COPIED = (
+    "direction",
+    "mean",
+    "variance",
+    "tests",
+    "leaf",
+    "value",
+    "head",
+)  # of the best model so far
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class HingeSettings:
     n_trees: int
     depth: int
     fern: bool
+    head: str  # "leaves", or "linear": answers of trees are numbers, which a matrix leads on
     n_linear: int  # learned features, of every patch
     identity: bool  # are the columns themselves features, too?
     optimizer: str
@@ -138,6 +147,11 @@ def new_arrays(settings, taps, n_outputs, emphasis, random):
     place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
     feature = np.where(is_linear, place, feature).astype(np.int32)
     n_leaves = 2**depth
+    head = np.zeros((0, 0), dtype=np.float32)
+    if settings.head == "linear":
+        head = np.zeros((n_trees, padded(n_outputs)), dtype=np.float32)
+        head[:, :n_outputs] = random.normal(size=(n_trees, n_outputs))
+        n_outputs = 1  # of a tree
     return {
         "direction": direction,
         "taps": taps,
@@ -146,6 +160,9 @@ def new_arrays(settings, taps, n_outputs, emphasis, random):
         "tests": np.stack([threshold.view(np.int32), feature], axis=2),
         "leaf": np.full((n_trees, n_leaves), -1, dtype=np.int32),
         "value": np.zeros((n_trees, 3, padded_vector(n_outputs)), dtype=np.float32),
+        "head": head,
+        "head_mean": np.zeros_like(head),
+        "head_power": np.zeros_like(head),
         "direction_mean": np.zeros_like(direction),
         "direction_power": np.zeros_like(direction),
         "tests_mean": np.zeros_like(threshold),

@@ -56,6 +56,7 @@ class _HingeForest(BaseForest):
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
         "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
         "stride": [Interval(Integral, 1, 2**15, closed="both")],
+        "head": [StrOptions({"leaves", "linear"})],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 16, closed="both")],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -82,6 +83,7 @@ class _HingeForest(BaseForest):
         feature_shape=None,
         kernel_size=5,
         stride=3,
+        head="leaves",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -108,6 +110,7 @@ class _HingeForest(BaseForest):
         self.feature_shape = feature_shape
         self.kernel_size = kernel_size
         self.stride = stride
+        self.head = head
         self.n_directions = n_directions
         self.max_depth = max_depth
         self.n_bags = n_bags
@@ -183,6 +186,7 @@ class _HingeForest(BaseForest):
             n_trees=int(self.n_estimators),
             depth=int(self.max_depth_),
             fern=self.structure == "fern",
+            head=self.head,
             n_linear=0 if self.features == "identity" else int(self.n_directions_),
             identity=self.features in ("identity", "both"),
             optimizer=self.optimizer,
@@ -328,6 +332,10 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         Height and width of the kernels of "conv", which see all channels.
     stride : int, default=3
         Pixels from one place of a kernel to the next, in both directions.
+    head : {"leaves", "linear"}, default="leaves"
+        "leaves": leaves hold vectors, one number for each output, and trees are added. "linear":
+        leaves hold one number, and a learned matrix, the same everywhere, leads from the answers
+        of the trees to the outputs; the paper's choice for tables.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
         on. For "conv" the number of kernels; "auto": 80.
@@ -458,6 +466,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         feature_shape=None,
         kernel_size=5,
         stride=3,
+        head="leaves",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -487,6 +496,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             feature_shape=feature_shape,
             kernel_size=kernel_size,
             stride=stride,
+            head=head,
             n_directions=n_directions,
             max_depth=max_depth,
             n_bags=n_bags,
@@ -591,6 +601,10 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         Height and width of the kernels of "conv", which see all channels.
     stride : int, default=3
         Pixels from one place of a kernel to the next, in both directions.
+    head : {"leaves", "linear"}, default="leaves"
+        "leaves": leaves hold vectors, one number for each output, and trees are added. "linear":
+        leaves hold one number, and a learned matrix, the same everywhere, leads from the answers
+        of the trees to the outputs; the paper's choice for tables.
     n_directions : "auto" or int, default="auto"
         Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
         on. For "conv" the number of kernels; "auto": 80.
@@ -724,6 +738,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         feature_shape=None,
         kernel_size=5,
         stride=3,
+        head="leaves",
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
@@ -754,6 +769,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             feature_shape=feature_shape,
             kernel_size=kernel_size,
             stride=stride,
+            head=head,
             n_directions=n_directions,
             max_depth=max_depth,
             n_bags=n_bags,

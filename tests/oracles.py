@@ -638,13 +638,14 @@ def hinge_response(arrays, depth, fern, table):
     """Sum over trees of the smallest margin times the vector of the leaf, in float64."""
     z = hinge_features(arrays, table)
     threshold, feature = hinge_tests(arrays)
-    out = np.zeros((len(table), arrays["value"].shape[2]))
+    value, head = arrays["value"], arrays["head"].astype(float)
+    out = np.zeros((len(table), head.shape[1] if len(head) else value.shape[2]))
     for i in range(len(table)):
         for tree in range(len(threshold)):
             leaf, _, margin = hinge_path(z[i], threshold[tree], feature[tree], depth, fern)
             row = arrays["leaf"][tree, leaf]
             if row >= 0:
-                out[i] += abs(margin) * arrays["value"][row, 0]
+                out[i] += abs(margin) * value[row, 0] * (head[tree] if len(head) else 1)
     return out
 
 
@@ -652,17 +653,25 @@ def hinge_gradients(arrays, depth, fern, table, slopes):
     """Derivatives of a sum over rows of response . slopes, by equations 11 and 12, in float64."""
     z = hinge_features(arrays, table)
     threshold, feature = hinge_tests(arrays)
+    head = arrays["head"].astype(float)[:, : slopes.shape[1]]
+    width = 1 if len(head) else slopes.shape[1]
     found = {
         "tests": np.zeros(threshold.shape),
-        "value": np.zeros((len(arrays["value"]), slopes.shape[1])),
+        "value": np.zeros((len(arrays["value"]), width)),
+        "head": np.zeros(head.shape),
     }
     dz = np.zeros(z.shape)
     for i in range(len(table)):
         for tree in range(len(threshold)):
             leaf, test, margin = hinge_path(z[i], threshold[tree], feature[tree], depth, fern)
             row = arrays["leaf"][tree, leaf]
-            slope = np.sign(margin) * (arrays["value"][row, 0, : slopes.shape[1]] @ slopes[i])
-            found["value"][row] += abs(margin) * slopes[i]
+            vector = arrays["value"][row, 0, :width]
+            own = slopes[i]  # derivatives by what the tree answers
+            if len(head):
+                found["head"][tree] += abs(margin) * vector * own
+                own = head[tree] @ own
+            slope = np.sign(margin) * (vector @ np.atleast_1d(own))
+            found["value"][row] += abs(margin) * own
             found["tests"][tree, test] -= slope
             dz[i, feature[tree, test]] += slope
     taps, width = arrays["taps"], arrays["direction"].shape[1]

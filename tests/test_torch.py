@@ -636,6 +636,17 @@ def test_logits_of_one_bag_are_sums_of_trees():
     np.testing.assert_allclose(logits, raw, atol=1e-4)
 
 
+@BOTH
+def test_a_linear_head_is_a_part_of_the_vectors(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, head="linear").fit(X, y)
+    module = from_estimator(model)
+    expected = model.forest_.response(X)
+    np.testing.assert_allclose(answers(module, X), expected, atol=2e-5 * abs(expected).max())
+    again = to_estimator(module).forest_.response(X)
+    np.testing.assert_allclose(again, expected, atol=2e-5 * abs(expected).max())
+
+
 def test_images_poisson_loss_names_and_several_outputs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 6, 6))
