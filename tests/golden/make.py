@@ -13,7 +13,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from skforest import CO2ForestRegressor, ManifoldForestClassifier, NonGreedyForestRegressor
+from skforest import (
+    CO2ForestRegressor,
+    ManifoldForestClassifier,
+    NonGreedyForestRegressor,
+    RandomHingeForestRegressor,
+)
 
 PATH = Path(__file__).with_name("digits.json")
 SHAPE = {"feature_shape": (8, 8)}
@@ -33,7 +38,8 @@ CASES = {
     "patch unordered": {**SHAPE, "contrast": "sum", "max_patch": 4, "unordered": (False, True)},
 }
 PLAIN = {"objective": "co2", "bootstrap": False, "holdout": 0.0, "max_features": 8}
-# The digits as numbers, by hyperplanes.
+HINGE = {"n_bags": 1, "max_depth": 5, "max_iter": 400, "random_state": 0}
+# The digits as numbers, by hyperplanes and by margins.
 REGRESSORS = {
     "co2": CO2ForestRegressor(4, **PLAIN),
     "co2 held out": CO2ForestRegressor(4, **PLAIN | {"holdout": 0.3, "bootstrap": True}),
@@ -46,6 +52,9 @@ REGRESSORS = {
     "nongreedy full": NonGreedyForestRegressor(
         4, max_features=8, max_depth=4, init="axis", inference="full", l1=0.01
     ),
+    "hinge": RandomHingeForestRegressor(20, features="identity", **HINGE),
+    "hinge fern": RandomHingeForestRegressor(20, features="linear", structure="fern", **HINGE),
+    "hinge head": RandomHingeForestRegressor(20, head="linear", optimizer="adagrad", **HINGE),
 }
 
 
