@@ -107,8 +107,9 @@ cdef class HingeTrainer:
             From the answers of trees, one number each, to the response; 0 behind n_outputs.
             Without a head: (0, 0).
         value : (n_values, 3, padded_vector(n_outputs)), float32
-            Vectors of leaves, of one number where there is a head, and what the optimiser knows of them. Most leaves of a deep tree
-            never see a row, and have none. The array is made anew where it must grow.
+            Vectors of leaves, of one number where there is a head, and what the optimiser knows of
+            them. Most leaves of a deep tree never see a row, and have none. The array is made anew
+            where it must grow.
         direction_mean, tests_mean, head_mean, direction_power, tests_power, head_power
             State of the optimiser, of the shapes of what it trains (`tests`: without the last
             axis), float32; 0 to begin with.
