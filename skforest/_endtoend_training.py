@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._oblique import repack, settle, unpack
+from ._oblique import prune, reached_nodes, recount, repack, route, settle, unpack
 from ._soft import SoftTrainer
 
 
@@ -96,8 +96,9 @@ def patch_places(shape, size):
 
 
 def train_together(
-    forest, table, target, weight, seed, stop, annealing, units, smoothness, criterion, scale=1.0
-):
+    forest, table, target, weight, seed, stop, annealing, units, smoothness, limits, criterion,
+    scale=1.0,
+):  # fmt: skip
     """Train all splits and leaves of a tree together, and count its leaves again.
 
     Parameters
@@ -115,13 +116,15 @@ def train_together(
     annealing : Annealing
     units : Units
     smoothness : float
+    limits : tuple (int, float)
+        Least number of rows of a leaf, and least weight.
     criterion : {"entropy", "squared_error"}
     scale : float, default=1.0
 
     Returns
     -------
     forest : Forest
-        Rows that train go to the leaves that answer for them; leaves that none goes to are gone.
+        Leaves are counted from the rows that reach them; those that too few reach are gone.
     record : dict
         "loss_curve_", "n_iter_".
     """
@@ -144,5 +147,45 @@ def train_together(
     # Also without training: sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     if curve:
-        forest = settle(forest, table, target, weight, criterion=criterion, scale=scale)
+        counted = {"criterion": criterion, "scale": scale}
+        forest = settle(forest, table, target, weight, **counted)
+        if limits[0] > 1 or limits[1] > 0:
+            forest = without_small_leaves(forest, table, target, weight, *limits, **counted)
     return forest, {"loss_curve_": np.array(curve), "n_iter_": len(curve)}
+
+
+def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **counted):
+    """The tree whose leaves all have a number of rows and a weight, or that is one leaf.
+
+    A leaf that is too small gives its rows to its sibling; the smaller one, where both are.
+
+    Parameters
+    ----------
+    forest, table, target, weight
+        As in `train_together`.
+    min_leaf, min_weight : int, float
+    **counted
+        What else `recount` takes.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    trains = weight > 0
+    while len(forest.threshold):
+        leaf = route(forest, table)[trains]
+        n_rows = np.bincount(leaf, minlength=forest.n_nodes)
+        small = (forest.child < 0) & (
+            (n_rows < min_leaf) | (np.bincount(leaf, weight[trains], forest.n_nodes) < min_weight)
+        )
+        left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
+        both = small[left] & small[left + 1]
+        lighter = forest.node_weight[left] <= forest.node_weight[left + 1]
+        small[left[both & ~lighter]] = False
+        small[left[both & lighter] + 1] = False
+        if not small.any():
+            return forest
+        kept = np.flatnonzero((forest.child < 0) & ~small)
+        forest = prune(forest, reached_nodes(forest, kept))
+        forest = recount(forest, table, target, weight, **counted)
+    return forest

@@ -211,6 +211,7 @@ class _E2EForest(ObliqueForest):
 
     def _fit_tree(self, rows, target, weight, seed, stop):
         forest = super()._fit_tree(rows, target, weight, seed, stop)
+        _, min_leaf = self._min_samples(np.count_nonzero(weight))
         forest, record = train_together(
             forest,
             rows.X,
@@ -221,6 +222,7 @@ class _E2EForest(ObliqueForest):
             self._annealing,
             self._units,
             float(self.smoothness),
+            (min_leaf, self.min_weight_fraction_leaf * weight.sum()),
             self._criterion,
             self._target_scale if target.ndim == 2 else 1.0,
         )
