@@ -74,7 +74,9 @@ class GreedyForest(BaseForest):
         if target.ndim == 2:
             # Given as a mean over outputs, in the units of y; the target is scaled.
             min_gain *= n_outputs / self._target_scale**2
-        grower = Grower(splitter, self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0)
+        grower = Grower(
+            splitter, self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0
+        )
         arrays = grower.grow() | splitter.directions() | splitter.values()
         arrays["node_weight"] = arrays["node_weight"] * unit
         arrays["gain"] = arrays["gain"] * np.float32(unit)

@@ -14,7 +14,7 @@ cdef struct Visits:
     float* gate                # of going right
     float* lik                 # likelihood of the row below the node
     float* part                # of the row's weight that the node answers for
-    int32_t* left              # where the row is found at the left child, or -1
+    int32_t* left              # where the row is found at the left child, or 0
     int32_t* right
 
 
@@ -89,7 +89,7 @@ cdef class SoftTrainer:
     cdef float* all_margins    # (n_splits, wide)
     cdef float* all_slopes
     cdef float* all_gradients  # of a block of splits
-    cdef double* seen_gradient # (n_splits, p + 1), where somebody looks, else NULL
+    cdef double* seen_gradient  # (n_splits, p + 1), where somebody looks, else NULL
 
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class

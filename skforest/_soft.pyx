@@ -1,8 +1,8 @@
 """Floor 2: end-to-end training of a soft tree.
 
 Hehn, Kooij and Hamprecht 2020. A row goes right at a split with probability g = sigmoid(gamma z),
-z being its margin (equations 3 and 5), and a leaf gives a row a likelihood: the share of its class,
-or a normal density. Neither products along paths nor logarithms are needed: from the leaves up,
+z being its margin (equations 3 and 5). A leaf gives a row a likelihood: the share of its class, or
+a normal density. Neither products along paths nor logarithms are needed: from the leaves up,
 
     lik = (1 - g) lik_left + g lik_right
 
@@ -71,7 +71,7 @@ cdef enum:
 
 cdef inline float faint() noexcept nogil:
     """Children that a row reaches with less are left out."""
-    return <float>1e-3
+    return <float>3e-3
 
 cdef inline double often() noexcept nogil:
     """Share of the splits that a row visits from which on products are faster."""
@@ -215,14 +215,14 @@ cdef class SoftTrainer:
         self.w = floats(n_splits * p)
         self.centre = doubles(n_splits)
         self.bias = floats(n_splits)
-        self.share = floats(n_leaves * n_outputs)
-        self.leaf_mean = doubles(n_leaves * n_outputs)
-        self.leaf_precision = doubles(n_leaves * n_outputs)
+        self.share = floats(n_leaves * n_outputs * is_class)
+        self.leaf_mean = doubles(n_leaves * n_outputs * (not is_class))
+        self.leaf_precision = doubles(n_leaves * n_outputs * (not is_class))
         self.leaf_log = doubles(n_leaves)
         self.least_variance = doubles(n_outputs)
         self.leaf_weight = doubles(n_leaves)
         self.leaf_sum = doubles(n_leaves * n_outputs)
-        self.leaf_square = doubles(n_leaves * n_outputs)
+        self.leaf_square = doubles(n_leaves * n_outputs * (not is_class))
         self.first = floats(n_splits * p)
         self.second = floats(n_splits * p)
         self.centre_first = doubles(n_splits)
@@ -433,7 +433,8 @@ cdef class SoftTrainer:
         memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
         memset(self.leaf_weight, 0, (self.n_splits + 1) * sizeof(double))
         memset(self.leaf_sum, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
-        memset(self.leaf_square, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
+        if not self.is_class:
+            memset(self.leaf_square, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
         self.share_visited = 0
 
     cdef int sow(self, float steepness) except -1 nogil:
@@ -483,8 +484,8 @@ cdef class SoftTrainer:
         self.answer(start, size)
         self.ascend()
         for i in range(size):
-            self.visits.part[i] = self.weight[self.order[start + i]]
-            loss -= self.visits.part[i] * (log(self.visits.lik[i]) + self.top[i])
+            self.visits.part[i + 1] = self.weight[self.order[start + i]]
+            loss -= self.visits.part[i + 1] * (log(self.visits.lik[i + 1]) + self.top[i])
         for node in range(self.n_nodes):
             n = self.n_visits[node]
             if self.child[node] < 0:
@@ -521,13 +522,15 @@ cdef class SoftTrainer:
         """Send the rows of the batch down: `Visits` of all nodes, with reach and gates."""
         cdef int64_t i, node, seen = 0
         cdef Visits* visits = &self.visits
-        self.make_room(size)
-        visits.n = size
+        self.make_room(size + 1)
+        # Number 0 is no visit: where a row does not go.
+        visits.lik[0] = 0
+        visits.n = size + 1
         for i in range(size):
-            visits.row[i] = <int32_t>i
-            visits.reach[i] = 1
+            visits.row[i + 1] = <int32_t>i
+            visits.reach[i + 1] = 1
         memset(self.n_visits, 0, self.n_nodes * sizeof(int64_t))
-        self.first_visit[0] = 0
+        self.first_visit[0] = 1
         self.n_visits[0] = size
         if self.dense:
             self.make_dense()
@@ -557,36 +560,46 @@ cdef class SoftTrainer:
         cdef int64_t child = self.child[node], split = (child - 1) // 2
         cdef Visits* visits = &self.visits
         cdef const float* margin = self.margin
+        cdef int32_t* row
+        cdef float* reach
+        cdef float* gate
+        cdef int32_t* place
         cdef float left, right
-        cdef bint kept
-        if self.dense:
+        cdef bint kept, dense = self.dense
+        if dense:
             margin = self.all_margins + split * self.wide
         else:
+            row = visits.row + start
             for i in range(n):
-                self.near_at[i] = self.batch_at[visits.row[start + i]]
+                self.near_at[i] = self.batch_at[row[i]]
             skf_margins(self.rows, self.near_at, n, self.w + split * self.p, self.p, self.margin)
         self.make_room(visits.n + 2 * n)
-        skf_gates(margin, n, steepness, self.bias[split], visits.gate + start)
+        row = visits.row
+        reach = visits.reach
+        gate = visits.gate
+        skf_gates(margin, n, steepness, self.bias[split], gate + start)
         end = visits.n
         self.first_visit[child] = end
+        place = visits.left
         for i in range(start, start + n):
-            left = visits.reach[i] * (1 - visits.gate[i])
-            right = visits.reach[i] * visits.gate[i]
-            kept = self.dense or left >= faint() or left >= right
-            visits.row[end] = visits.row[i]
-            visits.reach[end] = left
-            visits.left[i] = <int32_t>end if kept else -1
+            left = reach[i] * (1 - gate[i])
+            right = reach[i] * gate[i]
+            kept = dense | (left >= faint()) | (left >= right)
+            row[end] = row[i]
+            reach[end] = left
+            place[i] = kept * <int32_t>end
             end += kept
         self.n_visits[child] = end - visits.n
         self.first_visit[child + 1] = end
         e = end
+        place = visits.right
         for i in range(start, start + n):
-            left = visits.reach[i] * (1 - visits.gate[i])
-            right = visits.reach[i] * visits.gate[i]
-            kept = self.dense or right >= faint() or right > left
-            visits.row[end] = visits.row[i]
-            visits.reach[end] = right
-            visits.right[i] = <int32_t>end if kept else -1
+            left = reach[i] * (1 - gate[i])
+            right = reach[i] * gate[i]
+            kept = dense | (right >= faint()) | (right > left)
+            row[end] = row[i]
+            reach[end] = right
+            place[i] = kept * <int32_t>end
             end += kept
         self.n_visits[child + 1] = end - e
         visits.n = end
@@ -637,87 +650,87 @@ cdef class SoftTrainer:
     cdef void ascend(self) noexcept nogil:
         """Likelihoods at splits, from those of their children."""
         cdef int64_t i, node
-        cdef Visits* visits = &self.visits
-        cdef float lik
+        cdef const float* gate = self.visits.gate
+        cdef const int32_t* left = self.visits.left
+        cdef const int32_t* right = self.visits.right
+        cdef float* lik = self.visits.lik
+        cdef float value
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] < 0:
                 continue
             for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                lik = 0
-                if visits.left[i] >= 0:
-                    lik += (1 - visits.gate[i]) * visits.lik[visits.left[i]]
-                if visits.right[i] >= 0:
-                    lik += visits.gate[i] * visits.lik[visits.right[i]]
+                value = (1 - gate[i]) * lik[left[i]] + gate[i] * lik[right[i]]
                 # Densities may run out of numbers; the row then is nobody's.
-                visits.lik[i] = lik if lik > <float>1e-37 else <float>1e-37
+                lik[i] = value if value > <float>1e-37 else <float>1e-37
 
     cdef void divide(
         self, int64_t start, int64_t node, float steepness, float* slope
     ) noexcept nogil:
         """Responsibilities of both children of a split, and slopes by the margins."""
         cdef int64_t i, k, first = self.first_visit[node]
-        cdef Visits* visits = &self.visits
+        cdef const float* gates = self.visits.gate
+        cdef const int32_t* to_left = self.visits.left
+        cdef const int32_t* to_right = self.visits.right
+        cdef const float* lik = self.visits.lik
+        cdef float* part = self.visits.part
         cdef float left, right, gate, rest
         for k in range(self.n_visits[node]):
             i = first + k
-            gate = visits.gate[i]
-            rest = visits.part[i] / visits.lik[i]
-            left = 0
-            right = 0
-            if visits.left[i] >= 0:
-                left = rest * (1 - gate) * visits.lik[visits.left[i]]
-                visits.part[visits.left[i]] = left
-            if visits.right[i] >= 0:
-                right = rest * gate * visits.lik[visits.right[i]]
-                visits.part[visits.right[i]] = right
+            gate = gates[i]
+            rest = part[i] / lik[i]
+            left = rest * (1 - gate) * lik[to_left[i]]
+            right = rest * gate * lik[to_right[i]]
+            part[to_left[i]] = left
+            part[to_right[i]] = right
             slope[k] = steepness * (gate * left - (1 - gate) * right)
 
     cdef void credit(self, int64_t start, int64_t node) noexcept nogil:
         """Add the rows at a leaf to its sums."""
         cdef int64_t i, leaf = -1 - self.child[node], at = leaf * self.n_outputs
         cdef int32_t k, row
-        cdef double part, y
+        cdef double part, y, total = 0
+        cdef const float* parts = self.visits.part
+        cdef const int32_t* rows = self.visits.row
+        cdef const int32_t* order = self.order + start
+        cdef const int32_t* label = self.label
+        cdef double* sums = self.leaf_sum + at
         for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-            part = self.visits.part[i]
-            row = self.order[start + self.visits.row[i]]
-            self.leaf_weight[leaf] = self.leaf_weight[leaf] + part
+            part = parts[i]
+            row = order[rows[i]]
+            total += part
             if self.is_class:
-                self.leaf_sum[at + self.label[row]] = self.leaf_sum[at + self.label[row]] + part
+                sums[label[row]] += part
                 continue
             for k in range(self.n_outputs):
                 y = self.target[row * self.n_outputs + k]
-                self.leaf_sum[at + k] = self.leaf_sum[at + k] + part * y
+                sums[k] += part * y
                 self.leaf_square[at + k] = self.leaf_square[at + k] + part * y * y
+        self.leaf_weight[leaf] = self.leaf_weight[leaf] + total
 
     cdef void settle_leaves(self) noexcept nogil:
         """Answers from the sums (equation 13), which then are empty; without rows, as before."""
         cdef int64_t leaf, at
         cdef int32_t k
-        cdef double weight, mean, variance
+        cdef double weight, mean, variance, nothing = 1.0 / self.n_outputs if self.is_class else 0
         for leaf in range(self.n_splits + 1):
             weight = self.leaf_weight[leaf]
             self.leaf_weight[leaf] = 0
             at = leaf * self.n_outputs
-            if not weight > 1e-12:
-                if self.fresh:
-                    for k in range(self.n_outputs):
-                        self.share[at + k] = <float>1.0 / self.n_outputs
-                        self.leaf_precision[at + k] = narrow() / self.least_variance[k]
+            if not weight > 1e-12 and not self.fresh:
                 continue
             self.leaf_log[leaf] = 0
             for k in range(self.n_outputs):
-                mean = self.leaf_sum[at + k] / weight
+                mean = self.leaf_sum[at + k] / weight if weight > 0 else nothing
+                self.leaf_sum[at + k] = 0
                 if self.is_class:
                     self.share[at + k] = <float>((mean + rare()) / (1 + self.n_outputs * rare()))
-                else:
-                    variance = self.leaf_square[at + k] / weight - mean * mean
-                    if variance < self.least_variance[k]:
-                        variance = self.least_variance[k]
-                    self.leaf_mean[at + k] = mean
-                    self.leaf_precision[at + k] = 1 / variance
-                    self.leaf_log[leaf] = self.leaf_log[leaf] - 0.5 * log(variance)
-                self.leaf_sum[at + k] = 0
+                    continue
+                variance = self.leaf_square[at + k] / weight - mean * mean if weight > 0 else 0
+                variance = max(variance, self.least_variance[k])
                 self.leaf_square[at + k] = 0
+                self.leaf_mean[at + k] = mean
+                self.leaf_precision[at + k] = 1 / variance
+                self.leaf_log[leaf] = self.leaf_log[leaf] - 0.5 * log(variance)
         self.fresh = False
 
     # --------------------------------------------------------------------------------------- steps

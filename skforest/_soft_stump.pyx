@@ -139,10 +139,10 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Train a stump, again and again while it has too few rows on one side."""
-        cdef int32_t attempt
+        cdef int32_t _attempt
         if not self.differ():
             return False
-        for attempt in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             if self.poll(self.node.n * self.stride * self.n_epochs):
                 return False
             self.draw_features()
@@ -229,7 +229,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         value = 1 / square ** 0.5 if square > 0 else 1
         for j in range(self.stride):
             self.trainer.w[j] = <float>(self.trainer.w[j] * value)
-        skf_margins(self.trainer.rows, self.trainer.at, n, self.trainer.w, self.stride, self.margin)
+        skf_margins(
+            self.trainer.rows, self.trainer.at, n, self.trainer.w, self.stride, self.margin
+        )
         for i in range(n):
             along += self.trainer.weight[i] * self.margin[i]
         self.trainer.centre[0] = 0
@@ -239,14 +241,13 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef int train(self) except -1 nogil:
         """EM with a steepness that rises."""
-        cdef int32_t epoch
+        cdef int32_t _epoch
         cdef double steepness = self.steepness
-        self.trainer.batch_size = min(
-            self.batch_size, max(<int32_t>LEAST_BATCH, <int32_t>(self.node.n // self.n_batches))
-        )
+        cdef int32_t size = <int32_t>(self.node.n // self.n_batches)
+        self.trainer.batch_size = min(self.batch_size, max(<int32_t>LEAST_BATCH, size))
         self.trainer.set_out()
         self.trainer.sow(<float>steepness)
-        for epoch in range(self.n_epochs):
+        for _epoch in range(self.n_epochs):
             self.trainer.epoch(<float>steepness, self.learning_rate)
             if self.stop[0]:
                 return 0

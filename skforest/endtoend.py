@@ -16,6 +16,8 @@ from ._soft_stump import SoftSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
+LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
+VISITS = 150_000  # rows that "auto" epochs show
 GATES = {"hard": "hard", "soft": "sigmoid"}
 
 
@@ -40,7 +42,7 @@ class _E2EForest(ObliqueForest):
 
     def __init__(
         self,
-        n_estimators=10,
+        n_estimators=12,
         *,
         max_depth="auto",
         growth="level",
@@ -104,6 +106,8 @@ class _E2EForest(ObliqueForest):
     def _resolve(self, rows, target, goes_on):
         super()._resolve(rows, target, goes_on)
         n, p = rows.X.shape
+        self.max_features_ = min(self.max_features_, p)
+        n_used = self._places(p)[1]
         if self.growth == "level" and self.max_leaf_nodes is not None:
             raise ValueError(
                 f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth="level" grows '
@@ -114,12 +118,12 @@ class _E2EForest(ObliqueForest):
             return auto if isinstance(value, str) else value
 
         self.max_depth_ = settle(self.max_depth, 8 if n <= 10_000 else 10)
-        self.greedy_epochs_ = settle(self.greedy_epochs, 15 if p <= 500 else 8)
-        self.finetune_epochs_ = settle(self.finetune_epochs, 30 if p <= 500 else 10)
-        self.learning_rate_ = settle(self.learning_rate, 0.01 if p <= 500 else 0.003)
+        self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 5), 15))
+        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 10), 20))
+        # A step moves a margin by about as much as the features are many.
+        self.learning_rate_ = settle(self.learning_rate, min(0.05, 0.13 * n_used**-0.7))
         self.batch_size_ = settle(self.batch_size, min(1000, max(32, n // 10)))
         self.steepness_ = self._annealing.final
-        self._places(p)  # refused before the threads start
 
     @property
     def _annealing(self):
@@ -134,7 +138,8 @@ class _E2EForest(ObliqueForest):
         )
 
     def _auto_max_features(self, n_features):
-        return n_features
+        alone = self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
+        return n_features if alone else math.ceil(n_features / 2)
 
     def _depth_limit(self):
         return 2**31 - 1 if self.max_depth_ is None else min(self.max_depth_, 2**31 - 1)
@@ -177,7 +182,11 @@ class _E2EForest(ObliqueForest):
         # No BLAS, whose last bits depend on its threads.
         mean = np.einsum("i,ij->j", rows.weight, rows.X, dtype=np.float64) / rows.weight.sum()
         varies = rows.X.max(axis=0) > rows.X.min(axis=0)
-        unit = np.where(varies, 1 / self._spread(rows).astype(np.float64), 0.0)
+        spread = np.where(varies, self._spread(rows).astype(np.float64), 0.0)
+        # Pixels have one unit; others, that of their deviation.
+        least = LEAST_SPREAD if self.feature_shape is None else 1.0
+        spread = np.maximum(spread, least * spread.max(initial=0))
+        unit = np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
         p = rows.X.shape[1]
         edges = grid_edges(self._grid(p)) if self.smoothness else np.zeros((0, 2), dtype=np.int32)
         places, self._n_used = self._places(p)
@@ -266,7 +275,164 @@ class _E2EForest(ObliqueForest):
 
 
 class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
-    """Classify."""
+    """Classify with trees of hyperplanes, trained together: soft first, hard in the end.
+
+    A row goes right at a split with a probability, the sigmoid of its margin times a steepness, so
+    that the likelihood of the labels can be differentiated (equations 1 to 5 of the paper [1]_).
+    Trees are grown by training one such split at a time, then trained as a whole by expectation
+    maximisation, while the steepness grows; predictions send every row one way at every split.
+
+    Parameters
+    ----------
+    n_estimators : int, default=12
+        Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
+        that training begins with, and by the features that each split may use.
+    max_depth : "auto", int or None, default="auto"
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than
+        10000 rows. None: no limit.
+    growth : {"level", "best"}, default="level"
+        "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
+        split gains most is next, until there are `max_leaf_nodes`.
+    max_leaf_nodes : int or None, default=None
+        Leaves of a tree, at least 2, with growth="best" only. None: no limit.
+    greedy_epochs : "auto" or int, default="auto"
+        How often the rows of a node are shown to its split when the tree is grown, at least 1.
+        "auto": 150000 / n times for n rows of the training set, but 5 to 15 times.
+    finetune_epochs : "auto" or int, default="auto"
+        How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
+        as it was grown. "auto": 150000 / n times for n rows, but 10 to
+        20 times.
+    learning_rate : "auto" or float, default="auto"
+        Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
+        the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
+        "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+    batch_size : "auto" or int, default="auto"
+        Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
+        would have less than 16 rows. "auto": a tenth of the rows, 32 to 1000.
+    steepness : float, default=1.0
+        Gamma of equation 5 in the first epoch, more than 0.
+    steepness_step : float, default=0.1
+        What each epoch adds to the steepness, 0 or more. Training of the whole tree goes on from
+        where that of its splits ended.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Features of a split, drawn for each anew. An int is a count, a float a multiple of the
+        number of features, None all, "sqrt" the square root of the number of features. "auto":
+        half of them; all for a single tree, and with `smoothness`.
+    feature_shape : int, tuple of int or None, default=None
+        Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
+        `smoothness`. X may then come with such arrays as its rows. None: one axis.
+    patch_size : int, tuple of int or None, default=None
+        Every split sees the features of one patch of this size, somewhere in the grid; an int
+        stands for all axes. None: features as `max_features` says.
+    smoothness : float, default=0.0
+        Lambda of equation 15, 0 or more: weight of the squared differences between the weights of
+        neighbours in the grid. Makes splits pictures that can be read.
+    routing : {"hard", "soft"}, default="hard"
+        How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
+        of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
+        the tree. Equal rows count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much: entropy, in bits.
+    bootstrap : bool, default=False
+        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
+        probability proportional to their weight. False: every tree sees all rows.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows. Not with bootstrap=False.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
+    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
+        Weights of the classes, which multiply the weights of their rows: a dict from label to
+        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
+        in every tree's bootstrap.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Of `feature_importances_`: decrease of impurity, shared among the features of a split by
+        the sizes of their weights; or number of splits with a weight for the feature.
+    n_jobs : int or None, default=None
+        Threads that train trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first directions, of their features, of batches and bootstraps.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees, with the gate "hard" or "sigmoid" by `routing`.
+    classes_ : ndarray of shape (n_classes_,)
+    n_classes_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+        1.
+    max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+        What "auto" came to.
+    learning_rate_ : float
+    steepness_ : float
+        After the last epoch; that of soft routing.
+    loss_curve_ : list of ndarray
+        One entry a tree: mean negative log-likelihood of the rows in every epoch of joint
+        training, each batch before its step.
+    n_iter_ : list of int
+        Epochs of joint training, one entry a tree.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1.
+    oob_score_ : float
+        Accuracy on the rows out of bag. Only with oob_score=True.
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
+        Probabilities from the trees that did not draw the row. Only with oob_score=True.
+
+    See Also
+    --------
+    E2EDecisionForestRegressor : The same for real targets.
+    NonGreedyForestClassifier : Hard trees that are trained together, by a bound of their loss.
+    CO2ForestClassifier : Hyperplanes that are found node by node.
+
+    Notes
+    -----
+    Splits step by Adam, leaves are set from their responsibilities after every epoch (equation
+    13), those of the last epoch's batches. Where all rows of a node end on one side of its split,
+    another one is tried, up to 5 times. After training, the leaves are counted from the rows that
+    hard routing sends there, and what no row reaches is gone.
+
+    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
+    it predicts. Training sees them less their mean and over their standard deviation.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    References
+    ----------
+    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
+       Forests", International Journal of Computer Vision 128, 2020.
+
+    Examples
+    --------
+    >>> from skforest import E2EDecisionForest
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> tree = E2EDecisionForest(1, random_state=0).fit(X_train, y_train)
+    >>> bool(tree.score(X_test, y_test) > 0.9)
+    True
+    >>> tree.routing_scores(X_test, y_test)["gap"] < 0.05
+    True
+    """
 
     _parameter_constraints: dict = {
         **_E2EForest._parameter_constraints,
@@ -276,7 +442,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
 
     def __init__(
         self,
-        n_estimators=10,
+        n_estimators=12,
         *,
         max_depth="auto",
         growth="level",
@@ -341,4 +507,150 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
 
 
 class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
-    """Predict real targets."""
+    """Predict real targets with trees of hyperplanes that are trained together, by likelihood.
+
+    As `E2EDecisionForest`, with leaves that answer with a normal density, of a mean and a variance
+    for each output, instead of shares of classes.
+
+    Parameters
+    ----------
+    n_estimators : int, default=12
+        Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
+        that training begins with, and by the features that each split may use.
+    max_depth : "auto", int or None, default="auto"
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than
+        10000 rows. None: no limit.
+    growth : {"level", "best"}, default="level"
+        "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
+        split gains most is next, until there are `max_leaf_nodes`.
+    max_leaf_nodes : int or None, default=None
+        Leaves of a tree, at least 2, with growth="best" only. None: no limit.
+    greedy_epochs : "auto" or int, default="auto"
+        How often the rows of a node are shown to its split when the tree is grown, at least 1.
+        "auto": 150000 / n times for n rows of the training set, but 5 to 15 times.
+    finetune_epochs : "auto" or int, default="auto"
+        How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
+        as it was grown. "auto": 150000 / n times for n rows, but 10 to
+        20 times.
+    learning_rate : "auto" or float, default="auto"
+        Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
+        the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
+        "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+    batch_size : "auto" or int, default="auto"
+        Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
+        would have less than 16 rows. "auto": a tenth of the rows, 32 to 1000.
+    steepness : float, default=1.0
+        Gamma of equation 5 in the first epoch, more than 0.
+    steepness_step : float, default=0.1
+        What each epoch adds to the steepness, 0 or more. Training of the whole tree goes on from
+        where that of its splits ended.
+    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
+        Features of a split, drawn for each anew. An int is a count, a float a multiple of the
+        number of features, None all, "sqrt" the square root of the number of features. "auto":
+        half of them; all for a single tree, and with `smoothness`.
+    feature_shape : int, tuple of int or None, default=None
+        Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
+        `smoothness`. X may then come with such arrays as its rows. None: one axis.
+    patch_size : int, tuple of int or None, default=None
+        Every split sees the features of one patch of this size, somewhere in the grid; an int
+        stands for all axes. None: features as `max_features` says.
+    smoothness : float, default=0.0
+        Lambda of equation 15, 0 or more: weight of the squared differences between the weights of
+        neighbours in the grid. Makes splits pictures that can be read.
+    routing : {"hard", "soft"}, default="hard"
+        How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
+        of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
+    min_samples_split : int or float, default=2
+        Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
+        the tree. Equal rows count as one.
+    min_samples_leaf : int or float, default=1
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    min_weight_fraction_leaf : float, default=0.0
+        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
+    min_impurity_decrease : float, default=0.0
+        A node is split only if that decreases the impurity, weighted by the node's share of the
+        training weight, by at least this much: mean squared error, averaged over outputs.
+    bootstrap : bool, default=False
+        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
+        probability proportional to their weight. False: every tree sees all rows.
+    max_samples : int, float or None, default=None
+        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
+        there are distinct rows. Not with bootstrap=False.
+    oob_score : bool, default=False
+        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
+    weight_dtype : {"float32", "float16"}, default="float32"
+        Of the stored weights of hyperplanes. "float16" halves the size of the model.
+    importance_type : {"impurity", "count"}, default="impurity"
+        Of `feature_importances_`: decrease of impurity, shared among the features of a split by
+        the sizes of their weights; or number of splits with a weight for the feature.
+    n_jobs : int or None, default=None
+        Threads that train trees, or predict blocks of rows. None: 1, unless in a
+        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the first directions, of their features, of batches and bootstraps.
+    verbose : int, default=0
+        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+        tqdm: a line a tree.
+    warm_start : bool, default=False
+        Keep the trees of the last fit and add those missing to `n_estimators`.
+
+    Attributes
+    ----------
+    forest_ : Forest
+        The trees, with the gate "hard" or "sigmoid" by `routing`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        If X had column names.
+    n_outputs_ : int
+    max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+        What "auto" came to.
+    learning_rate_ : float
+    steepness_ : float
+        After the last epoch; that of soft routing.
+    loss_curve_ : list of ndarray
+        One entry a tree: mean negative log-likelihood of the rows in every epoch of joint
+        training, but for a constant, each batch before its step.
+    n_iter_ : list of int
+        Epochs of joint training, one entry a tree.
+    feature_importances_ : ndarray of shape (n_features_in_,), float64
+        Not negative, sum 1.
+    oob_score_ : float
+        R2 on the rows out of bag. Only with oob_score=True.
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
+        Predictions from the trees that did not draw the row. Only with oob_score=True.
+
+    See Also
+    --------
+    E2EDecisionForest : The same for labels.
+    NonGreedyForestRegressor : Hard trees that are trained together, by a bound of their loss.
+    CO2ForestRegressor : Hyperplanes that are found node by node.
+
+    Notes
+    -----
+    Splits step by Adam, leaves are set from their responsibilities after every epoch (equation
+    13), those of the last epoch's batches. Where all rows of a node end on one side of its split,
+    another one is tried, up to 5 times. After training, the leaves are counted from the rows that
+    hard routing sends there, and what no row reaches is gone.
+
+    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
+    it predicts. Training sees them less their mean and over their standard deviation.
+
+    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
+    their weights added, so neither copies nor the order of rows matter beyond their weight.
+
+    References
+    ----------
+    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
+       Forests", International Journal of Computer Vision 128, 2020.
+
+    Examples
+    --------
+    >>> from skforest import E2EDecisionForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = E2EDecisionForestRegressor(bootstrap=True, oob_score=True, random_state=0)
+    >>> bool(forest.fit(X, y).oob_score_ > 0.3)
+    True
+    """
+
+    _criterion = "squared_error"

@@ -91,9 +91,7 @@ def test_responsibilities_are_the_posterior(seed, real, steepness):
     case = Case(seed, real=real)
     trainer = case.settled(steepness)
     seen = trainer.look(steepness)
-    part, likelihood = oracles.soft_posterior(
-        reach_of(case, steepness), case.likelihood(trainer)
-    )
+    part, likelihood = oracles.soft_posterior(reach_of(case, steepness), case.likelihood(trainer))
     weight = case.weight[case.trains]
     relative = weight / weight.mean()
     np.testing.assert_allclose(seen["part"], part * relative[:, None], atol=2e-5)
@@ -416,8 +414,7 @@ def test_no_training_row_crosses_a_threshold(cls):
 def test_greedy_trees_are_the_start_of_joint_training(cls):
     X, y = data(cls, 800)
     greedy, joint = (
-        cls(1, max_depth=4, finetune_epochs=epochs, random_state=0).fit(X, y)
-        for epochs in (0, 20)
+        cls(1, max_depth=4, finetune_epochs=epochs, random_state=0).fit(X, y) for epochs in (0, 20)
     )
     assert len(greedy.loss_curve_[0]) == 0 and greedy.n_iter_ == [0]
     assert len(joint.loss_curve_[0]) == 20 and joint.n_iter_ == [20]
