@@ -25,12 +25,13 @@ from skforest._soft import SoftTrainer
 FOLDER = Path(__file__).resolve().parent
 DEPTHS = {4: 91.0, 6: 94.3, 8: 95.2, 10: 95.8}  # bars of one tree on MNIST, accuracy in percent
 ONE = {"n_estimators": 1, "max_features": None}
+LONG = {"finetune_epochs": 30}  # of Letter, on which more epochs pay
 PAPER = {"max_depth": 10, "greedy_epochs": 15}
 USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
 FORESTS = {
-    "letter-10": ("letter", {"n_estimators": 10, "max_features": None, "max_depth": 10}, 96.4),
-    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8, "max_depth": 10}, 95.5),
+    "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG, 96.4),
+    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8} | LONG, 95.5),
     "usps-100": ("usps", USPS, 94.3),
     "usps-100-validation": ("usps", USPS, 96.7),
     "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST, 97.4),
@@ -114,6 +115,7 @@ def trees(options):
         for depth in depths:
             if _wanted(f"{name}-{depth}", options):
                 parameters = ONE | {"max_depth": depth}
+                parameters |= {"feature_shape": (28, 28)} if name == "mnist" else LONG
                 yield from _run(f"trees/{name}-{depth}", split, parameters, options)
 
 

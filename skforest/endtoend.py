@@ -17,7 +17,7 @@ from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
 LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
-VISITS = 150_000  # rows that "auto" epochs show
+VISITS = 100_000  # rows that "auto" epochs show
 GATES = {"hard": "hard", "soft": "sigmoid"}
 
 
@@ -139,7 +139,10 @@ class _E2EForest(ObliqueForest):
 
     def _auto_max_features(self, n_features):
         alone = self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
-        return n_features if alone else math.ceil(n_features / 2)
+        if alone:
+            return n_features
+        # Images want more than tables, most of whose features may be noise.
+        return math.ceil(math.sqrt(n_features) if self.feature_shape is None else n_features / 2)
 
     def _depth_limit(self):
         return 2**31 - 1 if self.max_depth_ is None else min(self.max_depth_, 2**31 - 1)
@@ -297,10 +300,10 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Leaves of a tree, at least 2, with growth="best" only. None: no limit.
     greedy_epochs : "auto" or int, default="auto"
         How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 150000 / n times for n rows of the training set, but 5 to 15 times.
+        "auto": 100000 / n times for n rows of the training set, but 5 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 150000 / n times for n rows, but 10 to
+        as it was grown. "auto": 100000 / n times for n rows, but 10 to
         20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
@@ -317,7 +320,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        half of them; all for a single tree, and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
+        and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.
@@ -527,10 +531,10 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Leaves of a tree, at least 2, with growth="best" only. None: no limit.
     greedy_epochs : "auto" or int, default="auto"
         How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 150000 / n times for n rows of the training set, but 5 to 15 times.
+        "auto": 100000 / n times for n rows of the training set, but 5 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 150000 / n times for n rows, but 10 to
+        as it was grown. "auto": 100000 / n times for n rows, but 10 to
         20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
@@ -547,7 +551,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        half of them; all for a single tree, and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
+        and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.
