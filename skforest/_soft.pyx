@@ -777,18 +777,22 @@ cdef class SoftTrainer:
         self.bias[split] = <float>(self.centre[split] - along)
 
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil:
-        """Add the gradient of equation 15: differences between neighbours, within the split."""
+        """Add the gradient of equation 15: differences between neighbours, within the split.
+
+        Weights count as trained, in units of the reciprocal of `unit`.
+        """
         cdef int64_t e
         cdef int32_t a, b
         cdef float* w = self.w + split * self.p
+        cdef const float* unit = self.unit
         cdef float d, factor = <float>(2 * self.smoothness * total)
         for e in range(self.edges.shape[0]):
             a = self.edges[e, 0]
             b = self.edges[e, 1]
             if w[a] != 0 and w[b] != 0:
-                d = factor * (w[a] - w[b])
-                gradient[a] += d
-                gradient[b] -= d
+                d = factor * (w[a] / unit[a] - w[b] / unit[b])
+                gradient[a] += d / unit[a]
+                gradient[b] -= d / unit[b]
 
     # ---------------------------------------------------------------------------------------- room
 

@@ -17,7 +17,9 @@ from ._task import ForestClassifierMixin, ForestRegressorMixin
 
 LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
 LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
+LEAST_UNIT = 1e-6  # features that are less beside others of the same unit are left out
 VISITS = 100_000  # rows that "auto" epochs show
+FEW = 10  # trees that want all features
 GATES = {"hard": "hard", "soft": "sigmoid"}
 
 
@@ -138,8 +140,7 @@ class _E2EForest(ObliqueForest):
         )
 
     def _auto_max_features(self, n_features):
-        alone = self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
-        if alone:
+        if self.n_estimators < FEW or self.patch_size is not None or self.smoothness > 0:
             return n_features
         # Images want more than tables, most of whose features may be noise.
         return math.ceil(math.sqrt(n_features) if self.feature_shape is None else n_features / 2)
@@ -184,12 +185,7 @@ class _E2EForest(ObliqueForest):
     def _fit_forest(self, rows, target, trees):
         # No BLAS, whose last bits depend on its threads.
         mean = np.einsum("i,ij->j", rows.weight, rows.X, dtype=np.float64) / rows.weight.sum()
-        varies = rows.X.max(axis=0) > rows.X.min(axis=0)
-        spread = np.where(varies, self._spread(rows).astype(np.float64), 0.0)
-        # Pixels have one unit; others, that of their deviation.
-        least = LEAST_SPREAD if self.feature_shape is None else 1.0
-        spread = np.maximum(spread, least * spread.max(initial=0))
-        unit = np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
+        unit = self._feature_units(rows)
         p = rows.X.shape[1]
         edges = grid_edges(self._grid(p)) if self.smoothness else np.zeros((0, 2), dtype=np.int32)
         places, self._n_used = self._places(p)
@@ -198,6 +194,21 @@ class _E2EForest(ObliqueForest):
             return super()._fit_forest(rows, target, trees)
         finally:
             del self._units, self._n_used
+
+    def _feature_units(self, rows):
+        """Reciprocals of what counts as the deviation of each feature, 0 where it does not vary.
+
+        Where the features fill a grid they have one unit, as they came; else each has its own,
+        but for those that hardly vary.
+        """
+        varies = rows.X.max(axis=0) > rows.X.min(axis=0)
+        spread = np.where(varies, self._spread(rows).astype(np.float64), 0.0)
+        if self.feature_shape is not None:
+            scale = self._scale
+            unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
+            return np.where(unit > LEAST_UNIT, unit, 0.0)
+        spread = np.maximum(spread, LEAST_SPREAD * spread.max())
+        return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
         annealing, units = self._annealing, self._units
@@ -320,8 +331,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
-        and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for fewer than 10
+        trees, and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.
@@ -551,8 +562,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
-        and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for fewer than 10
+        trees, and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.

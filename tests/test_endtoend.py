@@ -276,7 +276,7 @@ def test_smoothness_adds_the_gradient_of_equation_15(shape):
     options = {"engine": "products", "edges": grid_edges(shape)}
     plain = case.settled(1.0).look(1.0)["gradient"]
     smooth = case.settled(1.0, smoothness=0.3, **options).look(1.0)["gradient"]
-    wanted = oracles.smoothness_gradient(case.W, shape, 0.3)
+    wanted = oracles.smoothness_gradient(case.W / case.unit, shape, 0.3) / case.unit
     np.testing.assert_allclose((smooth - plain)[:, :-1], wanted, atol=1e-4)
     np.testing.assert_allclose(smooth[:, -1], plain[:, -1], atol=1e-6)
 

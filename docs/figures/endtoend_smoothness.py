@@ -23,7 +23,8 @@ def main():
         tree = E2EDecisionForest(
             1, max_depth=3, feature_shape=(8, 8), smoothness=smoothness, random_state=0
         ).fit(X, y)
-        for ax, weights in zip(row, tree.forest_.directions().toarray(), strict=False):
+        forest = tree.forest_
+        for ax, weights in zip(row, forest.directions().toarray() * forest.scale, strict=False):
             largest = np.abs(weights).max()
             ax.imshow(weights.reshape(8, 8), cmap="RdBu_r", vmin=-largest, vmax=largest)
         for ax in row:
