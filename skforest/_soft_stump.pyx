@@ -2,19 +2,20 @@
 
 Section 2.5 of Hehn, Kooij and Hamprecht 2020: a tree of one split and two leaves is trained on the
 rows that reach the node, and then cuts them hard. Where all end on one side, another stump is
-tried, with other features and from another start.
+tried, with other features, from another start, and in units of the node's own.
 """
 
-from libc.math cimport isfinite
+from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from ._projection cimport Sampler
 from ._random cimport below, next_word, normal
 from ._search cimport SearchSplitter
 from ._soft cimport SoftTrainer
 from ._split cimport Split
+from ._survey cimport survey
 
 cdef extern from "_descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
@@ -71,6 +72,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     cdef float* own_mean
     cdef float* own_unit
     cdef float* nothing        # zeros
+    cdef int32_t* seen
+    cdef float* sums
     cdef float* margin
     cdef float* direction
 
@@ -119,11 +122,13 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         self.own_mean = <float*>malloc(self.stride * sizeof(float))
         self.own_unit = <float*>malloc(self.stride * sizeof(float))
         self.nothing = <float*>malloc(p * sizeof(float))
+        self.seen = <int32_t*>malloc((self.stride + LANES) * sizeof(int32_t))
+        self.sums = <float*>malloc((self.stride + LANES) * sizeof(float))
         self.margin = <float*>malloc((n + LANES) * sizeof(float))
         self.direction = <float*>malloc((p + LANES) * sizeof(float))
         if not (
             self.used and self.own_rows and self.own_mean and self.own_unit and self.nothing and
-            self.margin and self.direction
+            self.seen and self.sums and self.margin and self.direction
         ):
             raise MemoryError()
         memset(self.nothing, 0, p * sizeof(float))
@@ -134,19 +139,23 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         free(self.own_mean)
         free(self.own_unit)
         free(self.nothing)
+        free(self.seen)
+        free(self.sums)
         free(self.margin)
         free(self.direction)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Train a stump, again and again while it has too few rows on one side."""
-        cdef int32_t _attempt
+        cdef int32_t attempt
         if not self.differ():
             return False
-        for _attempt in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if self.poll(self.node.n * self.stride * self.n_epochs):
                 return False
             self.draw_features()
             self.line_up()
+            if attempt > 0:
+                self.zoom()
             self.start()
             self.train()
             if self.stop[0]:
@@ -183,7 +192,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     cdef void line_up(self) noexcept nogil:
         """Give the trainer the rows of the node, written anew where few features count."""
         cdef int64_t i, n = self.node.n
-        cdef int32_t k, j
+        cdef int32_t k
         self.trainer.n = n
         self.trainer.n_outputs = self.n_present
         for i in range(n):
@@ -196,10 +205,12 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                 self.trainer.target[i * self.n_outputs + k] = (
                     self.node.target[i * self.n_outputs + k] / self.node.weight[i]
                 )
+        self.trainer.mean = self.own_mean
+        self.trainer.unit = self.own_unit
         if not self.gathers:
             self.trainer.rows = <const float*>self.table.data
-            self.trainer.mean = &self.mean[0]
-            self.trainer.unit = &self.unit[0]
+            memcpy(self.own_mean, &self.mean[0], self.stride * sizeof(float))
+            memcpy(self.own_unit, &self.unit[0], self.stride * sizeof(float))
             return
         skf_gather_rows(
             <const float*>self.table.data, self.node.offset, n, self.used, 0, self.n_used,
@@ -208,12 +219,28 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         memset(self.own_mean, 0, self.stride * sizeof(float))
         memset(self.own_unit, 0, self.stride * sizeof(float))
         for k in range(self.n_used):
-            j = self.used[k]
-            self.own_mean[k] = self.mean[j]
-            self.own_unit[k] = self.unit[j]
+            self.own_mean[k] = self.mean[self.used[k]]
+            self.own_unit[k] = self.unit[self.used[k]]
         self.trainer.rows = self.own_rows
-        self.trainer.mean = self.own_mean
-        self.trainer.unit = self.own_unit
+
+    cdef void zoom(self) noexcept nogil:
+        """Centre the features on the rows of the node, in units as small as these lie close.
+
+        A step of Adam is longer than the way between rows that are nearly equal.
+        """
+        cdef int64_t j
+        cdef double spread = 0, square = survey(
+            self.trainer.rows, self.trainer.at, self.trainer.weight, self.node.n, self.stride,
+            self.own_mean, self.seen, self.margin, self.sums
+        )
+        for j in range(self.stride):
+            if self.own_unit[j] > 0:
+                spread += 1 / (<double>self.own_unit[j] * self.own_unit[j])
+        if not (square > 0 and isfinite(square) and spread > 0):
+            return
+        spread = sqrt(spread * self.node.n / square)
+        for j in range(self.stride):
+            self.own_unit[j] = <float>(self.own_unit[j] * spread)
 
     cdef void start(self) noexcept nogil:
         """A random direction of length 1, in units of the deviations, through the mean row."""

@@ -375,6 +375,15 @@ def test_nodes_that_cannot_be_split_are_leaves():
     assert tree["node_weight"].min() >= 5
 
 
+def test_rows_that_lie_close_are_told_apart():
+    """Where the first stump fails, the next sees the node in units of its own."""
+    X = np.random.default_rng(4).random((2000, 2)).astype(np.float32)
+    X = np.repeat(X, 2, axis=0)
+    X[::2, 0] += 1e-5
+    tree = grown(X, np.tile([0, 1], 2000), depth=60)
+    assert (tree["child"] < 0).sum() > 3500
+
+
 def test_no_weight_falls_on_features_that_do_not_vary():
     X = np.random.default_rng(3).normal(size=(100, 4)).astype(np.float32)
     X[:, 2] = 7
