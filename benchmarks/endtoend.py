@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import data
+import figures
 import numpy as np
 import race_tables
 import results
@@ -46,6 +47,7 @@ STEEPNESS = {
     "mnist": (5000, {"feature_shape": (28, 28), "patch_size": 15}),
 }
 CONNECT4 = (4, 6, 8, 10, 12)
+MEMBRANE_EPOCHS = (4, 8, 24)
 SMOOTH = {"digits": (8, 8), "mnist": (28, 28)}
 
 BARS = {}
@@ -70,6 +72,12 @@ for name in STEEPNESS:
             BARS[f"steepness/{name}-{step}-{epochs}"] = Bar(
                 f"accuracy on rows held out, {name}, step {step}, {epochs} epochs", "%"
             )
+for n_epochs in MEMBRANE_EPOCHS:
+    for routing in ("soft", "hard"):
+        BARS[f"membranes/{routing}-{n_epochs}"] = Bar(
+            f"accuracy, membranes, depth 6, {n_epochs} epochs, {routing} routing", "%"
+        )
+    BARS[f"membranes/gap-{n_epochs}"] = Bar("mean difference of both probabilities", "ratio")
 for name in SMOOTH:
     for smoothness in ("rough", "smooth"):
         BARS[f"smoothness/{name}-{smoothness}"] = Bar(
@@ -166,6 +174,30 @@ def smoothness(options):
         for kind, value in (("rough", 0.0), ("smooth", 0.001)):
             own = ONE | {"max_depth": 6, "feature_shape": shape, "smoothness": value}
             yield from _run(f"smoothness/{name}-{kind}", split, own, options)
+
+
+def membranes(options):
+    """Figure 3: what the soft and the hard tree see after some epochs."""
+    split = data.membranes(options.data, n_train=1000 if options.quick else 40_000)
+    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
+    output.mkdir(parents=True, exist_ok=True)
+    pictures = {}
+    for n_epochs in MEMBRANE_EPOCHS:
+        # The paper begins with a balanced tree; this one has grown in one epoch a split.
+        model = E2EDecisionForest(
+            1, max_depth=6, greedy_epochs=1, finetune_epochs=n_epochs, feature_shape=(9, 9),
+            random_state=0,
+        ).fit(split.X_train, split.y_train)  # fmt: skip
+        scores = model.routing_scores(split.X_test, split.y_test)
+        yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])
+        yield Row(f"membranes/hard-{n_epochs}", [100 * scores["hard"]])
+        yield Row(f"membranes/gap-{n_epochs}", [scores["gap"]])
+        pictures[n_epochs] = [
+            model.set_params(routing=routing).predict_proba(split.X_test)[:, 1].reshape(200, 200)
+            for routing in ("soft", "hard")
+        ]
+    image, labels = (part.reshape(200, 200) for part in (split.X_test[:, 40], split.y_test))
+    figures.posteriors(pictures, image, labels, output / "endtoend_membranes.png")
 
 
 def default(options):
@@ -273,7 +305,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = (
-        trees, forests, connect4, steepness, smoothness, default, tables, engines, table
+        trees, forests, connect4, steepness, smoothness, membranes, default, tables, engines, table
     )  # fmt: skip
     groups = {function.__name__: function for function in groups}
     parser.add_argument("group", choices=groups)
