@@ -18,8 +18,8 @@ from ._task import ForestClassifierMixin, ForestRegressorMixin
 LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
 LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
 LEAST_UNIT = 1e-6  # features that are less beside others of the same unit are left out
-VISITS = 100_000  # rows that "auto" epochs show
-FEW = 10  # trees that want all features
+VISITS = 80_000  # rows that "auto" epochs show
+CACHED = 2**18  # numbers of a batch, which it reads twice
 GATES = {"hard": "hard", "soft": "sigmoid"}
 
 
@@ -120,11 +120,12 @@ class _E2EForest(ObliqueForest):
             return auto if isinstance(value, str) else value
 
         self.max_depth_ = settle(self.max_depth, 8 if n <= 10_000 else 10)
-        self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 5), 15))
-        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 10), 20))
+        self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 4), 15))
+        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 8), 20))
         # A step moves a margin by about as much as the features are many.
         self.learning_rate_ = settle(self.learning_rate, min(0.05, 0.13 * n_used**-0.7))
-        self.batch_size_ = settle(self.batch_size, min(1000, max(32, n // 10)))
+        size = min(1000, max(32, min(n // 10, CACHED // p)))
+        self.batch_size_ = settle(self.batch_size, size)
         self.steepness_ = self._annealing.final
 
     @property
@@ -140,7 +141,7 @@ class _E2EForest(ObliqueForest):
         )
 
     def _auto_max_features(self, n_features):
-        if self.n_estimators < FEW or self.patch_size is not None or self.smoothness > 0:
+        if self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0:
             return n_features
         # Images want more than tables, most of whose features may be noise.
         return math.ceil(math.sqrt(n_features) if self.feature_shape is None else n_features / 2)
@@ -311,10 +312,10 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Leaves of a tree, at least 2, with growth="best" only. None: no limit.
     greedy_epochs : "auto" or int, default="auto"
         How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 100000 / n times for n rows of the training set, but 5 to 15 times.
+        "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 100000 / n times for n rows, but 10 to
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to
         20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
@@ -322,7 +323,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
         Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, 32 to 1000.
+        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over
+        the number of features, if that is less; 32 to 1000.
     steepness : float, default=1.0
         Gamma of equation 5 in the first epoch, more than 0.
     steepness_step : float, default=0.1
@@ -331,8 +333,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for fewer than 10
-        trees, and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
+        and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.
@@ -542,10 +544,10 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Leaves of a tree, at least 2, with growth="best" only. None: no limit.
     greedy_epochs : "auto" or int, default="auto"
         How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 100000 / n times for n rows of the training set, but 5 to 15 times.
+        "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 100000 / n times for n rows, but 10 to
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to
         20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
@@ -553,7 +555,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
         Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, 32 to 1000.
+        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over
+        the number of features, if that is less; 32 to 1000.
     steepness : float, default=1.0
         Gamma of equation 5 in the first epoch, more than 0.
     steepness_step : float, default=0.1
@@ -562,8 +565,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for fewer than 10
-        trees, and with `smoothness`.
+        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
+        and with `smoothness`.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. None: one axis.
