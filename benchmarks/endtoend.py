@@ -29,7 +29,6 @@ ONE = {"n_estimators": 1, "max_features": None}
 LONG = {"finetune_epochs": 30}  # of Letter, on which more epochs pay
 PAPER = {"max_depth": 10, "greedy_epochs": 15}
 USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
-USPS |= {"learning_rate": 0.003}  # chosen on rows held out
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
 FORESTS = {
     "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG, 96.4),
