@@ -158,6 +158,35 @@ def connect4(folder=None):
     return Split(X[train], arrays["y"][train], X[test], arrays["y"][test])
 
 
+def membranes(folder=None, n_train=40_000, size=9, seed=0):
+    """Windows of electron microscope images, and whether their middle is inside of a cell.
+
+    Parameters
+    ----------
+    folder : path, optional
+        With isbi2012.npz, which is not on OpenML.
+    n_train : int
+        Pixels, by chance, of all images but the last, whose middle is the test part.
+    size : int
+        Height and width of a window.
+    seed : int
+
+    Returns
+    -------
+    Split
+        The test rows are those of a square of 200 x 200 pixels, in order.
+    """
+    arrays = _read("isbi2012", folder)
+    images, labels = arrays["images"], arrays["labels"]
+    padded = np.pad(images, [(0, 0), *[(size // 2, size // 2)] * 2], mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(1, 2))
+    rng = np.random.default_rng(seed)
+    at = tuple(rng.integers(length, size=n_train) for length in labels[:-1].shape)
+    square = (-1, slice(150, 350), slice(150, 350))
+    X_test = windows[square].reshape(-1, size**2)
+    return Split(windows[at].reshape(n_train, -1), labels[at], X_test, labels[square].ravel())
+
+
 def load_table(name, folder=None, seed=0, max_rows=5000, onehot=True):
     """Load a table ready for any estimator: no missing values, categories as 0/1 columns.
 

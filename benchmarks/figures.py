@@ -82,3 +82,29 @@ def depth_curves(curves, path):
     panels[0].set_ylabel("test error in %")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=120)
+
+
+def posteriors(pictures, image, labels, path):
+    """Draw probabilities of pixels, soft above and hard below, between the image and its labels.
+
+    Parameters
+    ----------
+    pictures : dict of int to list of ndarray
+        By the number of epochs: soft, hard.
+    image, labels : ndarray
+    path : Path
+    """
+    figure = Figure(figsize=(2 + 2 * len(pictures), 4.3))
+    axes = figure.subplots(2, 1 + len(pictures))
+    axes[0, 0].imshow(image, cmap="gray")
+    axes[1, 0].imshow(labels, cmap="gray")
+    for ax, title in zip(axes[:, 0], ("image", "labels"), strict=True):
+        ax.set_title(title, fontsize=9)
+    for column, (n_epochs, pair) in zip(axes.T[1:], pictures.items(), strict=True):
+        for ax, picture, routing in zip(column, pair, ("soft", "hard"), strict=True):
+            ax.imshow(picture, cmap="gray", vmin=0, vmax=1)
+            ax.set_title(f"{routing}, {n_epochs} epochs", fontsize=9)
+    for ax in axes.ravel():
+        ax.set_axis_off()
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)

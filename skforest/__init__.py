@@ -2,6 +2,7 @@
 
 from ._version import __version__
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .endtoend import E2EDecisionForest, E2EDecisionForestRegressor
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -18,6 +19,8 @@ from .refine import refine
 __all__ = [
     "CO2ForestClassifier",
     "CO2ForestRegressor",
+    "E2EDecisionForest",
+    "E2EDecisionForestRegressor",
     "Forest",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",

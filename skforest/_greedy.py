@@ -74,8 +74,9 @@ class GreedyForest(BaseForest):
         if target.ndim == 2:
             # Given as a mean over outputs, in the units of y; the target is scaled.
             min_gain *= n_outputs / self._target_scale**2
-        depth = MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
-        grower = Grower(splitter, depth, min_split, min_gain, self.max_leaf_nodes or 0)
+        grower = Grower(
+            splitter, self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0
+        )
         arrays = grower.grow() | splitter.directions() | splitter.values()
         arrays["node_weight"] = arrays["node_weight"] * unit
         arrays["gain"] = arrays["gain"] * np.float32(unit)
@@ -87,6 +88,10 @@ class GreedyForest(BaseForest):
         forest = self._new_forest(arrays, **meta)
         # Best-first growth searches nodes that it never splits.
         return forest.compact() if self.max_leaf_nodes else forest
+
+    def _depth_limit(self):
+        """Depth at which nodes are leaves."""
+        return MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
 
     @abstractmethod
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):

@@ -94,8 +94,9 @@ def replace(forest, split, rows, threshold):
     cuts = np.array(threshold, dtype=np.float32)
     n_nonzero = np.count_nonzero(rows, axis=1)
     code = np.empty(len(split), dtype=np.int32)
-    # 1. single features: x w > t is x > cut
-    single = n_nonzero == 1
+    # 1. single features: x w > t is x > cut; where margins count, planes keep their lengths
+    hard = forest.gate == "hard"
+    single = (n_nonzero == 1) & hard
     feature = np.abs(rows).argmax(axis=1) if len(rows) else np.zeros(0, dtype=np.int64)
     for k in np.flatnonzero(single):
         cut = _divided(cuts[k], rows[k, feature[k]])
@@ -104,7 +105,7 @@ def replace(forest, split, rows, threshold):
             cuts[k], code[k] = cut, feature[k]
     # 2. short rows behind the sparse directions, long ones behind the dense
     if forest.weight_dtype == "float16":
-        rows, cuts = _halved(rows, cuts, ~single)
+        rows, cuts = _halved(rows, cuts, ~single, hard)
         n_nonzero = np.count_nonzero(rows, axis=1)
     short = (n_nonzero <= most_sparse(forest.n_features, forest.weight_dtype)) & ~single
     long = ~short & ~single
@@ -128,12 +129,13 @@ def replace(forest, split, rows, threshold):
     return forest._with(without_unused(forest._with(arrays)))
 
 
-def _halved(rows, cuts, chosen):
-    """Hyperplanes with the weights of some of them rounded to half precision."""
+def _halved(rows, cuts, chosen, free):
+    """Hyperplanes with the weights of some of them rounded to half precision; `free`: whose length
+    has no meaning."""
     rows, cuts = rows.copy(), cuts.copy()
     largest = np.abs(rows[chosen]).max(axis=1, initial=0)
-    # The length of a plane has no meaning: far from 1, it is changed by a power of two.
-    exponent = np.frexp(largest)[1]
+    # Far from 1, the length is changed by a power of two.
+    exponent = np.frexp(largest)[1] if free else np.zeros(len(largest), dtype=np.int32)
     exponent[(largest > 2.0**-4) & (largest < 2.0**15)] = 0
     rows[chosen] = np.ldexp(rows[chosen], -exponent[:, None]).astype(np.float16)
     cuts[chosen] = np.ldexp(cuts[chosen], -exponent)

@@ -7,7 +7,7 @@ use whole numbers.
 import itertools
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 
 # ----------------------------------------------------------------------------------- directions
 
@@ -714,3 +714,91 @@ def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9):
         m = momentum * m + g
         step = m
     return w - rate * step, m, v
+
+
+# ---------------------------------------------------------------------------------- soft trees
+
+
+def soft_gates(W, threshold, steepness, X):
+    """Probabilities of going right (equations 3 and 5), (n_rows, n_splits)."""
+    z = np.asarray(X, dtype=float) @ np.asarray(W, dtype=float).T - threshold
+    return expit(steepness * z)
+
+
+def soft_paths(child):
+    """For every leaf, in the order of their nodes, the splits on its path and 1 for right."""
+    found = {0: []}
+    for node, left in enumerate(child):
+        if left >= 0:
+            found[left] = [*found[node], ((left - 1) // 2, 0)]
+            found[left + 1] = [*found[node], ((left - 1) // 2, 1)]
+    return [found[node] for node, left in enumerate(child) if left < 0]
+
+
+def soft_reach(child, gates):
+    """Probabilities of all leaves (equation 1), (n_rows, n_leaves)."""
+    columns = []
+    for path in soft_paths(child):
+        sides = [gates[:, split] if right else 1 - gates[:, split] for split, right in path]
+        columns.append(np.prod([np.ones(len(gates)), *sides], axis=0))
+    return np.stack(columns, axis=1)
+
+
+def soft_posterior(reach, likelihood):
+    """Responsibilities of the leaves (equation 10) and likelihoods of the rows (equation 2)."""
+    joint = reach * likelihood
+    return joint / joint.sum(axis=1, keepdims=True), joint.sum(axis=1)
+
+
+def soft_gradient(child, W, threshold, steepness, X, likelihood, weight):
+    """Derivatives of the weighted mean of -log(equation 2) by W and by the bias, in float64.
+
+    From equation 14 as it stands: every leaf adds its responsibility times the derivative of the
+    logarithms on its path.
+    """
+    gates = soft_gates(W, threshold, steepness, X)
+    part, _ = soft_posterior(soft_reach(child, gates), likelihood)
+    slope = np.zeros_like(gates)
+    for leaf, path in enumerate(soft_paths(child)):
+        for split, right in path:
+            slope[:, split] -= part[:, leaf] * steepness * (right - gates[:, split])
+    slope *= (weight / weight.sum())[:, None]
+    return slope.T @ np.asarray(X, dtype=float), slope.sum(axis=0)
+
+
+def soft_leaves(part, target, weight, n_outputs):
+    """Shares of classes (equation 13), or weighted means and variances, of the leaves."""
+    h = part * weight[:, None]
+    if target.ndim == 1:
+        sums = h.T @ one_hot(target, n_outputs)
+        return sums / sums.sum(axis=1, keepdims=True)
+    mean = h.T @ target / h.sum(axis=0)[:, None]
+    return mean, h.T @ target**2 / h.sum(axis=0)[:, None] - mean**2
+
+
+def normal_densities(target, mean, variance):
+    """Densities of rows at leaves, but for a constant: (n_rows, n_leaves)."""
+    square = (target[:, None] - mean) ** 2 / variance
+    return np.exp(-0.5 * (square + np.log(variance)).sum(axis=2))
+
+
+def entropy_of_leaves(leaf, label, weight):
+    """Weighted mean, over rows, of the entropy in nats of the leaf that each is in."""
+    total = 0
+    for each in np.unique(leaf):
+        sums = np.bincount(label[leaf == each], weight[leaf == each])
+        share = sums[sums > 0] / sums.sum()
+        total -= sums.sum() * (share * np.log(share)).sum()
+    return total / weight.sum()
+
+
+def smoothness_gradient(W, shape, smoothness):
+    """Gradient of smoothness times w' M w of every row, M being the Laplacian (equation 15)."""
+    n = int(np.prod(shape))
+    M = np.zeros((n, n))
+    places = list(np.ndindex(*shape))
+    for (i, a), (j, b) in itertools.product(enumerate(places), repeat=2):
+        if np.abs(np.subtract(a, b)).sum() == 1:
+            M[i, j] = -1
+            M[i, i] += 1
+    return 2 * smoothness * np.asarray(W, dtype=float) @ M

@@ -384,6 +384,8 @@ def test_ten_thousand_classes(classifier):
     X, y = np.concatenate([X, X + 0.2, X + 0.4]), np.tile(np.arange(n), 3)
     if "init" in classifier.get_params():
         classifier.set_params(n_epochs=3, nu=20.0)  # which lose the tree: it stays as it was grown
+    if "growth" in classifier.get_params():
+        classifier.set_params(greedy_epochs=1, finetune_epochs=0, max_depth=None)
     start = time.perf_counter()
     classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
     found = classifier.predict(X[:300])
@@ -590,6 +592,14 @@ BAD_VALUES = {
     "early_stopping": ["yes", None, 2],
     "validation_fraction": [0, 1, -0.1, "some", None, np.nan],
     "n_iter_no_change": [0, -1, 2.5, "few", None],
+    "growth": ["worst", None, 1],
+    "greedy_epochs": [0, -1, 2.5, "many", None],
+    "finetune_epochs": [-1, 2.5, "many", None],
+    "steepness": [0, -1, "steep", None, np.nan, np.inf],
+    "steepness_step": [-0.1, "steep", None, np.nan, np.inf],
+    "smoothness": [-0.1, "smooth", None, np.nan, np.inf],
+    "patch_size": [0, -6, 1.5, "6", {}],
+    "routing": ["sigmoid", None, 1],
     "refine": ["twice", True, 1],
     "n_sweeps": [0, -1, 2.5, "many", None],
     "n_restarts": [-1, 2.5, "many", None],

@@ -39,6 +39,7 @@ CONFIGURATIONS = [
     {"structure": "fern", "features": "both", "n_bags": 2, "max_depth": 3, "optimizer": "adagrad"},
     {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
+    {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
 ]
 # Skipped for every estimator of scikit-learn too, unless SciPy is told to take other arrays.
 SKIPPED = "array_api"

@@ -1,0 +1,649 @@
+"""Floors 2, 5 and 6, end-to-end trees: kernels, training, estimators."""
+
+import _thread
+import threading
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import as_kernel_input, fixed, random_children, search_splitter
+from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor
+from skforest._endtoend_training import Annealing, grid_edges, patch_places
+from skforest._grow import Grower
+from skforest._soft import SoftTrainer
+from skforest._soft_stump import SoftSplitter
+
+NEVER = np.zeros(1, dtype=np.uint8)
+NO_EDGES = np.zeros((0, 2), dtype=np.int32)
+CLASSES = [E2EDecisionForest, E2EDecisionForestRegressor]
+
+
+class Case:
+    """A random tree and random rows, some of them twice and some without weight."""
+
+    def __init__(self, seed, n=40, p=5, n_splits=6, n_outputs=3, real=False, shape=None):
+        rng = np.random.default_rng(seed)
+        self.X = rng.normal(size=(n, p)).astype(np.float32)
+        self.X[1] = self.X[0]
+        self.weight = rng.integers(0, 4, size=n).astype(float)
+        self.weight[:3] = 1, 2, 1
+        self.n_outputs = n_outputs
+        target = rng.normal(size=(n, n_outputs)) if real else rng.integers(n_outputs, size=n)
+        _, self.target = as_kernel_input(self.X, target)
+        child = random_children(rng, n_splits)
+        leaf = child < 0
+        child[leaf] = -1 - np.arange(leaf.sum())
+        self.child = child.astype(np.int32)
+        self.W = rng.normal(size=(n_splits, p)).astype(np.float32)
+        self.threshold = rng.normal(size=n_splits).astype(np.float32)
+        self.mean = rng.normal(size=p).astype(np.float32)
+        self.unit = rng.uniform(0.5, 2, size=p).astype(np.float32)
+        self.trains = self.weight > 0
+
+    def trainer(self, engine="products", batch_size=1000, smoothness=0.0, edges=NO_EDGES, **new):
+        own = {**self.__dict__, **new}
+        return SoftTrainer(
+            self.X, self.target, self.n_outputs, own["weight"], self.mean, self.unit, self.child,
+            own["W"], own["threshold"], batch_size, smoothness, edges, 0, NEVER, engine,
+        )  # fmt: skip
+
+    def settled(self, steepness=1.0, **options):
+        """A trainer whose leaves have answers, after one E-step."""
+        trainer = self.trainer(**options)
+        trainer.look(steepness)
+        trainer.settle()
+        return trainer
+
+    def likelihood(self, trainer):
+        """(n_rows, n_leaves), in float64, of the rows that train."""
+        target = self.target[self.trains]
+        if target.ndim == 1:
+            return trainer.leaves[:, target].T
+        return oracles.normal_densities(target, *trainer.leaves)
+
+
+def reach_of(case, steepness):
+    gates = oracles.soft_gates(case.W, case.threshold, steepness, case.X[case.trains])
+    return oracles.soft_reach(case.child, gates)
+
+
+# --------------------------------------------------------------------------------------- E-step
+
+
+@fixed
+@given(seed=st.integers(0, 10**6), steepness=st.sampled_from([0.1, 1.0, 5.0]))
+def test_probabilities_of_the_leaves_are_those_of_equation_1(seed, steepness):
+    case = Case(seed)
+    seen = case.trainer().look(steepness)["reach"]
+    np.testing.assert_allclose(seen.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(seen, reach_of(case, steepness), atol=2e-6)
+
+
+@fixed
+@given(seed=st.integers(0, 10**6), real=st.booleans(), steepness=st.sampled_from([0.3, 2.0]))
+def test_responsibilities_are_the_posterior(seed, real, steepness):
+    case = Case(seed, real=real)
+    trainer = case.settled(steepness)
+    seen = trainer.look(steepness)
+    part, likelihood = oracles.soft_posterior(reach_of(case, steepness), case.likelihood(trainer))
+    weight = case.weight[case.trains]
+    relative = weight / weight.mean()
+    np.testing.assert_allclose(seen["part"], part * relative[:, None], atol=2e-5)
+    loss = -np.average(np.log(likelihood), weights=weight)
+    np.testing.assert_allclose(seen["loss"], loss, rtol=1e-5, atol=1e-5)
+
+
+@fixed
+@given(seed=st.integers(0, 10**6), real=st.booleans())
+def test_leaves_are_set_from_responsibilities(seed, real):
+    """First as if all leaves had said the same before, then by equation 13."""
+    case = Case(seed, n=200, real=real)
+    trainer = case.trainer()
+    weight, target = case.weight[case.trains], case.target[case.trains]
+    part = reach_of(case, 1.0)
+    for _ in range(2):
+        trainer.look(1.0)
+        trainer.settle()
+        found = oracles.soft_leaves(part, target, weight, case.n_outputs)
+        if not real:
+            np.testing.assert_allclose(trainer.leaves, found, atol=1e-5)
+        else:
+            variance = np.average((target - np.average(target, axis=0, weights=weight)) ** 2,
+                                  axis=0, weights=weight)  # fmt: skip
+            np.testing.assert_allclose(trainer.leaves[0], found[0], atol=1e-4)
+            wanted = np.maximum(found[1], 0.01 * variance)
+            np.testing.assert_allclose(trainer.leaves[1], wanted, rtol=1e-3)
+        part, _ = oracles.soft_posterior(part * 0 + reach_of(case, 1.0), case.likelihood(trainer))
+
+
+# -------------------------------------------------------------------------------------- gradient
+
+
+@fixed
+@given(
+    seed=st.integers(0, 10**6), real=st.booleans(), engine=st.sampled_from(["lists", "products"]),
+    batch_size=st.sampled_from([7, 1000]),
+)  # fmt: skip
+def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
+    case = Case(seed, real=real, n_splits=3)
+    steepness = 0.1  # no child is left out
+    trainer = case.settled(steepness, engine=engine, batch_size=batch_size)
+    found = trainer.look(steepness)["gradient"]
+    X, weight = case.X[case.trains], case.weight[case.trains]
+    likelihood = case.likelihood(trainer)
+    W, bias = oracles.soft_gradient(
+        case.child, case.W, case.threshold, steepness, X, likelihood, weight
+    )
+    # Weights turn about the mean row: with the bias there held fixed.
+    np.testing.assert_allclose(found[:, :-1], W - np.outer(bias, case.mean), atol=3e-6)
+    np.testing.assert_allclose(found[:, -1], bias, atol=3e-6)
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_the_gradient_is_a_finite_difference_of_the_loss(real):
+    case = Case(3, n=60, n_splits=5, real=real)
+    trainer = case.settled(1.5)
+    X, weight = case.X[case.trains], case.weight[case.trains]
+    likelihood = case.likelihood(trainer)
+
+    def loss(W, threshold):
+        gates = oracles.soft_gates(W, threshold, 1.5, X)
+        reach = oracles.soft_reach(case.child, gates)
+        return -np.average(np.log((reach * likelihood).sum(axis=1)), weights=weight)
+
+    found = trainer.look(1.5)["gradient"]
+    W, threshold = case.W.astype(float), case.threshold.astype(float)
+    step = 1e-5
+    for split in range(5):
+        for j in range(5):
+            move = np.zeros_like(W)
+            move[split, j] = step
+            shift = move @ case.mean.astype(float)  # the mean row keeps its margin
+            slope = (loss(W + move, threshold + shift) - loss(W - move, threshold - shift)) / step
+            np.testing.assert_allclose(found[split, j], slope / 2, atol=2e-6)
+
+
+def test_float32_is_enough_at_the_steepest():
+    case = Case(5, n=300, n_splits=15)
+    trainer = case.settled(30.0)
+    found = trainer.look(30.0)["gradient"]
+    W, bias = oracles.soft_gradient(
+        case.child, case.W, case.threshold, 30.0, case.X[case.trains], case.likelihood(trainer),
+        case.weight[case.trains],
+    )  # fmt: skip
+    wanted = np.column_stack([W - np.outer(bias, case.mean), bias])
+    assert np.linalg.norm(found - wanted) < 1e-4 * np.linalg.norm(wanted)
+
+
+def test_margins_beyond_all_bounds_stay_finite():
+    case = Case(6)
+    trainer = case.settled(1e6)
+    assert np.isfinite(trainer.look(1e6)["gradient"]).all()
+    assert np.isfinite([trainer.run(1e6, 0.01) for _ in range(3)]).all()
+
+
+@pytest.mark.parametrize(
+    ("steepness", "real", "close"), [(0.1, False, 1e-5), (0.1, True, 1e-5), (20.0, False, 2e-2)]
+)
+def test_the_engines_agree(real, steepness, close):
+    """Exactly where no child is left out, and closely where some are.
+
+    Not so for real targets, where one leaf in the distance may be the only one that fits a row.
+    """
+    case = Case(7, n=300, n_splits=3 if steepness < 1 else 15, real=real)
+    one, other = (case.settled(steepness, engine=engine) for engine in ("lists", "products"))
+    a, b = one.look(steepness), other.look(steepness)
+    for name in ("gradient", "part", "loss"):
+        assert np.linalg.norm(a[name] - b[name]) <= close * np.linalg.norm(b[name])
+    assert (one.visited < 0.6) == (steepness > 1)
+    np.testing.assert_allclose(one.visited, other.visited, atol=0.05)
+    left_out = 1 - a["reach"].sum(axis=1)
+    assert left_out.max() < 15 * 1e-3  # less than the bound for every split
+
+
+def test_the_engine_follows_the_share_of_splits_that_are_visited():
+    case = Case(8, n=300, n_splits=40)
+    for steepness, dense in ((0.1, True), (30.0, False)):
+        trainer = case.trainer(engine="auto", batch_size=50)
+        trainer.run(steepness, 1e-6)
+        per_row = trainer.work_done / (4 * case.X.shape[1] * case.trains.sum())
+        # Sowing, then learning; the first batch of each has lists.
+        full = 2 * len(case.threshold)
+        assert (per_row == full) == dense or (per_row < 0.5 * full) == (not dense)
+        assert (trainer.visited > 0.3) == dense
+
+
+# ----------------------------------------------------------------------------------------- steps
+
+
+def test_a_step_is_adam():
+    case = Case(9, n=50)
+    W = case.W.copy()
+    W[:, 2] = 0  # no part of the splits
+    trainer = case.trainer(W=W, engine="lists")
+    trainer.look(1.0)
+    trainer.settle()
+    centre = W.astype(float) @ case.mean - case.threshold
+    w, b, state = W.astype(float), centre, [0.0, 0.0, 0.0, 0.0]
+    for t in (1, 2, 3):
+        gradient = trainer.look(1.0)["gradient"]
+        trainer.settle()
+        gradient = trainer.look(1.0)["gradient"]
+        leaves = trainer.leaves
+        trainer.run(1.0, 0.05)
+        step, state[0], state[1] = oracles.optimizer_step(
+            "adam", t, np.zeros_like(w), state[0], state[1], gradient[:, :-1], 0.05
+        )
+        w = w + step * case.unit * (W != 0)
+        b, state[2], state[3] = oracles.optimizer_step(
+            "adam", t, b, state[2], state[3], gradient[:, -1], 0.05
+        )
+        found, threshold = trainer.planes()
+        np.testing.assert_allclose(found, w, atol=2e-4)
+        np.testing.assert_allclose(threshold, w @ case.mean - b, atol=1e-3)
+        assert (found[:, 2] == 0).all()
+        assert leaves.shape == (7, 3)
+
+
+@pytest.mark.parametrize("engine", ["lists", "products"])
+@pytest.mark.parametrize("real", [False, True])
+def test_the_likelihood_does_not_fall_with_small_steps_of_all_rows(engine, real):
+    case = Case(10, n=200, n_splits=4, real=real)
+    trainer = case.trainer(engine=engine)
+    losses = [trainer.run(1.0, 1e-3) for _ in range(30)]
+    assert np.diff(losses).max() < 1e-6 * abs(losses[0])
+    assert losses[-1] < losses[0] - 0.01
+
+
+def test_training_separates_what_can_be_separated():
+    X, y = make_classification(600, 6, n_informative=5, n_redundant=0, random_state=0)
+    case = Case(11, n=600, p=6, n_splits=7, n_outputs=2)
+    case.X, case.target = as_kernel_input(X, y)
+    trainer = case.trainer(engine="auto", batch_size=60)
+    losses = [trainer.run(1 + 0.1 * epoch, 0.02) for epoch in range(60)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("shape", [(12,), (4, 3), (2, 3, 2)])
+def test_smoothness_adds_the_gradient_of_equation_15(shape):
+    case = Case(12, p=12, n_splits=3)
+    options = {"engine": "products", "edges": grid_edges(shape)}
+    plain = case.settled(1.0).look(1.0)["gradient"]
+    smooth = case.settled(1.0, smoothness=0.3, **options).look(1.0)["gradient"]
+    wanted = oracles.smoothness_gradient(case.W / case.unit, shape, 0.3) / case.unit
+    np.testing.assert_allclose((smooth - plain)[:, :-1], wanted, atol=1e-4)
+    np.testing.assert_allclose(smooth[:, -1], plain[:, -1], atol=1e-6)
+
+
+def test_a_weight_of_2_is_a_copy():
+    case = Case(13)
+    keep = np.repeat(np.arange(len(case.X)), case.weight.astype(int))
+    a = case.settled(1.0).look(1.0)
+    copied = Case(13)
+    copied.X, copied.target = case.X[keep], case.target[keep]
+    copied.weight = np.ones(len(keep))
+    b = copied.settled(1.0).look(1.0)
+    np.testing.assert_allclose(a["gradient"], b["gradient"], atol=1e-6)
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------- stumps
+
+
+def test_in_the_limit_the_likelihood_of_a_stump_is_its_information_gain():
+    """Equation 19: at a split without softness, what is maximised is the information gain."""
+    rng = np.random.default_rng(0)
+    case = Case(14, n=300, n_splits=1)
+    weight, label = case.weight[case.trains], case.target[case.trains]
+    root = oracles.entropy_of_leaves(np.zeros(len(label)), label, weight)
+    gains, likelihoods = [], []
+    for _ in range(20):
+        W, threshold = rng.normal(size=(1, 5)).astype(np.float32), np.float32(rng.normal(size=1))
+        trainer = case.settled(1e7, W=W, threshold=threshold)
+        likelihoods.append(-trainer.look(1e7)["loss"])
+        leaf = case.X[case.trains] @ W[0] > threshold
+        gains.append(root - oracles.entropy_of_leaves(leaf, label, weight))
+    np.testing.assert_allclose(np.add(likelihoods, root), gains, atol=1e-5)
+    assert np.argmax(likelihoods) == np.argmax(gains)
+
+
+def stump_splitter(X, target, weight=None, places=None, n_used=None, epochs=15, **options):
+    p = X.shape[1]
+    places = np.arange(p, dtype=np.int32)[None] if places is None else places
+    unit = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-9), 0).astype(np.float32)
+    mean = X.mean(axis=0).astype(np.float32)
+    own = (mean, unit, places, n_used or places.shape[1], epochs, 0.02, 1.0, 0.1, 1000, 10, 0.0)
+    return search_splitter(X, target, weight, *own, NO_EDGES, kind=SoftSplitter, **options)
+
+
+def grown(X, target, weight=None, depth=3, **options):
+    splitter = stump_splitter(X, target, weight, **options)
+    return Grower(splitter, depth, 2, 0.0, 0).grow() | splitter.directions()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stump_finds_the_plane_between_two_classes(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 4)).astype(np.float32)
+    direction = rng.normal(size=4)
+    y = (X @ direction > 0.3).astype(int)
+    tree = grown(X, y, depth=1, criterion="entropy", epochs=40)
+    found = tree["dense"][0] @ direction
+    cosine = abs(found) / np.linalg.norm(tree["dense"][0]) / np.linalg.norm(direction)
+    assert cosine > 0.97
+    entropy = oracles.entropy_of_leaves(np.zeros(400), y, np.ones(400)) * 400 / np.log(2)
+    assert tree["gain"][0] > 0.85 * entropy
+
+
+def test_a_split_has_the_features_of_one_place():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 12)).astype(np.float32)
+    y = rng.integers(3, size=300)
+    places = patch_places((3, 4), (2, 2))
+    assert places.tolist()[:2] == [[0, 1, 4, 5], [1, 2, 5, 6]] and len(places) == 6
+    tree = grown(X, y, places=places, depth=5)
+    used = [set(np.flatnonzero(row)) for row in tree["dense"]]
+    assert all(each in map(set, places.tolist()) for each in used)
+    assert len({tuple(sorted(each)) for each in used}) == 6
+
+
+def test_random_features_are_drawn_evenly_for_every_split():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(2000, 10)).astype(np.float32)
+    y = rng.integers(3, size=2000)
+    tree = grown(X, y, n_used=4, depth=9, epochs=1)
+    used = tree["dense"] != 0
+    assert (used.sum(axis=1) == 4).all() and len(used) > 100
+    share = used.mean(axis=0)
+    # Each with probability 0.4: within four deviations.
+    assert np.abs(share - 0.4).max() < 4 * np.sqrt(0.4 * 0.6 / len(used))
+
+
+def test_nodes_that_cannot_be_split_are_leaves():
+    X = np.ones((10, 3), dtype=np.float32)
+    assert len(grown(X, np.arange(10) % 2)["threshold"]) == 0
+    X[:, 1] = np.arange(10)
+    assert len(grown(X, np.zeros(10, dtype=int))["threshold"]) == 0
+    tree = grown(X, np.arange(10) % 2, min_leaf=5, depth=3)
+    assert len(tree["threshold"]) <= 1
+    assert tree["node_weight"].min() >= 5
+
+
+def test_rows_that_lie_close_are_told_apart():
+    """Where the first stump fails, the next sees the node in units of its own."""
+    X = np.random.default_rng(4).random((2000, 2)).astype(np.float32)
+    X = np.repeat(X, 2, axis=0)
+    X[::2, 0] += 1e-5
+    tree = grown(X, np.tile([0, 1], 2000), depth=60)
+    assert (tree["child"] < 0).sum() > 3500
+
+
+def test_no_weight_falls_on_features_that_do_not_vary():
+    X = np.random.default_rng(3).normal(size=(100, 4)).astype(np.float32)
+    X[:, 2] = 7
+    tree = grown(X, (X[:, 0] > 0).astype(int))
+    assert (tree["dense"][:, 2] == 0).all() and (tree["dense"][:, 0] != 0).any()
+
+
+# ------------------------------------------------------------------------------------ estimators
+
+
+def data(cls, n=400, random_state=0):
+    if cls is E2EDecisionForest:
+        X, y = make_classification(
+            n, 8, n_informative=6, n_redundant=0, n_classes=3, random_state=random_state
+        )
+        return X.astype(np.float32), y
+    X, y = make_regression(n, 8, n_informative=6, random_state=random_state)
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_training_row_crosses_a_threshold(cls):
+    """Leaf values are those of the rows that predictions send there."""
+    X, y = data(cls)
+    model = cls(1, max_depth=5, random_state=0).fit(X, y)
+    leaf = model.apply(X)[:, 0]
+    weight = model.forest_.node_weight
+    np.testing.assert_allclose(np.bincount(leaf, minlength=len(weight))[leaf], weight[leaf])
+    Y = oracles.one_hot(y, 3) if cls is E2EDecisionForest else y[:, None]
+    response = model.forest_.response(X)
+    for each in np.unique(leaf):
+        mean = np.broadcast_to(Y[leaf == each].mean(axis=0), response[leaf == each].shape)
+        np.testing.assert_allclose(response[leaf == each], mean, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_greedy_trees_are_the_start_of_joint_training(cls):
+    X, y = data(cls, 800)
+    greedy, joint = (
+        cls(1, max_depth=4, finetune_epochs=epochs, random_state=0).fit(X, y) for epochs in (0, 20)
+    )
+    assert len(greedy.loss_curve_[0]) == 0 and greedy.n_iter_ == [0]
+    assert len(joint.loss_curve_[0]) == 20 and joint.n_iter_ == [20]
+    assert greedy.steepness_ == pytest.approx(1 + 0.1 * greedy.greedy_epochs_)
+    assert joint.steepness_ == pytest.approx(greedy.steepness_ + 2)
+    assert joint.score(X, y) > greedy.score(X, y)
+    assert joint.loss_curve_[0][-1] < joint.loss_curve_[0][0]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_steepness_without_end_is_hard_routing(cls):
+    X, y = data(cls)
+    forest = cls(3, max_depth=5, random_state=0).fit(X, y).forest_
+    steep = forest._with(forest.arrays, gate="sigmoid", steepness=1e12)
+    np.testing.assert_allclose(steep.response(X), forest.response(X), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_both_routings_of_one_model(cls):
+    X, y = data(cls)
+    hard = cls(2, max_depth=5, finetune_epochs=5, random_state=0).fit(X, y)
+    soft = cls(2, max_depth=5, finetune_epochs=5, random_state=0, routing="soft").fit(X, y)
+    assert (hard.forest_.gate, soft.forest_.gate) == ("hard", "sigmoid")
+    scores = hard.routing_scores(X, y)
+    assert scores == soft.routing_scores(X, y)
+    assert scores["hard"] == hard.score(X, y) and scores["soft"] == soft.score(X, y)
+    predict = "predict_proba" if cls is E2EDecisionForest else "predict"
+    a, b = getattr(hard, predict)(X), getattr(soft, predict)(X)
+    assert scores["gap"] == pytest.approx(np.abs(a - b).mean()) and scores["gap"] > 0
+    np.testing.assert_array_equal(getattr(hard.set_params(routing="soft"), predict)(X), b)
+    weight = np.random.default_rng(0).integers(0, 3, size=len(X))
+    weighted = soft.routing_scores(X, y, weight)
+    assert weighted["soft"] == soft.score(X, y, weight)
+    assert soft.routing == "soft"
+
+
+def test_soft_routing_is_the_sum_over_paths():
+    X, y = data(E2EDecisionForest)
+    model = E2EDecisionForest(1, max_depth=4, random_state=0, routing="soft").fit(X, y)
+    forest = model.forest_
+    table = forest._table(X)
+    gates = oracles.soft_gates(
+        forest.directions().toarray(), forest.threshold, model.steepness_, table
+    )
+    values = np.zeros((forest.n_nodes, 3))
+    hard = forest._with(forest.arrays, gate="hard")
+    values[hard.apply(X)[:, 0]] = hard.response(X)
+    reach = oracles.soft_reach(forest.child, gates)
+    wanted = reach @ values[forest.child < 0]
+    np.testing.assert_allclose(model.predict_proba(X), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_soft_and_hard_come_together_as_steepness_grows(cls):
+    X, y = data(cls)
+    gaps = [
+        cls(1, max_depth=4, steepness_step=step, random_state=0).fit(X, y).routing_scores(X, y)
+        for step in (0.0, 0.5)
+    ]
+    assert gaps[1]["gap"] < 0.7 * gaps[0]["gap"]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_best_first_growth_has_its_leaves(cls):
+    X, y = data(cls)
+    model = cls(
+        2, growth="best", max_leaf_nodes=6, max_depth=None, finetune_epochs=0, random_state=0
+    ).fit(X, y)
+    assert model.forest_.n_leaves.tolist() == [6, 6]
+    level = cls(1, max_depth=2, finetune_epochs=0, random_state=0).fit(X, y)
+    assert level.forest_.n_leaves[0] <= 4 and level.forest_.max_depth[0] == 2
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("shape", [8, (4, 2), (2, 2, 2)])
+def test_patches_and_smoothness_in_every_number_of_dimensions(cls, shape):
+    X, y = data(cls)
+    options = {"feature_shape": shape, "max_depth": 4, "random_state": 0}
+    model = cls(2, patch_size=2 if shape != (4, 2) else (2, 1), **options).fit(X, y)
+    n_used = {8: 2, (4, 2): 2, (2, 2, 2): 8}[shape]
+    assert (np.diff(model.forest_.directions().indptr) <= n_used).all()
+
+    def roughness(smoothness):
+        forest = cls(2, smoothness=smoothness, **options).fit(X, y).forest_
+        W = forest.directions().toarray()
+        a, b = grid_edges(np.atleast_1d(shape).tolist()).T
+        return (np.square(W[:, a] - W[:, b]).sum(axis=1) / np.square(W).sum(axis=1)).mean()
+
+    assert roughness(1.0) < 0.7 * roughness(0.0)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_leaves_keep_their_limits_after_joint_training(cls):
+    X, y = data(cls)
+    model = cls(2, min_samples_leaf=15, random_state=0).fit(X, y)
+    assert model.forest_.node_weight.min() >= 15
+    model = cls(2, min_weight_fraction_leaf=0.1, random_state=0).fit(X, y)
+    assert model.forest_.node_weight.min() >= 0.1 * len(X) - 1e-6
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"greedy_epochs": 3},
+        {"finetune_epochs": 3},
+        {"learning_rate": 0.1},
+        {"batch_size": 200},
+        {"steepness": 3.0},
+        {"steepness_step": 0.0},
+        {"smoothness": 0.1},
+        {"max_features": 3},
+        {"patch_size": 3},
+        {"growth": "best", "max_leaf_nodes": 5},
+        {"max_depth": 2},
+        {"bootstrap": True},
+    ],
+    ids=lambda params: next(iter(params)),
+)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_parameter_of_training_matters(cls, params):
+    X, y = data(cls)
+    plain = cls(1, max_depth=4, random_state=0)
+    other = plain.__class__(**plain.get_params() | params)
+    a, b = plain.fit(X, y).forest_, other.fit(X, y).forest_
+    assert a.threshold.tobytes() != b.threshold.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"patch_size": 9}, "patch_size=9"),
+        ({"patch_size": (2, 2)}, "one for each axis"),
+        ({"patch_size": 2, "max_features": 3}, "max_features=3 has no meaning"),
+        ({"feature_shape": (3, 3)}, "the product 8"),
+        ({"max_leaf_nodes": 5}, 'max_leaf_nodes=5 needs growth="best"'),
+        ({"routing": "medium"}, "routing"),
+        ({"steepness": 0.0}, "steepness"),
+        ({"greedy_epochs": 0}, "greedy_epochs"),
+        ({"max_depth": "deep"}, "max_depth"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_bad_values(cls, params, words):
+    X, y = data(cls, 50)
+    with pytest.raises(ValueError, match=words):
+        cls(**params).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_half_precision_keeps_both_routings(cls):
+    X, y = data(cls)
+    options = {"max_depth": 4, "random_state": 0}
+    whole = cls(2, **options).fit(X, y).routing_scores(X, y)
+    half = cls(2, weight_dtype="float16", **options).fit(X, y)
+    assert half.forest_.weight_dtype == "float16"
+    assert half.routing_scores(X, y) == pytest.approx(whole, abs=0.03)
+
+
+def test_a_class_with_one_row():
+    X, y = data(E2EDecisionForest)
+    y = np.where(np.arange(len(y)) == 7, 9, y)
+    model = E2EDecisionForest(3, random_state=0).fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2, 9]
+    assert model.predict_proba(X)[7, 3] > 0
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
+
+
+def test_several_outputs():
+    X, Y = make_regression(300, 6, n_targets=3, random_state=0)
+    model = E2EDecisionForestRegressor(5, random_state=0).fit(X[:200], Y[:200] + [0, 1e4, 0])
+    assert model.predict(X).shape == (300, 3)
+    assert model.score(X[200:], Y[200:] + [0, 1e4, 0]) > 0.4
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_defaults_that_the_data_settle(cls):
+    X, y = data(cls)
+    model = cls(1).fit(X, y)
+    assert (model.max_depth_, model.max_features_) == (8, 8)
+    assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
+    assert model.finetune_epochs_ > 0 and model.greedy_epochs_ > 0
+    given = cls(1, max_depth=3, batch_size=50, learning_rate=0.5, greedy_epochs=2).fit(X, y)
+    assert (given.max_depth_, given.batch_size_) == (3, 50)
+    assert (given.learning_rate_, given.greedy_epochs_) == (0.5, 2)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_interrupt_ends_joint_training_and_changes_nothing(cls):
+    X, y = data(cls, 3000)
+    model = cls(1, finetune_epochs=1_000_000, random_state=0)
+    before = dict(model.__dict__)
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert model.__dict__ == before
+
+
+def test_better_than_a_random_forest_on_digits():
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    model = E2EDecisionForest(random_state=0).fit(X_train, y_train)
+    other = RandomForestClassifier(random_state=0).fit(X_train, y_train)
+    assert model.score(X_test, y_test) > other.score(X_test, y_test) - 0.01
+
+
+def test_as_good_as_a_line_on_diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    model = E2EDecisionForestRegressor(random_state=0).fit(X_train, y_train)
+    assert model.score(X_test, y_test) > 0.2
+
+
+def test_rates_fall_along_a_cosine():
+    annealing = Annealing(2, 4, 0.1, 0.1, 10, 1.0, 0.5)
+    assert annealing.grown == 2.0 and annealing.final == 4.0
+    wanted = 0.05 * (1 + np.cos(np.pi * np.array([1, 3, 5, 7]) / 8))
+    np.testing.assert_allclose(annealing.rates(), wanted)
+
+
+def test_neighbours_of_a_grid():
+    assert grid_edges((2, 2)).tolist() == [[0, 2], [1, 3], [0, 1], [2, 3]]
+    assert len(grid_edges((3, 4, 5))) == 2 * 20 + 3 * 15 + 4 * 12
