@@ -42,7 +42,7 @@ FOREST_SECONDS = {"letter-10": 20.0, "mnist-8": 60.0, "mnist-80": 720.0}
 STEPS, EPOCHS = (0.0, 0.01, 0.1), (15, 30, 45)
 # Sets of the steepness table: rows, and a smaller forest than the paper's.
 STEEPNESS = {
-    "letter": (8000, {"max_features": 8}),
+    "letter": (2500, {"max_features": 8}),
     "usps": (None, {"feature_shape": (16, 16), "patch_size": 10}),
     "mnist": (5000, {"feature_shape": (28, 28), "patch_size": 15}),
 }
