@@ -216,8 +216,10 @@ def cnn(options):
     split = _split("mnist", options)
     hard, soft, spent = [], [], []
     for seed in range(options.rounds or 3):
-        epochs = {"greedy_epochs": 1, "finetune_epochs": 1} if options.quick else {}
-        model = E2ENetworkTree(feature_shape=(28, 28), random_state=seed, **epochs)
+        greedy, joint = (1, 1) if options.quick else (5, 20)
+        model = E2ENetworkTree(
+            feature_shape=(28, 28), greedy_epochs=greedy, finetune_epochs=joint, random_state=seed
+        )
         start = time.perf_counter()
         model.fit(split.X_train, split.y_train)
         spent.append(time.perf_counter() - start)

@@ -328,6 +328,9 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
     A row that reaches a node with a probability below 0.003 leaves it out while the tree is
     trained, so batch normalisation within a network would not see whole batches.
 
+    Trees that are fitted in several threads of one process at once draw from one generator, that
+    of PyTorch, so they depend on each other; processes do not.
+
     A fitted tree can be pickled if `network` can. `skforest.save`, which has no pickle, refuses
     it.
 
