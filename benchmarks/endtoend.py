@@ -93,6 +93,11 @@ BARS |= {
     "tables/classification": Bar("the same", "ratio", 1.0, 0.9, more=False),
     "tables/fit": Bar("fit time over that of RandomForest", "x", more=False),
 }
+BARS |= {
+    "cnn/mnist": Bar("accuracy of one tree, MNIST, networks, 10 leaves", "%", None, 97.8),
+    "cnn/mnist-soft": Bar("the same tree, soft routing", "%"),
+    "cnn/mnist-seconds": Bar("fit of it, wall clock", "s", 1200.0, more=False),
+}
 for engine in ("lists", "products"):
     for when in ("first", "last"):
         BARS[f"engines/{engine}-{when}"] = Bar(
@@ -204,6 +209,28 @@ def membranes(options):
     figures.posteriors(pictures, image, labels, output / "endtoend_membranes.png")
 
 
+def cnn(options):
+    """Section 3.4: small networks as splits, 10 leaves; needs PyTorch."""
+    from skforest.torch import E2ENetworkTree
+
+    split = _split("mnist", options)
+    hard, soft, spent = [], [], []
+    for seed in range(options.rounds or 3):
+        greedy, joint = (1, 1) if options.quick else (5, 20)
+        model = E2ENetworkTree(
+            feature_shape=(28, 28), greedy_epochs=greedy, finetune_epochs=joint, random_state=seed
+        )
+        start = time.perf_counter()
+        model.fit(split.X_train, split.y_train)
+        spent.append(time.perf_counter() - start)
+        hard.append(100 * model.score(split.X_test, split.y_test))
+        model.set_params(routing="soft")
+        soft.append(100 * model.score(split.X_test, split.y_test))
+    yield Row("cnn/mnist", hard, f"{mean_sd(hard)} %")
+    yield Row("cnn/mnist-soft", soft)
+    yield Row("cnn/mnist-seconds", spent)
+
+
 def default(options):
     """The defaults on rows of no particular kind."""
     split = data.synthetic(500 if options.quick else 10_000, 50)
@@ -309,7 +336,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = (
-        trees, forests, connect4, steepness, smoothness, membranes, default, tables, engines, table
+        trees, forests, connect4, steepness, smoothness, membranes, cnn, default, tables, engines,
+        table,
     )  # fmt: skip
     groups = {function.__name__: function for function in groups}
     parser.add_argument("group", choices=groups)

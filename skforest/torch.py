@@ -1,4 +1,4 @@
-"""Floor 7: the hinge forest as a layer of a PyTorch network, and the way there and back.
+"""Floor 7: the hinge forest as a layer of a PyTorch network, and networks as splits of a tree.
 
 Not imported by ``import skforest``, since it needs PyTorch: the extra `torch`.
 """
@@ -25,10 +25,12 @@ from ._hinge_unpack import CompleteTrees
 from ._scaling import scaled
 from ._torch_answer import deciding_tests
 from ._torch_layer import HingeFern, HingeForest, RunningStandardiser
+from ._torch_tree import E2ENetworkTree
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 
 __all__ = [
+    "E2ENetworkTree",
     "HingeEnsemble",
     "HingeFern",
     "HingeForest",
