@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_digits, make_classification, ma
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from skforest import E2EDecisionForest, E2EDecisionForestRegressor
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend
 from skforest._endtoend_training import Annealing, grid_edges, patch_places
 from skforest._grow import Grower
 from skforest._soft import SoftTrainer
@@ -612,11 +612,17 @@ def test_defaults_that_the_data_settle(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_an_interrupt_ends_joint_training_and_changes_nothing(cls):
+def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, monkeypatch):
     X, y = data(cls, 3000)
     model = cls(1, finetune_epochs=1_000_000, random_state=0)
     before = dict(model.__dict__)
-    threading.Timer(0.5, _thread.interrupt_main).start()
+    train_together = endtoend.train_together
+
+    def interrupted(*given):  # an interrupt before that may be lost in a callback of ctypes
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        return train_together(*given)
+
+    monkeypatch.setattr(endtoend, "train_together", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert model.__dict__ == before
