@@ -556,6 +556,7 @@ def test_bad_class_weights(classifier, value):
 BAD_VALUES = {
     "n_estimators": [0, -1, 1.5, "many", None, np.nan],
     "structure": ["bush", None, 1],
+    "head": ["sum", None, 1],
     "features": ["quadratic", None, 1],
     "kernel_size": [0, -1, 2.5, "wide", None],
     "stride": [0, -1, 2.5, "wide", None],
