@@ -17,7 +17,6 @@ class Annealing:
 
     greedy_epochs: int
     finetune_epochs: int
-    greedy_rate: float
     learning_rate: float
     batch_size: int
     steepness: float

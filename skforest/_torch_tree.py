@@ -439,7 +439,6 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
         return Annealing(
             greedy_epochs=int(self.greedy_epochs),
             finetune_epochs=int(self.finetune_epochs),
-            greedy_rate=float(self.learning_rate),
             learning_rate=float(self.learning_rate),
             batch_size=int(self.batch_size),
             steepness=float(self.steepness),
@@ -525,7 +524,7 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
             return None
         annealing = self._annealing
         schedule = [
-            (annealing.steepness + epoch * annealing.steepness_step, annealing.greedy_rate)
+            (annealing.steepness + epoch * annealing.steepness_step, annealing.learning_rate)
             for epoch in range(annealing.greedy_epochs)
         ]
         for _ in range(ATTEMPTS):

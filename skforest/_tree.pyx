@@ -52,7 +52,7 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 
 cdef enum:
-    POOL_ROWS = 64                # that are projected on a pool together
+    POOL_ROWS = 64                 # that are projected on a pool together
 
 
 cdef class Pool:

@@ -133,7 +133,6 @@ class _E2EForest(ObliqueForest):
         return Annealing(
             greedy_epochs=int(self.greedy_epochs_),
             finetune_epochs=int(self.finetune_epochs_),
-            greedy_rate=float(self.learning_rate_),
             learning_rate=float(self.learning_rate_),
             batch_size=int(self.batch_size_),
             steepness=float(self.steepness),
@@ -220,7 +219,7 @@ class _E2EForest(ObliqueForest):
             units.places,
             self._n_used,
             annealing.greedy_epochs,
-            annealing.greedy_rate,
+            annealing.learning_rate,
             annealing.steepness,
             annealing.steepness_step,
             annealing.batch_size,
@@ -303,8 +302,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
         that training begins with, and by the features that each split may use.
     max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than
-        10000 rows. None: no limit.
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
+        limit.
     growth : {"level", "best"}, default="level"
         "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
         split gains most is next, until there are `max_leaf_nodes`.
@@ -315,16 +314,15 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to
-        20 times.
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to 20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
         the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
         "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
         Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over
-        the number of features, if that is less; 32 to 1000.
+        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
+        features, if that is less; 32 to 1000.
     steepness : float, default=1.0
         Gamma of equation 5 in the first epoch, more than 0.
     steepness_step : float, default=0.1
@@ -535,8 +533,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
         that training begins with, and by the features that each split may use.
     max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than
-        10000 rows. None: no limit.
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
+        limit.
     growth : {"level", "best"}, default="level"
         "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
         split gains most is next, until there are `max_leaf_nodes`.
@@ -547,16 +545,15 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to
-        20 times.
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to 20 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
         the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
         "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
         Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over
-        the number of features, if that is less; 32 to 1000.
+        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
+        features, if that is less; 32 to 1000.
     steepness : float, default=1.0
         Gamma of equation 5 in the first epoch, more than 0.
     steepness_step : float, default=0.1

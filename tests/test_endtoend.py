@@ -644,7 +644,7 @@ def test_as_good_as_a_line_on_diabetes():
 
 
 def test_rates_fall_along_a_cosine():
-    annealing = Annealing(2, 4, 0.1, 0.1, 10, 1.0, 0.5)
+    annealing = Annealing(2, 4, 0.1, 10, 1.0, 0.5)
     assert annealing.grown == 2.0 and annealing.final == 4.0
     wanted = 0.05 * (1 + np.cos(np.pi * np.array([1, 3, 5, 7]) / 8))
     np.testing.assert_allclose(annealing.rates(), wanted)
