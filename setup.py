@@ -8,6 +8,7 @@ SKFOREST_WERROR   warnings, of Cython and of the C compiler, are errors
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -28,6 +29,11 @@ WERROR = switch("SKFOREST_WERROR")
 # was turned, so a shared folder would hand the files of one mode to the other.
 MODE = "debug" if DEBUG else "release"
 BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-werror' * WERROR}"
+# Where an editable install compiles, too: a wheel that is built next needs no compiler.
+FOLDERS = {
+    "build_lib": f"{BUILD}/lib-{sys.implementation.cache_tag}",
+    "build_temp": f"{BUILD}/temp-{sys.implementation.cache_tag}",
+}
 
 DIRECTIVES = {
     "language_level": 3,
@@ -91,5 +97,5 @@ setup(
         extensions(), build_dir=f"{BUILD}/cython", compiler_directives=DIRECTIVES
     ),
     cmdclass={"build_ext": BuildExt},
-    options={"build": {"build_base": BUILD}},
+    options={"build": {"build_base": BUILD} | FOLDERS, "build_ext": FOLDERS},
 )

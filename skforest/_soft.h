@@ -1,4 +1,4 @@
-/* Floor 2: the loops of soft trees: gates, and a step of Adam. */
+/* Floor 2: the loops of soft trees: what a batch does at a node, and a step of Adam. */
 #ifndef SKFOREST_SOFT_H
 #define SKFOREST_SOFT_H
 
@@ -33,6 +33,124 @@ SKF_KERNEL(skf_gates,
         power = power * r + 1.0f;
         gate[i] = 1 / (1 + power * two);
     }
+}
+
+/* Rows at nodes: what a batch does in a tree, node after node, as columns of one table. */
+typedef struct {
+    int64_t n, capacity;
+    int32_t *row; /* of the batch */
+    float *reach; /* probability of the way from the root */
+    float *gate;  /* of going right */
+    float *lik;   /* likelihood of the row below the node */
+    float *part;  /* of the row's weight that the node answers for */
+    int32_t *left, *right; /* where the row is found at either child, or 0 */
+} skf_visits;
+
+/* at[i] = where the row of visit i starts */
+SKF_UNUSED static void skf_rows_at(const int64_t *batch, const int32_t *row, int64_t n,
+                                   int64_t *SKF_RESTRICT at)
+{
+    for (int64_t i = 0; i < n; i++)
+        at[i] = batch[row[i]];
+}
+
+/* Probabilities of the ways to both children of a node that rows reach with `reach`; -1 where a row
+ * goes to a child, 0 where not: those that are reached with less than `faint` are left out, unless
+ * the likelier one. */
+SKF_KERNEL(skf_fork,
+           (const float *reach, const float *gate, int64_t n, float faint,
+            float *SKF_RESTRICT left, float *SKF_RESTRICT right, int32_t *SKF_RESTRICT to_left,
+            int32_t *SKF_RESTRICT to_right),
+           (reach, gate, n, faint, left, right, to_left, to_right))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float l = reach[i] * (1 - gate[i]), r = reach[i] * gate[i];
+        left[i] = l;
+        right[i] = r;
+        to_left[i] = -((l >= faint) | (l >= r));
+        to_right[i] = -((r >= faint) | (r > l));
+    }
+}
+
+/* Close the gaps between the n visits from `first` on; to[i]: -1 where there is one, then its place
+ * or 0. Returns their number. */
+SKF_INLINE int64_t skf_close_up(const skf_visits *v, const int32_t *row, int64_t first, int64_t n,
+                                int32_t *SKF_RESTRICT to)
+{
+    int32_t *rows = v->row;
+    float *reach = v->reach;
+    int64_t end = first;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t goes = to[i];
+        rows[end] = row[i];
+        reach[end] = reach[first + i];
+        to[i] = (int32_t)(goes & end);
+        end -= goes;
+    }
+    return end - first;
+}
+
+/* Append the visits of both children of a node with the n visits from `start` on: those of the left
+ * child at v->n, those of the right one n places behind. A negative `faint`: all of them. */
+SKF_UNUSED static void skf_branch(skf_visits *v, int64_t start, int64_t n, float faint,
+                                  int64_t *n_left, int64_t *n_right)
+{
+    int32_t *to_left = v->left + start, *to_right = v->right + start;
+    const int64_t left = v->n, right = v->n + n;
+    skf_fork(v->reach + start, v->gate + start, n, faint, v->reach + left, v->reach + right,
+             to_left, to_right);
+    *n_left = skf_close_up(v, v->row + start, left, n, to_left);
+    *n_right = skf_close_up(v, v->row + start, right, n, to_right);
+    v->n += 2 * n;
+}
+
+/* Likelihoods of the n visits of a split, from those at its children. Densities may run out of
+ * numbers; the row then is nobody's. */
+SKF_UNUSED static void skf_ascend(const skf_visits *v, int64_t start, int64_t n)
+{
+    const float *gate = v->gate + start;
+    const int32_t *left = v->left + start, *right = v->right + start;
+    for (int64_t i = 0; i < n; i++) {
+        const float lik = (1 - gate[i]) * v->lik[left[i]] + gate[i] * v->lik[right[i]];
+        v->lik[start + i] = lik > 1e-37f ? lik : 1e-37f;
+    }
+}
+
+/* Responsibilities of both children of a split with n visits, and slopes by the margins. */
+SKF_UNUSED static void skf_divide(const skf_visits *v, int64_t start, int64_t n, float steepness,
+                                  float *SKF_RESTRICT slope)
+{
+    const float *gate = v->gate + start;
+    const float *lik = v->lik;
+    const int32_t *to_left = v->left + start, *to_right = v->right + start;
+    for (int64_t i = 0; i < n; i++) {
+        const float rest = v->part[start + i] / lik[start + i];
+        const float left = rest * (1 - gate[i]) * lik[to_left[i]];
+        const float right = rest * gate[i] * lik[to_right[i]];
+        v->part[to_left[i]] = left;
+        v->part[to_right[i]] = right;
+        slope[i] = steepness * (gate[i] * left - (1 - gate[i]) * right);
+    }
+}
+
+/* A leaf with n visits: what it gives to the labels of the rows. */
+SKF_UNUSED static void skf_recall(const skf_visits *v, int64_t start, int64_t n, const float *share,
+                                  const int32_t *label)
+{
+    for (int64_t i = start; i < start + n; i++)
+        v->lik[i] = share[label[v->row[i]]];
+}
+
+/* What it answers for, added to the sums of the labels; the total of it. */
+SKF_UNUSED static double skf_credit(const skf_visits *v, int64_t start, int64_t n,
+                                    const int32_t *label, double *SKF_RESTRICT sum)
+{
+    double total = 0;
+    for (int64_t i = start; i < start + n; i++) {
+        total += v->part[i];
+        sum[label[v->row[i]]] += v->part[i];
+    }
+    return total;
 }
 
 /* A step of Adam (Kingma and Ba 2015) with the gradient factor (g - shift mean), in units `unit` of

@@ -5,24 +5,23 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from ._random cimport Random
 
 
-cdef struct Visits:
-    # Rows at nodes: what a batch does in a tree, node after node, as columns of one table.
-    int64_t n
-    int64_t capacity
-    int32_t* row               # of the batch
-    float* reach               # probability of the way from the root
-    float* gate                # of going right
-    float* lik                 # likelihood of the row below the node
-    float* part                # of the row's weight that the node answers for
-    int32_t* left              # where the row is found at the left child, or 0
-    int32_t* right
+cdef extern from "_soft.h" nogil:
+    ctypedef struct Visits "skf_visits":
+        int64_t n
+        int64_t capacity
+        int32_t* row
+        float* reach
+        float* gate
+        float* lik
+        float* part
+        int32_t* left
+        int32_t* right
 
 
 cdef class SoftTrainer:
     cdef object keep           # arrays that the pointers look into
     cdef Random random
     cdef const uint8_t[::1] stop
-    cdef int64_t work
 
     # parameters
     cdef int32_t batch_size
@@ -48,6 +47,8 @@ cdef class SoftTrainer:
     cdef int64_t n_splits
     cdef int32_t* child        # left child, or -1 - leaf
     cdef float* w              # (n_splits, p)
+    cdef int64_t* low          # first feature that a split may use
+    cdef int64_t* span         # from it to behind the last one
     cdef double* centre        # margin of the mean row
     cdef float* bias           # margin of a row of zeros
     # A leaf answers with shares of classes, or with means and variances.
@@ -70,7 +71,8 @@ cdef class SoftTrainer:
 
     # scratch of a batch
     cdef int32_t* order
-    cdef int64_t* batch_at
+    cdef int64_t* batch_at     # where the rows of the batch start
+    cdef int32_t* batch_label
     cdef double* top           # largest log density of a row
     cdef Visits visits
     cdef int64_t* first_visit  # of each node
@@ -81,6 +83,7 @@ cdef class SoftTrainer:
     cdef float* gradient
     cdef double share_visited  # of the splits, by a row of the last batch
     cdef int64_t products      # multiplications and additions so far
+    cdef int64_t polled        # of these, when signals were last looked for
     cdef bint dense
     cdef int64_t wide          # the batch, padded
     cdef int64_t long_         # the features, padded
@@ -106,10 +109,6 @@ cdef class SoftTrainer:
     cdef int enter(self, int64_t node, int64_t size, float steepness) except -1 nogil
     cdef void answer(self, int64_t start, int64_t size) noexcept nogil
     cdef double log_density(self, int64_t leaf, int64_t row) noexcept nogil
-    cdef void ascend(self) noexcept nogil
-    cdef void divide(
-        self, int64_t start, int64_t node, float steepness, float* slope
-    ) noexcept nogil
     cdef void credit(self, int64_t start, int64_t node) noexcept nogil
     cdef void settle_leaves(self) noexcept nogil
     cdef void gather(self, int64_t size) noexcept nogil
@@ -120,4 +119,4 @@ cdef class SoftTrainer:
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil
     cdef int make_room(self, int64_t n) except -1 nogil
     cdef int make_dense(self) except -1 nogil
-    cdef bint poll(self, int64_t work) except -1 nogil
+    cdef int poll(self) except -1 nogil

@@ -51,6 +51,12 @@ cdef extern from "_hinge.h" nogil:
 
 cdef extern from "_soft.h" nogil:
     void skf_gates(const float*, int64_t, float, float, float*)
+    void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
+    void skf_branch(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
+    void skf_ascend(const Visits*, int64_t, int64_t)
+    void skf_divide(const Visits*, int64_t, int64_t, float, float*)
+    void skf_recall(const Visits*, int64_t, int64_t, const float*, const int32_t*)
+    double skf_credit(const Visits*, int64_t, int64_t, const int32_t*, double*)
     void skf_adam_step(
         float*, float*, float*, float*, const float*, const float*, int64_t, float, float, float,
         float, float
@@ -191,6 +197,12 @@ cdef class SoftTrainer:
         for i in range(self.n_splits):
             for j in range(p):
                 self.w[i * p + j] = W[i, j]
+            # A patch lies within a part of the features; nothing outside of it is ever read.
+            while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
+                self.span[i] -= 1
+            while self.span[i] > 1 and W[i, self.low[i]] == 0:
+                self.low[i] += 1
+                self.span[i] -= 1
             self.bias[i] = -threshold[i]
             self.centre[i] = np.dot(W[i], mean) - threshold[i]
         self.set_out()
@@ -199,7 +211,7 @@ cdef class SoftTrainer:
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
     ) except -1:
         """Room for rows and a tree of at most these sizes."""
-        cdef int64_t batch = 2 * min(n, <int64_t>self.batch_size) + 1
+        cdef int64_t i, batch = 2 * min(n, <int64_t>self.batch_size) + 1
         cdef int64_t n_leaves = n_splits + 1
         self.n = n
         self.p = p
@@ -213,6 +225,8 @@ cdef class SoftTrainer:
         self.target = doubles(0 if is_class else n * n_outputs)
         self.child = ints(self.n_nodes)
         self.w = floats(n_splits * p)
+        self.low = longs(n_splits)
+        self.span = longs(n_splits)
         self.centre = doubles(n_splits)
         self.bias = floats(n_splits)
         self.share = floats(n_leaves * n_outputs * is_class)
@@ -230,6 +244,7 @@ cdef class SoftTrainer:
         self.n_steps = ints(n_splits)
         self.order = ints(n)
         self.batch_at = longs(batch)
+        self.batch_label = ints(batch * is_class)
         self.top = doubles(batch)
         self.first_visit = longs(self.n_nodes)
         self.n_visits = longs(self.n_nodes)
@@ -241,14 +256,16 @@ cdef class SoftTrainer:
         self.long_ = padded(p)
         if not (
             self.at and self.weight and self.label and self.target and self.child and self.w and
-            self.centre and self.bias and self.share and self.leaf_mean and self.leaf_precision
-            and self.leaf_log and self.least_variance and self.leaf_weight and self.leaf_sum and
-            self.leaf_square and self.first and self.second and self.centre_first and
-            self.centre_second and self.n_steps and self.order and self.batch_at and self.top and
-            self.first_visit and self.n_visits and self.margin and self.near_at and self.slope
-            and self.gradient
+            self.low and self.span and self.centre and self.bias and self.share and self.leaf_mean
+            and self.leaf_precision and self.leaf_log and self.least_variance and self.leaf_weight
+            and self.leaf_sum and self.leaf_square and self.first and self.second and
+            self.centre_first and self.centre_second and self.n_steps and self.order and
+            self.batch_at and self.batch_label and self.top and self.first_visit and self.n_visits
+            and self.margin and self.near_at and self.slope and self.gradient
         ):
             raise MemoryError()
+        for i in range(n_splits):
+            self.span[i] = p
         return 0
 
     def __dealloc__(self):
@@ -258,6 +275,8 @@ cdef class SoftTrainer:
         free(self.target)
         free(self.child)
         free(self.w)
+        free(self.low)
+        free(self.span)
         free(self.centre)
         free(self.bias)
         free(self.share)
@@ -275,6 +294,7 @@ cdef class SoftTrainer:
         free(self.n_steps)
         free(self.order)
         free(self.batch_at)
+        free(self.batch_label)
         free(self.top)
         free(self.first_visit)
         free(self.n_visits)
@@ -470,19 +490,26 @@ cdef class SoftTrainer:
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil:
         """E-step of a batch, the sums for its leaves, and the steps of its splits."""
-        cdef int64_t i, node, split, n
+        cdef int64_t i, node, split, low, n
+        cdef int32_t row
         cdef double loss = 0, total = 0
         cdef float* slope
         for i in range(size):
-            self.batch_at[i] = self.at[self.order[start + i]]
-            total += self.weight[self.order[start + i]]
+            row = self.order[start + i]
+            self.batch_at[i] = self.at[row]
+            if self.is_class:
+                self.batch_label[i] = self.label[row]
+            total += self.weight[row]
         self.dense = self.engine == PRODUCTS or (
             self.engine == AUTO and self.n_splits > 1 and self.share_visited > often()
             and self.n_nodes * size <= MOST_VISITS
         )
+        self.poll()
         self.descend(size, steepness)
         self.answer(start, size)
-        self.ascend()
+        for node in range(self.n_nodes - 1, -1, -1):
+            if self.child[node] >= 0:
+                skf_ascend(&self.visits, self.first_visit[node], self.n_visits[node])
         for i in range(size):
             self.visits.part[i + 1] = self.weight[self.order[start + i]]
             loss -= self.visits.part[i + 1] * (log(self.visits.lik[i + 1]) + self.top[i])
@@ -493,12 +520,16 @@ cdef class SoftTrainer:
                 continue
             split = (self.child[node] - 1) // 2
             slope = self.all_slopes + split * self.wide if self.dense else self.slope
-            self.divide(start, node, steepness, slope)
+            skf_divide(&self.visits, self.first_visit[node], n, steepness, slope)
             if n == 0 or self.dense or not (steps or self.seen_gradient != NULL):
                 continue
-            for i in range(n):
-                self.near_at[i] = self.batch_at[self.visits.row[self.first_visit[node] + i]]
-            skf_add_rows(self.rows, self.near_at, n, slope, self.p, self.gradient)
+            skf_rows_at(
+                self.batch_at, self.visits.row + self.first_visit[node], n, self.near_at
+            )
+            low = self.low[split]
+            skf_add_rows(
+                self.rows + low, self.near_at, n, slope, self.span[split], self.gradient + low
+            )
             self.take_step(split, self.gradient, slope, n, total, rate)
         if self.dense and (steps or self.seen_gradient != NULL):
             split = 0
@@ -549,66 +580,37 @@ cdef class SoftTrainer:
                 seen += self.n_visits[node]
             self.enter(node, size, steepness)
         self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
-        seen = 4 * self.p * (self.n_splits * size if self.dense else seen)
-        self.products = self.products + seen
-        self.poll(seen)
+        if self.dense:
+            self.products = self.products + 4 * self.p * self.n_splits * size
         return 0
 
     cdef int enter(self, int64_t node, int64_t size, float steepness) except -1 nogil:
         """Gates of the rows at a split, and what of them goes to either child."""
-        cdef int64_t i, e, end, start = self.first_visit[node], n = self.n_visits[node]
+        cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2
-        cdef Visits* visits = &self.visits
         cdef const float* margin = self.margin
-        cdef int32_t* row
-        cdef float* reach
-        cdef float* gate
-        cdef int32_t* place
-        cdef float left, right
-        cdef bint kept, dense = self.dense
-        if dense:
+        if self.dense:
             margin = self.all_margins + split * self.wide
         else:
-            row = visits.row + start
-            for i in range(n):
-                self.near_at[i] = self.batch_at[row[i]]
-            skf_margins(self.rows, self.near_at, n, self.w + split * self.p, self.p, self.margin)
-        self.make_room(visits.n + 2 * n)
-        row = visits.row
-        reach = visits.reach
-        gate = visits.gate
-        skf_gates(margin, n, steepness, self.bias[split], gate + start)
-        end = visits.n
-        self.first_visit[child] = end
-        place = visits.left
-        for i in range(start, start + n):
-            left = reach[i] * (1 - gate[i])
-            right = reach[i] * gate[i]
-            kept = dense | (left >= faint()) | (left >= right)
-            row[end] = row[i]
-            reach[end] = left
-            place[i] = kept * <int32_t>end
-            end += kept
-        self.n_visits[child] = end - visits.n
-        self.first_visit[child + 1] = end
-        e = end
-        place = visits.right
-        for i in range(start, start + n):
-            left = reach[i] * (1 - gate[i])
-            right = reach[i] * gate[i]
-            kept = dense | (right >= faint()) | (right > left)
-            row[end] = row[i]
-            reach[end] = right
-            place[i] = kept * <int32_t>end
-            end += kept
-        self.n_visits[child + 1] = end - e
-        visits.n = end
+            skf_rows_at(self.batch_at, self.visits.row + start, n, self.near_at)
+            skf_margins(
+                self.rows + self.low[split], self.near_at, n,
+                self.w + split * self.p + self.low[split], self.span[split], self.margin
+            )
+            self.products = self.products + 4 * n * self.span[split]
+        self.make_room(self.visits.n + 2 * n)
+        skf_gates(margin, n, steepness, self.bias[split], self.visits.gate + start)
+        self.first_visit[child] = self.visits.n
+        self.first_visit[child + 1] = self.visits.n + n
+        skf_branch(
+            &self.visits, start, n, -1 if self.dense else faint(), self.n_visits + child,
+            self.n_visits + child + 1
+        )
         return 0
 
     cdef void answer(self, int64_t start, int64_t size) noexcept nogil:
         """Likelihoods of rows at leaves; those of densities over the row's largest."""
         cdef int64_t i, node, leaf
-        cdef int32_t row
         cdef double value
         cdef Visits* visits = &self.visits
         for i in range(size):
@@ -617,17 +619,20 @@ cdef class SoftTrainer:
             if self.child[node] >= 0:
                 continue
             leaf = -1 - self.child[node]
+            if self.is_class and not self.fresh:
+                skf_recall(
+                    visits, self.first_visit[node], self.n_visits[node],
+                    self.share + leaf * self.n_outputs, self.batch_label
+                )
+                continue
             for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                row = self.order[start + visits.row[i]]
                 if self.fresh:
                     visits.lik[i] = 1
-                elif self.is_class:
-                    visits.lik[i] = self.share[leaf * self.n_outputs + self.label[row]]
-                else:
-                    value = self.log_density(leaf, row)
-                    visits.part[i] = <float>value
-                    if value > self.top[visits.row[i]]:
-                        self.top[visits.row[i]] = value
+                    continue
+                value = self.log_density(leaf, self.order[start + visits.row[i]])
+                visits.part[i] = <float>value
+                if value > self.top[visits.row[i]]:
+                    self.top[visits.row[i]] = value
         if self.is_class or self.fresh:
             return
         for node in range(self.n_nodes):
@@ -647,64 +652,25 @@ cdef class SoftTrainer:
             value -= 0.5 * y * y * self.leaf_precision[leaf * self.n_outputs + k]
         return value
 
-    cdef void ascend(self) noexcept nogil:
-        """Likelihoods at splits, from those of their children."""
-        cdef int64_t i, node
-        cdef const float* gate = self.visits.gate
-        cdef const int32_t* left = self.visits.left
-        cdef const int32_t* right = self.visits.right
-        cdef float* lik = self.visits.lik
-        cdef float value
-        for node in range(self.n_nodes - 1, -1, -1):
-            if self.child[node] < 0:
-                continue
-            for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                value = (1 - gate[i]) * lik[left[i]] + gate[i] * lik[right[i]]
-                # Densities may run out of numbers; the row then is nobody's.
-                lik[i] = value if value > <float>1e-37 else <float>1e-37
-
-    cdef void divide(
-        self, int64_t start, int64_t node, float steepness, float* slope
-    ) noexcept nogil:
-        """Responsibilities of both children of a split, and slopes by the margins."""
-        cdef int64_t i, k, first = self.first_visit[node]
-        cdef const float* gates = self.visits.gate
-        cdef const int32_t* to_left = self.visits.left
-        cdef const int32_t* to_right = self.visits.right
-        cdef const float* lik = self.visits.lik
-        cdef float* part = self.visits.part
-        cdef float left, right, gate, rest
-        for k in range(self.n_visits[node]):
-            i = first + k
-            gate = gates[i]
-            rest = part[i] / lik[i]
-            left = rest * (1 - gate) * lik[to_left[i]]
-            right = rest * gate * lik[to_right[i]]
-            part[to_left[i]] = left
-            part[to_right[i]] = right
-            slope[k] = steepness * (gate * left - (1 - gate) * right)
-
     cdef void credit(self, int64_t start, int64_t node) noexcept nogil:
         """Add the rows at a leaf to its sums."""
         cdef int64_t i, leaf = -1 - self.child[node], at = leaf * self.n_outputs
-        cdef int32_t k, row
-        cdef double part, y, total = 0
-        cdef const float* parts = self.visits.part
-        cdef const int32_t* rows = self.visits.row
-        cdef const int32_t* order = self.order + start
-        cdef const int32_t* label = self.label
-        cdef double* sums = self.leaf_sum + at
-        for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-            part = parts[i]
-            row = order[rows[i]]
+        cdef int64_t first = self.first_visit[node], n = self.n_visits[node]
+        cdef int32_t k
+        cdef double part, total = 0
+        cdef const double* y
+        if self.is_class:
+            self.leaf_weight[leaf] = self.leaf_weight[leaf] + skf_credit(
+                &self.visits, first, n, self.batch_label, self.leaf_sum + at
+            )
+            return
+        for i in range(first, first + n):
+            part = self.visits.part[i]
             total += part
-            if self.is_class:
-                sums[label[row]] += part
-                continue
+            y = self.target + self.order[start + self.visits.row[i]] * self.n_outputs
             for k in range(self.n_outputs):
-                y = self.target[row * self.n_outputs + k]
-                sums[k] += part * y
-                self.leaf_square[at + k] = self.leaf_square[at + k] + part * y * y
+                self.leaf_sum[at + k] = self.leaf_sum[at + k] + part * y[k]
+                self.leaf_square[at + k] = self.leaf_square[at + k] + part * y[k] * y[k]
         self.leaf_weight[leaf] = self.leaf_weight[leaf] + total
 
     cdef void settle_leaves(self) noexcept nogil:
@@ -740,7 +706,7 @@ cdef class SoftTrainer:
         double rate
     ) noexcept nogil:
         """A step of Adam by the gradient of a batch, which is cleared."""
-        cdef int64_t i, j
+        cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
         for i in range(n):
@@ -758,8 +724,8 @@ cdef class SoftTrainer:
         unbias_first = 1 / (1 - pow(0.9, self.n_steps[split]))
         unbias_second = 1 / (1 - pow(0.999, self.n_steps[split]))
         skf_adam_step(
-            self.w + split * self.p, self.first + split * self.p, self.second + split * self.p,
-            gradient, self.mean, self.unit, self.p, <float>(1 / total), <float>shift,
+            self.w + at, self.first + at, self.second + at, gradient + low, self.mean + low,
+            self.unit + low, self.span[split], <float>(1 / total), <float>shift,
             <float>rate, <float>unbias_first, <float>unbias_second
         )
         g = shift / total
@@ -772,8 +738,9 @@ cdef class SoftTrainer:
         self.set_bias(split)
 
     cdef void set_bias(self, int64_t split) noexcept nogil:
+        cdef int64_t low = self.low[split]
         cdef float along = 0
-        skf_dot(self.w + split * self.p, self.mean, self.p, &along)
+        skf_dot(self.w + split * self.p + low, self.mean + low, self.span[split], &along)
         self.bias[split] = <float>(self.centre[split] - along)
 
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil:
@@ -843,11 +810,10 @@ cdef class SoftTrainer:
         visits.capacity = n
         return 0
 
-    cdef bint poll(self, int64_t work) except -1 nogil:
+    cdef int poll(self) except -1 nogil:
         """Now and then let a signal handler raise."""
-        self.work = self.work + work
-        if self.work > POLL:
-            self.work = 0
+        if self.products - self.polled > POLL:
+            self.polled = self.products
             with gil:
                 PyErr_CheckSignals()
-        return False
+        return 0
