@@ -29,11 +29,7 @@ WERROR = switch("SKFOREST_WERROR")
 # was turned, so a shared folder would hand the files of one mode to the other.
 MODE = "debug" if DEBUG else "release"
 BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-werror' * WERROR}"
-# Where an editable install compiles, too: a wheel that is built next needs no compiler.
-FOLDERS = {
-    "build_lib": f"{BUILD}/lib-{sys.implementation.cache_tag}",
-    "build_temp": f"{BUILD}/temp-{sys.implementation.cache_tag}",
-}
+LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}"
 
 DIRECTIVES = {
     "language_level": 3,
@@ -64,6 +60,12 @@ if WERROR:
 
 class BuildExt(build_ext):
     """Flags by compiler, known only here, and the extensions in parallel."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        # For editable installs, too, instead of a folder that they delete: a wheel that is built
+        # next needs no compiler.
+        self.build_lib = LIB
 
     def build_extensions(self):
         msvc = self.compiler.compiler_type == "msvc"
@@ -97,5 +99,5 @@ setup(
         extensions(), build_dir=f"{BUILD}/cython", compiler_directives=DIRECTIVES
     ),
     cmdclass={"build_ext": BuildExt},
-    options={"build": {"build_base": BUILD} | FOLDERS, "build_ext": FOLDERS},
+    options={"build": {"build_base": BUILD, "build_lib": LIB}},
 )
