@@ -6,7 +6,6 @@ A group merges its rows into ``benchmarks/results/co2.json``; the last command, 
 them into ``docs/performance``. One setting, the defaults, serves all data sets.
 """
 
-import argparse
 import math
 import resource
 import statistics
@@ -19,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import data
+import groups
 import numpy as np
 import psutil
 import race_tables
@@ -374,44 +374,14 @@ def _load(name, options):
 
 def main():
     """Run one group and store its rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    groups = {
-        function.__name__: function
-        for function in (
-            errors,
-            special,
-            variants,
-            tables,
-            seconds,
-            scaling,
-            size,
-            flops,
-            baselines,
-            table,
-        )
-    }
-    parser.add_argument("group", choices=groups)
-    parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    parser.add_argument("--quick", action="store_true", help="smoke run on small data")
-    parser.add_argument("--rounds", type=int, help="seeds, other than 3")
+    functions = (
+        errors, special, variants, tables, seconds, scaling, size, flops, baselines, table,
+    )  # fmt: skip
+    parser = groups.parser(__doc__, functions)
     parser.add_argument("--trees", type=int, default=100, help="at most this many trees")
     parser.add_argument("--sets", nargs="*", choices=[*SETS, *SPECIAL], help="some data sets only")
     parser.add_argument("--n-jobs", type=int, default=1, help="for what is not timed")
-    options = parser.parse_args()
-    if options.quick:
-        options.results = options.results / "quick"
-    command = f"python benchmarks/co2.py {options.group}"
-    if options.rounds:
-        command += f" --rounds {options.rounds}"
-    if options.trees != 100:
-        command += f" --trees {options.trees}"
-    for row in groups[options.group](options):
-        stored = results.add(options.results / "co2.json", row, BARS[row.name], command)
-        wanted = results.wanted(stored, "bar") or "no bar"
-        print(f"{row.name}: {results.show(stored['value'], stored['unit'])} ({wanted}) {row.note}")
+    groups.run(parser, BARS)
 
 
 if __name__ == "__main__":

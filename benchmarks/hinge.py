@@ -7,12 +7,12 @@ them into ``docs/performance``. Errors are those of the model that training retu
 best of several on test rows.
 """
 
-import argparse
 import statistics
 import time
 from pathlib import Path
 
 import data
+import groups
 import numpy as np
 import race_tables
 import results
@@ -305,28 +305,10 @@ def _poker(options, seed, one_hot=True):
 
 def main():
     """Run one group and store its rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    groups = (images, small, special, published, tables, speed, table)
-    groups = {function.__name__: function for function in groups}
-    parser.add_argument("group", choices=groups)
-    parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    parser.add_argument("--quick", action="store_true", help="smoke run on small data")
-    parser.add_argument("--rounds", type=int, help="seeds, other than 3")
+    functions = (images, small, special, published, tables, speed, table)
+    parser = groups.parser(__doc__, functions)
     parser.add_argument("--sets", nargs="*", help="some data sets, or settings, only")
-    options = parser.parse_args()
-    if options.quick:
-        options.results = options.results / "quick"
-    command = f"python benchmarks/hinge.py {options.group}"
-    if options.rounds:
-        command += f" --rounds {options.rounds}"
-    for row in groups[options.group](options):
-        stored = results.add(options.results / "hinge.json", row, BARS[row.name], command)
-        wanted = results.wanted(stored, "bar") or "no bar"
-        value = results.show(stored["value"], stored["unit"])
-        print(f"{row.name}: {value} ({wanted}) {row.note}", flush=True)
+    groups.run(parser, BARS)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ A group merges its rows into ``benchmarks/results/nongreedy.json``; the last com
 writes table and picture into ``docs/performance``.
 """
 
-import argparse
 import statistics
 import time
 from pathlib import Path
 
 import data
 import figures
+import groups
 import results
 from results import Bar, Row
 from timing import mean_sd
@@ -141,27 +141,11 @@ def _load(name, options):
 
 def main():
     """Run one group and store its rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    groups = {function.__name__: function for function in (depths, seconds, table)}
-    parser.add_argument("group", choices=groups)
-    parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    parser.add_argument("--quick", action="store_true", help="smoke run on small data")
-    parser.add_argument("--rounds", type=int, help="seeds, other than 3")
+    functions = (depths, seconds, table)
+    parser = groups.parser(__doc__, functions)
     parser.add_argument("--sets", nargs="*", choices=SETS, help="some data sets only")
     parser.add_argument("--depths", nargs="*", type=int, choices=DEPTHS, help="some depths only")
-    options = parser.parse_args()
-    if options.quick:
-        options.results = options.results / "quick"
-    command = f"python benchmarks/nongreedy.py {options.group}"
-    if options.rounds:
-        command += f" --rounds {options.rounds}"
-    for row in groups[options.group](options):
-        stored = results.add(options.results / "nongreedy.json", row, BARS[row.name], command)
-        wanted = results.wanted(stored, "bar") or "no bar"
-        print(f"{row.name}: {results.show(stored['value'], stored['unit'])} ({wanted}) {row.note}")
+    groups.run(parser, BARS)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ epoch; the fitted tree is hard.
 """
 
 import math
+from copy import copy
 
 import numpy as np
 
@@ -19,6 +20,7 @@ LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for 
 LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
 LEAST_UNIT = 1e-6  # features that are less beside others of the same unit are left out
 VISITS = 80_000  # rows that "auto" epochs show
+TREE_ROWS = 50_000  # rows times "auto" trees
 CACHED = 2**18  # numbers of a batch, which it reads twice
 GATES = {"hard": "hard", "soft": "sigmoid"}
 
@@ -28,6 +30,10 @@ class _E2EForest(ObliqueForest):
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
+        "n_estimators": [
+            StrOptions({"auto"}),
+            *ObliqueForest._parameter_constraints["n_estimators"],
+        ],
         "max_depth": [StrOptions({"auto"}), *ObliqueForest._parameter_constraints["max_depth"]],
         "growth": [StrOptions({"level", "best"})],
         "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
@@ -44,7 +50,7 @@ class _E2EForest(ObliqueForest):
 
     def __init__(
         self,
-        n_estimators=12,
+        n_estimators="auto",
         *,
         max_depth="auto",
         growth="level",
@@ -119,9 +125,10 @@ class _E2EForest(ObliqueForest):
         def settle(value, auto):
             return auto if isinstance(value, str) else value
 
+        self.n_estimators_ = settle(self.n_estimators, min(max(TREE_ROWS // n, 16), 100))
         self.max_depth_ = settle(self.max_depth, 8 if n <= 10_000 else 10)
         self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 4), 15))
-        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 8), 20))
+        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 8), 30))
         # A step moves a margin by about as much as the features are many.
         self.learning_rate_ = settle(self.learning_rate, min(0.05, 0.13 * n_used**-0.7))
         size = min(1000, max(32, min(n // 10, CACHED // p)))
@@ -144,6 +151,9 @@ class _E2EForest(ObliqueForest):
             return n_features
         # Images want more than tables, most of whose features may be noise.
         return math.ceil(math.sqrt(n_features) if self.feature_shape is None else n_features / 2)
+
+    def _members(self, goes_on):
+        return "n_estimators", self.n_estimators_, len(self.forest_) if goes_on else 0
 
     def _depth_limit(self):
         return 2**31 - 1 if self.max_depth_ is None else min(self.max_depth_, 2**31 - 1)
@@ -278,13 +288,12 @@ class _E2EForest(ObliqueForest):
             difference of the two predictions, of probabilities or targets.
         """
         check_is_fitted(self, "forest_")
-        scores, responses, before = {}, [], self.routing
-        try:
-            for self.routing in GATES:
-                scores[self.routing] = self.score(X, y, sample_weight)
-                responses.append(self._response(X))
-        finally:
-            self.routing = before
+        scores, responses = {}, []
+        for routing in GATES:
+            other = copy(self)
+            other.routing = routing
+            scores[routing] = other.score(X, y, sample_weight)
+            responses.append(other._response(X))
         return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}
 
 
@@ -298,9 +307,10 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
 
     Parameters
     ----------
-    n_estimators : int, default=12
+    n_estimators : "auto" or int, default="auto"
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
-        that training begins with, and by the features that each split may use.
+        that training begins with, and by the features that each split may use. "auto": 50000 / n
+        for n rows of the training set, but 16 to 100.
     max_depth : "auto", int or None, default="auto"
         Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
         limit.
@@ -314,7 +324,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to 20 times.
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
         the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
@@ -394,7 +404,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         If X had column names.
     n_outputs_ : int
         1.
-    max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+    n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
         What "auto" came to.
     learning_rate_ : float
     steepness_ : float
@@ -457,7 +467,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
 
     def __init__(
         self,
-        n_estimators=12,
+        n_estimators="auto",
         *,
         max_depth="auto",
         growth="level",
@@ -529,9 +539,10 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
 
     Parameters
     ----------
-    n_estimators : int, default=12
+    n_estimators : "auto" or int, default="auto"
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
-        that training begins with, and by the features that each split may use.
+        that training begins with, and by the features that each split may use. "auto": 50000 / n
+        for n rows of the training set, but 16 to 100.
     max_depth : "auto", int or None, default="auto"
         Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
         limit.
@@ -545,7 +556,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to 20 times.
+        as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
     learning_rate : "auto" or float, default="auto"
         Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
         the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
@@ -618,7 +629,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
     n_outputs_ : int
-    max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+    n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
         What "auto" came to.
     learning_rate_ : float
     steepness_ : float
