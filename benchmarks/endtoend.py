@@ -45,7 +45,7 @@ STEPS, EPOCHS = (0.0, 0.01, 0.1), (15, 30, 45)
 STEEPNESS = {
     "letter": (2500, {"max_features": 8}),
     "usps": (None, {"feature_shape": (16, 16), "patch_size": 10}),
-    "mnist": (5000, {"feature_shape": (28, 28), "patch_size": 15}),
+    "mnist": (20_000, {"feature_shape": (28, 28), "patch_size": 15}),
 }
 CONNECT4 = (4, 6, 8, 10, 12)
 MEMBRANE_EPOCHS = (4, 8, 24)

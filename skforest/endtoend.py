@@ -125,7 +125,7 @@ class _E2EForest(ObliqueForest):
         def settle(value, auto):
             return auto if isinstance(value, str) else value
 
-        self.n_estimators_ = settle(self.n_estimators, min(max(TREE_ROWS // n, 16), 100))
+        self.n_estimators_ = settle(self.n_estimators, min(max(TREE_ROWS // n, 16), 50))
         self.max_depth_ = settle(self.max_depth, 8 if n <= 10_000 else 10)
         self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 4), 15))
         self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 8), 30))
@@ -310,7 +310,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     n_estimators : "auto" or int, default="auto"
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
         that training begins with, and by the features that each split may use. "auto": 50000 / n
-        for n rows of the training set, but 16 to 100.
+        for n rows of the training set, but 16 to 50.
     max_depth : "auto", int or None, default="auto"
         Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
         limit.
@@ -542,7 +542,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     n_estimators : "auto" or int, default="auto"
         Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
         that training begins with, and by the features that each split may use. "auto": 50000 / n
-        for n rows of the training set, but 16 to 100.
+        for n rows of the training set, but 16 to 50.
     max_depth : "auto", int or None, default="auto"
         Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
         limit.
