@@ -67,7 +67,7 @@ def resolve_count(value, total, name):
         return total
     if isinstance(value, Integral):
         if value > total:
-            raise ValueError(f"{name}={value} is more than the {total} there are")
+            raise ValueError(f"{name}={value} is more than the {total} distinct ones")
         return int(value)
     return max(1, round(value * total))
 
@@ -143,7 +143,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            uint8 and bool stay bytes; everything else becomes float32. No NaN, no infinity.
+            No NaN, no infinity. Forests that compare features as they come keep uint8 and bool as
+            bytes and turn everything else into float32; those that scale them to [0, 1] do so in
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets; several outputs in regression only.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -293,6 +295,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _unfold(self, X):
         """X with its rows flattened, where it comes as (n_samples, *feature_shape)."""
+        if isinstance(X, list) and getattr(self, "feature_shape", None) is not None:
+            X = np.asarray(X)
         shape = getattr(X, "shape", None)
         for size, what in zip(shape or (), ("rows", "columns")):
             if isinstance(size, Integral) and size > MAX_COUNT:
@@ -326,7 +330,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 **self._target_options,
             )
         except (ValueError, TypeError) as error:
-            if "convert" not in str(error) and "float()" not in str(error):
+            if "could not convert" not in str(error) and "float()" not in str(error):
                 raise
             message = f"X, and y in regression, must hold numbers: {error}"
             raise type(error)(message) from error

@@ -131,12 +131,12 @@ def replace(forest, split, rows, threshold):
 
 def _halved(rows, cuts, chosen, free):
     """Hyperplanes with the weights of some of them rounded to half precision; `free`: whose length
-    has no meaning."""
+    has no meaning. Lengths beyond half precision are cut down in any case: so steep is hard."""
     rows, cuts = rows.copy(), cuts.copy()
     largest = np.abs(rows[chosen]).max(axis=1, initial=0)
     # Far from 1, the length is changed by a power of two.
-    exponent = np.frexp(largest)[1] if free else np.zeros(len(largest), dtype=np.int32)
-    exponent[(largest > 2.0**-4) & (largest < 2.0**15)] = 0
+    exponent = np.frexp(largest)[1]
+    exponent[((largest > 2.0**-4) | (not free)) & (largest < 2.0**15)] = 0
     rows[chosen] = np.ldexp(rows[chosen], -exponent[:, None]).astype(np.float16)
     cuts[chosen] = np.ldexp(cuts[chosen], -exponent)
     return rows, cuts

@@ -8,14 +8,14 @@ import numpy as np
 
 from ._rows import tree_seed
 
-N_TREES = 10  # of each pilot forest
+N_TREES = 10  # of each pilot forest, unless told otherwise
 MAX_ROWS = 2000  # that it trains on, and as many that it is tried on
 BLOCK = 256  # rows that are answered together
 MIN_ROWS = 30  # with fewer, the first setting is as good as any
 FIRST_SEED = 2**62  # far from the numbers of the trees that stay
 
 
-def choose(estimator, rows, target, settings):
+def choose(estimator, rows, target, settings, n_trees=N_TREES, **own):
     """The setting whose forest errs least on rows that it has not seen.
 
     The error is the mean squared difference to the targets, with classes one-hot (Brier score).
@@ -29,6 +29,10 @@ def choose(estimator, rows, target, settings):
         As of `BaseForest._fit_tree`.
     settings : list of dict
         Attributes of the estimator, by name.
+    n_trees : int, default=10
+        Of each pilot forest.
+    **own
+        Attributes of all pilot forests.
 
     Returns
     -------
@@ -47,8 +51,8 @@ def choose(estimator, rows, target, settings):
     part.X, part.Y, part.weight = rows.X[train], rows.Y[train], rows.weight[train]
     errors = []
     for setting in settings:
-        trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + N_TREES)
-        forest = _trial(estimator, setting)._fit_forest(part, target[train], trees)
+        trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
+        forest = _trial(estimator, setting | own)._fit_forest(part, target[train], trees)
         errors.append(_error(forest, rows, tried))
     return settings[int(np.argmin(errors))]
 

@@ -124,9 +124,10 @@ SKF_UNUSED static void skf_divide(const skf_visits *v, int64_t start, int64_t n,
     const float *lik = v->lik;
     const int32_t *to_left = v->left + start, *to_right = v->right + start;
     for (int64_t i = 0; i < n; i++) {
-        const float rest = v->part[start + i] / lik[start + i];
-        const float left = rest * (1 - gate[i]) * lik[to_left[i]];
-        const float right = rest * gate[i] * lik[to_right[i]];
+        /* A heavy row may be nobody's: the likelihoods first, whose quotients are at most 1. */
+        const float part = v->part[start + i], over = 1 / lik[start + i];
+        const float left = part * (over * (1 - gate[i]) * lik[to_left[i]]);
+        const float right = part * (over * gate[i] * lik[to_right[i]]);
         v->part[to_left[i]] = left;
         v->part[to_right[i]] = right;
         slope[i] = steepness * (gate[i] * left - (1 - gate[i]) * right);

@@ -83,7 +83,8 @@ cdef class SoftTrainer:
     cdef float* gradient
     cdef double share_visited  # of the splits, by a row of the last batch
     cdef int64_t products      # multiplications and additions so far
-    cdef int64_t polled        # of these, when signals were last looked for
+    cdef int64_t walked        # nodes so far
+    cdef int64_t polled        # work when signals were last looked for
     cdef bint dense
     cdef int64_t wide          # the batch, padded
     cdef int64_t long_         # the features, padded

@@ -73,7 +73,9 @@ cdef enum:
     LANES = 16
     BLOCK = 64                 # splits whose gradients are multiplied together
     POLL = 1 << 26             # products between two looks for signals
+    NODE = 256                 # products that take as long as a node without rows
     MOST_VISITS = 1 << 22      # of a batch of products
+    MOST_NUMBERS = 1 << 30     # of visits
 
 cdef inline float faint() noexcept nogil:
     """Children that a row reaches with less are left out."""
@@ -86,6 +88,10 @@ cdef inline double often() noexcept nogil:
 cdef inline double rare() noexcept nogil:
     """Least share of a class in a leaf."""
     return 1e-6
+
+cdef inline double lightest() noexcept nogil:
+    """Weight of a batch from which on it makes a step; that of a row is 1 on average."""
+    return 1e-30
 
 cdef inline double narrow() noexcept nogil:
     """Least variance of a leaf, as a part of that of all rows."""
@@ -163,6 +169,7 @@ cdef class SoftTrainer:
         cdef const double[:, ::1] matrix
         cdef int64_t i, j, n = np.count_nonzero(weight), p = X.shape[1]
         cdef double total = np.sum(weight)
+        cdef float along = 0
         self.keep = (X, target, mean, unit)
         self.rows = &X[0, 0]
         self.mean = &mean[0]
@@ -204,7 +211,8 @@ cdef class SoftTrainer:
                 self.low[i] += 1
                 self.span[i] -= 1
             self.bias[i] = -threshold[i]
-            self.centre[i] = np.dot(W[i], mean) - threshold[i]
+            skf_dot(self.w + i * p, self.mean, p, &along)
+            self.centre[i] = along - threshold[i]
         self.set_out()
 
     cdef int reserve(
@@ -357,19 +365,21 @@ cdef class SoftTrainer:
         self.seen_gradient = &gradient[0, 0]
         for i in range(n):
             self.order[i] = <int32_t>i
-        while start < n:
-            size = min(<int64_t>self.batch_size, n - start)
-            loss += self.learn(start, size, steepness, 0, False)
-            for node in range(self.n_nodes):
-                if self.child[node] >= 0:
-                    continue
-                leaf = -1 - self.child[node]
-                for i in range(self.n_visits[node]):
-                    e = self.first_visit[node] + i
-                    reach[start + self.visits.row[e], leaf] = self.visits.reach[e]
-                    part[start + self.visits.row[e], leaf] = self.visits.part[e]
-            start += size
-        self.seen_gradient = NULL
+        try:
+            while start < n:
+                size = min(<int64_t>self.batch_size, n - start)
+                loss += self.learn(start, size, steepness, 0, False)
+                for node in range(self.n_nodes):
+                    if self.child[node] >= 0:
+                        continue
+                    leaf = -1 - self.child[node]
+                    for i in range(self.n_visits[node]):
+                        e = self.first_visit[node] + i
+                        reach[start + self.visits.row[e], leaf] = self.visits.reach[e]
+                        part[start + self.visits.row[e], leaf] = self.visits.part[e]
+                start += size
+        finally:
+            self.seen_gradient = NULL
         return {
             "loss": loss / n,
             "gradient": np.asarray(gradient) / n,
@@ -683,6 +693,9 @@ cdef class SoftTrainer:
             self.leaf_weight[leaf] = 0
             at = leaf * self.n_outputs
             if not weight > 1e-12 and not self.fresh:
+                memset(self.leaf_sum + at, 0, self.n_outputs * sizeof(double))
+                if not self.is_class:
+                    memset(self.leaf_square + at, 0, self.n_outputs * sizeof(double))
                 continue
             self.leaf_log[leaf] = 0
             for k in range(self.n_outputs):
@@ -709,15 +722,18 @@ cdef class SoftTrainer:
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
+        if not total > lightest():
+            memset(gradient, 0, self.p * sizeof(float))
+            return
         for i in range(n):
             shift += slope[i]
         if self.smoothness > 0:
             self.smooth(split, gradient, total)
         if self.seen_gradient != NULL:
             seen = self.seen_gradient + split * (self.p + 1)
-            for j in range(self.p):
+            for j in range(low, low + self.span[split]):
                 seen[j] += gradient[j] - self.mean[j] * shift
-                gradient[j] = 0
+            memset(gradient, 0, self.p * sizeof(float))
             seen[self.p] += shift
             return
         self.n_steps[split] = self.n_steps[split] + 1
@@ -779,11 +795,11 @@ cdef class SoftTrainer:
     cdef int make_dense(self) except -1 nogil:
         if self.batch:
             return 0
-        self.batch = floats(self.wide * self.long_)
         self.turned = floats(self.p * self.wide)
         self.all_margins = floats(self.n_splits * self.wide)
         self.all_slopes = floats(self.n_splits * self.wide)
         self.all_gradients = floats(BLOCK * self.long_)
+        self.batch = floats(self.wide * self.long_)
         if not (
             self.batch and self.turned and self.all_margins and self.all_slopes and
             self.all_gradients
@@ -798,6 +814,9 @@ cdef class SoftTrainer:
         cdef size_t size
         if n < visits.capacity:
             return 0
+        if n >= MOST_NUMBERS:
+            with gil:
+                raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
         n = n + n // 2 + 64
         size = <size_t>n * sizeof(float)
         visits.row = <int32_t*>grown(visits.row, size)
@@ -812,8 +831,11 @@ cdef class SoftTrainer:
 
     cdef int poll(self) except -1 nogil:
         """Now and then let a signal handler raise."""
-        if self.products - self.polled > POLL:
-            self.polled = self.products
+        cdef int64_t work
+        self.walked = self.walked + self.n_nodes
+        work = self.products + NODE * self.walked
+        if work - self.polled > POLL:
+            self.polled = work
             with gil:
                 PyErr_CheckSignals()
         return 0

@@ -27,6 +27,7 @@ cdef extern from "_descent.h" nogil:
 cdef enum:
     LANES = 16
     ATTEMPTS = 5               # stumps that are trained before the node stays a leaf
+    DRAWS = 100                # of features, while none of them varies
     LEAST_BATCH = 16           # rows
 
 
@@ -146,13 +147,17 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Train a stump, again and again while it has too few rows on one side."""
-        cdef int32_t attempt
+        cdef int32_t attempt, _draw
         if not self.differ():
             return False
         for attempt in range(ATTEMPTS):
             if self.poll(self.node.n * self.stride * self.n_epochs):
                 return False
             self.draw_features()
+            for _draw in range(DRAWS):
+                if self.varies():
+                    break
+                self.draw_features()
             self.line_up()
             if attempt > 0:
                 self.zoom()
@@ -173,6 +178,19 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         for i in range(1, self.node.n):
             if memcmp(table + self.node.offset[i], table + self.node.offset[0], size) != 0:
                 return True
+        return False
+
+    cdef bint varies(self) noexcept nogil:
+        """Is there a row that is not like the first in the features of the split?"""
+        cdef int64_t i
+        cdef int32_t k, j
+        cdef const float* table = <const float*>self.table.data
+        cdef const float* first = table + self.node.offset[0]
+        for i in range(1, self.node.n):
+            for k in range(self.n_used):
+                j = self.used[k]
+                if table[self.node.offset[i] + j] != first[j] and self.unit[j] > 0:
+                    return True
         return False
 
     cdef void draw_features(self) noexcept nogil:

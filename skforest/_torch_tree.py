@@ -17,10 +17,10 @@ from torch import nn
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
 from ._endtoend_training import Annealing
 from ._oblique import settle
+from ._routing import GATES, RoutingMixin
 from ._task import ForestClassifierMixin
 from .forest import Forest
 
-GATES = {"hard": "hard", "soft": "sigmoid"}
 ATTEMPTS = 5  # networks that a node tries
 LEAST_BATCHES, LEAST_ROWS = 10, 16  # of an epoch, and of each of these batches
 LEAST_REACH = 0.003  # probability below which a row does not go to the smaller child
@@ -248,7 +248,7 @@ def entropy(counts):
     return (xlogy(counts.sum(), counts.sum()) - xlogy(counts, counts).sum()) / np.log(2)
 
 
-class E2ENetworkTree(ForestClassifierMixin, BaseForest):
+class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     """Classify with a tree whose splits are small networks, trained together: soft, then hard.
 
     The tree of `E2EDecisionForest` with a network in the place of each hyperplane (section 3.4 of
@@ -274,8 +274,8 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
     learning_rate : float, default=0.003
         Of Adam, more than 0. Constant while the tree grows, then falling to 0 along a cosine.
     batch_size : int, default=256
-        Rows of a step, at least 1. An epoch takes 10 steps, or fewer where its batches would have
-        less than 16 rows.
+        Rows of a step, 1 to 2^20. An epoch takes at least 10 steps, or fewer where its batches
+        would have less than 16 rows.
     steepness : float, default=1.0
         Gamma of equation 5 in the first epoch, more than 0.
     steepness_step : float, default=0.1
@@ -311,6 +311,8 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
         each in its own.
     steepness_ : float
         After the last epoch; that of soft routing.
+    n_iter_ : int
+        Epochs of joint training.
     loss_curve_ : list of float
         Mean negative log-likelihood of the rows in every epoch of joint training, each batch
         before its step.
@@ -406,6 +408,11 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
         return "trees", 1, 0
 
     def _resolve(self, rows, target, goes_on):
+        if isinstance(self.network, nn.Module):
+            raise TypeError(
+                f"network is a {type(self.network).__name__}; what makes a new one for every "
+                "split is needed: a function of the shape (channels, height, width)"
+            )
         p = rows.X.shape[1]
         shape = np.atleast_1d(p if self.feature_shape is None else self.feature_shape)
         whole = shape.ndim == 1 and shape.dtype.kind in "iu" and 1 <= len(shape) <= 3
@@ -464,7 +471,11 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
         pictures = Pictures(rows.X, target, weight, self._look, self.n_classes_)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.default_generator.manual_seed(seed)
-            child, networks, members = self._grow(pictures)
+            self._made = []
+            try:
+                child, networks, members = self._grow(pictures)
+            finally:
+                del self._made
             everyone = torch.from_numpy(np.flatnonzero(weight))
             self.loss_curve_ = []
             if networks and self.finetune_epochs:
@@ -480,6 +491,7 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
                     known=True,
                     report=lambda epoch, loss: self._say(f"epoch {epoch + 1}, loss {loss:.4f}"),
                 )
+        self.n_iter_ = len(self.loss_curve_)
         return self._pack(child, networks, pictures, target, weight)
 
     def _joint_schedule(self):
@@ -550,6 +562,9 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
     def _new_network(self, x):
         make = default_network if self.network is None else self.network
         network = make(self._shape)
+        if any(network is made for made in self._made):
+            raise ValueError(f"network={self.network!r} made the same module twice")
+        self._made.append(network)
         if not isinstance(network, nn.Module):
             raise TypeError(
                 f"network={self.network!r} makes a {type(network).__name__}, a torch.nn.Module "
@@ -585,15 +600,11 @@ class E2ENetworkTree(ForestClassifierMixin, BaseForest):
         self.networks_ = nn.ModuleList(networks[column] for column in forest.direction).eval()
         arrays = forest.arrays | {"direction": np.arange(len(self.networks_))}
         del arrays["dense"]
-        forest = Forest(arrays, n_features=max(len(self.networks_), 1), **meta)
+        names = [f"network {k}" for k in range(max(len(self.networks_), 1))]
+        forest = Forest(arrays, n_features=len(names), feature_names=names, **meta)
         return self._gated(forest)
 
     # --------------------------------------------------------------------------------- predicting
-
-    def _gated(self, forest):
-        """The same arrays with the gates that `routing` asks for."""
-        gate = GATES[self.routing]
-        return forest if forest.gate == gate else forest._with(forest.arrays, gate=gate)
 
     def _response(self, X):
         answers = self._answers(X, self.routing == "hard")

@@ -6,13 +6,14 @@ epoch; the fitted tree is hard.
 """
 
 import math
-from copy import copy
 
 import numpy as np
 
-from ._base import Integral, Interval, Real, StrOptions, check_is_fitted
+from ._base import Integral, Interval, Real, StrOptions
 from ._endtoend_training import Annealing, Units, grid_edges, patch_places, train_together
 from ._greedy import ObliqueForest
+from ._pilot import choose
+from ._routing import GATES, RoutingMixin
 from ._soft_stump import SoftSplitter
 from ._task import ForestClassifierMixin, ForestRegressorMixin
 
@@ -21,11 +22,15 @@ LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varie
 LEAST_UNIT = 1e-6  # features that are less beside others of the same unit are left out
 VISITS = 80_000  # rows that "auto" epochs show
 TREE_ROWS = 50_000  # rows times "auto" trees
+# What an "auto" once came to, where trees are added.
+KEPT = "max_depth greedy_epochs finetune_epochs learning_rate batch_size steepness_step".split()
+KEPT += ["max_features"]
+POWERS = (0.5, 0.8)  # of the number of features, from which "auto" chooses
+PILOT = {"n_trees": 6, "batch_size_": 100}  # of the forests that it tries
 CACHED = 2**18  # numbers of a batch, which it reads twice
-GATES = {"hard": "hard", "soft": "sigmoid"}
 
 
-class _E2EForest(ObliqueForest):
+class _E2EForest(RoutingMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
@@ -38,11 +43,11 @@ class _E2EForest(ObliqueForest):
         "growth": [StrOptions({"level", "best"})],
         "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
-        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="right")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
-        "steepness": [Interval(Real, 0.0, None, closed="neither")],
-        "steepness_step": [Interval(Real, 0.0, None, closed="left")],
-        "smoothness": [Interval(Real, 0.0, None, closed="left")],
+        "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
+        "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
+        "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "routing": [StrOptions(set(GATES))],
@@ -60,7 +65,7 @@ class _E2EForest(ObliqueForest):
         learning_rate="auto",
         batch_size="auto",
         steepness=1.0,
-        steepness_step=0.1,
+        steepness_step="auto",
         max_features="auto",
         feature_shape=None,
         patch_size=None,
@@ -112,28 +117,63 @@ class _E2EForest(ObliqueForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _resolve(self, rows, target, goes_on):
+        before = {f"{name}_": getattr(self, f"{name}_") for name in KEPT} if goes_on else {}
         super()._resolve(rows, target, goes_on)
         n, p = rows.X.shape
-        self.max_features_ = min(self.max_features_, p)
-        n_used = self._places(p)[1]
         if self.growth == "level" and self.max_leaf_nodes is not None:
             raise ValueError(
                 f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth="level" grows '
                 "to max_depth"
             )
 
-        def settle(value, auto):
-            return auto if isinstance(value, str) else value
+        def settle(name, auto):
+            given = getattr(self, name)
+            auto = before.get(f"{name}_", auto)
+            setattr(self, f"{name}_", auto if isinstance(given, str) else given)
 
-        self.n_estimators_ = settle(self.n_estimators, min(max(TREE_ROWS // n, 16), 50))
-        self.max_depth_ = settle(self.max_depth, 8 if n <= 10_000 else 10)
-        self.greedy_epochs_ = settle(self.greedy_epochs, min(max(VISITS // n, 4), 15))
-        self.finetune_epochs_ = settle(self.finetune_epochs, min(max(VISITS // n, 8), 30))
-        # A step moves a margin by about as much as the features are many.
-        self.learning_rate_ = settle(self.learning_rate, min(0.05, 0.13 * n_used**-0.7))
-        size = min(1000, max(32, min(n // 10, CACHED // p)))
-        self.batch_size_ = settle(self.batch_size, size)
+        settle("n_estimators", min(max(TREE_ROWS // n, 16), 50))
+        deepest = 8 if n <= 10_000 else 10
+        settle("max_depth", deepest if self.max_leaf_nodes is None else None)
+        settle("greedy_epochs", min(max(VISITS // n, 4), 15))
+        settle("finetune_epochs", min(max(VISITS // n, 8), 30))
+        settle("batch_size", min(1000, max(32, min(n // 10, CACHED // p))))
+        settle("steepness_step", 0.2 if self.feature_shape is None else 0.1)
+
+        choices = [self.max_features_]
+        if self.max_features == "auto" and goes_on:
+            choices = [before["max_features_"]]
+        elif self.max_features == "auto" and self._is_table():
+            choices = sorted({math.ceil(p**power) for power in POWERS})
+        settings = []
+        for self.max_features_ in choices:
+            self.max_features_ = self._places(p)[1]
+            # A step moves a margin by about as much as the features are many.
+            settle("learning_rate", min(0.05, 0.13 * self.max_features_**-0.7))
+            chosen = "max_features_", "learning_rate_"
+            settings.append({name: getattr(self, name) for name in chosen})
+        self.__dict__.update(settings[0])
         self.steepness_ = self._annealing.final
+        if goes_on:
+            self._check_kept()
+        self.__dict__.update(choose(self, rows, target, settings, **PILOT))
+
+    def _check_kept(self):
+        """Raise where trees to be added would not fit those that are there."""
+        before = self.forest_
+        if before.steepness != self.steepness_:
+            raise ValueError(
+                f"warm_start=True adds to trees of a last steepness of {before.steepness:g}; "
+                "steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
+                f"{self.steepness_:g}"
+            )
+        if before.weight_dtype != self.weight_dtype:
+            raise ValueError(
+                f"warm_start=True adds to weights in {before.weight_dtype}, now weight_dtype="
+                f"{self.weight_dtype!r}"
+            )
+
+    def _joined(self, forests, consume=False):
+        return super()._joined([self._gated(forest) for forest in forests], consume)
 
     @property
     def _annealing(self):
@@ -143,14 +183,18 @@ class _E2EForest(ObliqueForest):
             learning_rate=float(self.learning_rate_),
             batch_size=int(self.batch_size_),
             steepness=float(self.steepness),
-            steepness_step=float(self.steepness_step),
+            steepness_step=float(self.steepness_step_),
         )
+
+    def _is_table(self):
+        """A forest of features in no order, whose number for a split is tried out."""
+        alone = self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
+        return not alone and self.feature_shape is None
 
     def _auto_max_features(self, n_features):
         if self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0:
             return n_features
-        # Images want more than tables, most of whose features may be noise.
-        return math.ceil(math.sqrt(n_features) if self.feature_shape is None else n_features / 2)
+        return math.ceil(n_features / 2)
 
     def _members(self, goes_on):
         return "n_estimators", self.n_estimators_, len(self.forest_) if goes_on else 0
@@ -161,10 +205,11 @@ class _E2EForest(ObliqueForest):
     def _grid(self, n_features):
         """Shape of the grid that the features fill: one axis without `feature_shape`."""
         shape = np.atleast_1d(n_features if self.feature_shape is None else self.feature_shape)
-        if shape.ndim != 1 or shape.dtype.kind not in "iu" or math.prod(shape) != n_features:
+        whole = shape.ndim == 1 and shape.dtype.kind in "iu" and (shape > 0).all()
+        if not whole or math.prod(shape.tolist()) != n_features:
             raise ValueError(
-                f"feature_shape={self.feature_shape!r} must be whole numbers with the product "
-                f"{n_features}, the number of features of X"
+                f"feature_shape={self.feature_shape!r} must be whole numbers from 1, with the "
+                f"product {n_features}, the number of features of X"
             )
         return tuple(shape.tolist())
 
@@ -172,7 +217,8 @@ class _E2EForest(ObliqueForest):
         """Features of a split: every row is a choice; or one row that is chosen from."""
         shape = self._grid(n_features)
         if self.patch_size is None:
-            return np.arange(n_features, dtype=np.int32)[None], self.max_features_
+            n_used = min(self.max_features_, n_features)
+            return np.arange(n_features, dtype=np.int32)[None], n_used
         size = np.atleast_1d(self.patch_size)
         if size.shape == (1,):
             size = np.repeat(size, len(shape))
@@ -199,6 +245,12 @@ class _E2EForest(ObliqueForest):
         p = rows.X.shape[1]
         edges = grid_edges(self._grid(p)) if self.smoothness else np.zeros((0, 2), dtype=np.int32)
         places, self._n_used = self._places(p)
+        # What does not vary is no choice.
+        if len(places) > 1:
+            places = places[(unit[places] > 0).any(axis=1)] if unit.any() else places
+        elif self._n_used < p and unit.any():
+            places = np.flatnonzero(unit > 0).astype(np.int32)[None]
+            self._n_used = min(self._n_used, places.shape[1])
         self._units = Units(mean.astype(np.float32), unit.astype(np.float32), places, edges)
         try:
             return super()._fit_forest(rows, target, trees)
@@ -263,38 +315,9 @@ class _E2EForest(ObliqueForest):
 
     # ----------------------------------------------------------------------------------- routing
 
-    def _gated(self, forest, routing=None):
-        """The same arrays with the gates of a way of routing; None: that of `routing`."""
-        gate = GATES[self.routing if routing is None else routing]
-        return forest if forest.gate == gate else forest._with(forest.arrays, gate=gate)
-
     def _response(self, X):
         X = self._validate_predict(X)
         return self._in_blocks(X, self._gated(self.forest_).response)
-
-    def routing_scores(self, X, y, sample_weight=None):
-        """Scores with hard and with soft routing, and how far the two predictions are apart.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        scores : dict of str to float
-            "hard" and "soft": what `score` returns with each `routing`. "gap": mean absolute
-            difference of the two predictions, of probabilities or targets.
-        """
-        check_is_fitted(self, "forest_")
-        scores, responses = {}, []
-        for routing in GATES:
-            other = copy(self)
-            other.routing = routing
-            scores[routing] = other.score(X, y, sample_weight)
-            responses.append(other._response(X))
-        return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}
 
 
 class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
@@ -312,8 +335,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         that training begins with, and by the features that each split may use. "auto": 50000 / n
         for n rows of the training set, but 16 to 50.
     max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
-        limit.
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows; no limit
+        with `max_leaf_nodes`. None: no limit.
     growth : {"level", "best"}, default="level"
         "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
         split gains most is next, until there are `max_leaf_nodes`.
@@ -326,32 +349,37 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
         as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
     learning_rate : "auto" or float, default="auto"
-        Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
-        the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
-        "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+        Of Adam, more than 0, at most 1e6: about what a weight changes in a step, in units of the
+        reciprocal of the deviation of its feature. Constant while trees grow, then falling to 0
+        along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
-        Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
-        features, if that is less; 32 to 1000.
+        Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its
+        batches would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number
+        of features, if that is less; 32 to 1000.
     steepness : float, default=1.0
-        Gamma of equation 5 in the first epoch, more than 0.
-    steepness_step : float, default=0.1
-        What each epoch adds to the steepness, 0 or more. Training of the whole tree goes on from
-        where that of its splits ended.
+        Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+    steepness_step : "auto" or float, default="auto"
+        What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
+        where that of its splits ended. "auto": 0.2, or with `feature_shape` 0.1, as in the paper,
+        whose epochs are more.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
-        number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
-        and with `smoothness`.
+        number of features, None all, "sqrt" the square root of the number of features. "auto": all
+        for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
+        square root or their power of 0.8, rounded up, whichever small forests on a part of the
+        rows find better on others. Features that do not vary are left out.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
-        `smoothness`. X may then come with such arrays as its rows. None: one axis.
+        `smoothness`. X may then come with such arrays as its rows. The features of a grid have one
+        unit, so that those that hardly vary beside others hardly count. None: one axis, and each
+        feature in a unit of its own.
     patch_size : int, tuple of int or None, default=None
         Every split sees the features of one patch of this size, somewhere in the grid; an int
         stands for all axes. None: features as `max_features` says.
     smoothness : float, default=0.0
-        Lambda of equation 15, 0 or more: weight of the squared differences between the weights of
-        neighbours in the grid. Makes splits pictures that can be read.
+        Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
+        neighbours in the grid, along all of its axes. Makes splits pictures that can be read;
+        0.0001 to 0.1 are usual, more costs accuracy.
     routing : {"hard", "soft"}, default="hard"
         How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
         of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
@@ -359,7 +387,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
         the tree. Equal rows count as one.
     min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree. Equal
+        rows count as one.
     min_weight_fraction_leaf : float, default=0.0
         Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
     min_impurity_decrease : float, default=0.0
@@ -391,12 +420,13 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
         tqdm: a line a tree.
     warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`.
+        Keep the trees of the last fit and add those missing to `n_estimators`. What "auto" came
+        to then stays, but for `n_estimators` itself; the last steepness must be the same.
 
     Attributes
     ----------
     forest_ : Forest
-        The trees, with the gate "hard" or "sigmoid" by `routing`.
+        The trees, with the gate "hard" or "sigmoid", as `routing` was when they were fitted.
     classes_ : ndarray of shape (n_classes_,)
     n_classes_ : int
     n_features_in_ : int
@@ -405,8 +435,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     n_outputs_ : int
         1.
     n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-        What "auto" came to.
-    learning_rate_ : float
+        What "auto" came to; `max_features_` with `patch_size`: features of a patch.
+    learning_rate_, steepness_step_ : float
     steepness_ : float
         After the last epoch; that of soft routing.
     loss_curve_ : list of ndarray
@@ -415,7 +445,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     n_iter_ : list of int
         Epochs of joint training, one entry a tree.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
+        Not negative, sum 1; all 0 where no tree has a split.
     oob_score_ : float
         Accuracy on the rows out of bag. Only with oob_score=True.
     oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
@@ -435,7 +465,9 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
     hard routing sends there, and what no row reaches is gone.
 
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts. Training sees them less their mean and over their standard deviation.
+    it predicts. Training sees them less their mean, and over their standard deviation, or over 0.3
+    of the largest deviation of a feature where that is more; with `feature_shape`, all of them as
+    they came, over the largest deviation.
 
     The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
     their weights added, so neither copies nor the order of rows matter beyond their weight.
@@ -477,7 +509,7 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         learning_rate="auto",
         batch_size="auto",
         steepness=1.0,
-        steepness_step=0.1,
+        steepness_step="auto",
         max_features="auto",
         feature_shape=None,
         patch_size=None,
@@ -544,8 +576,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         that training begins with, and by the features that each split may use. "auto": 50000 / n
         for n rows of the training set, but 16 to 50.
     max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows. None: no
-        limit.
+        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows; no limit
+        with `max_leaf_nodes`. None: no limit.
     growth : {"level", "best"}, default="level"
         "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
         split gains most is next, until there are `max_leaf_nodes`.
@@ -558,32 +590,37 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
         as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
     learning_rate : "auto" or float, default="auto"
-        Of Adam, more than 0: about what a weight changes in a step, in units of the reciprocal of
-        the deviation of its feature. Constant while trees grow, then falling to 0 along a cosine.
-        "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+        Of Adam, more than 0, at most 1e6: about what a weight changes in a step, in units of the
+        reciprocal of the deviation of its feature. Constant while trees grow, then falling to 0
+        along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
     batch_size : "auto" or int, default="auto"
-        Rows of a step, at least 1. A node takes 10 steps an epoch, or fewer where its batches
-        would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
-        features, if that is less; 32 to 1000.
+        Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its
+        batches would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number
+        of features, if that is less; 32 to 1000.
     steepness : float, default=1.0
-        Gamma of equation 5 in the first epoch, more than 0.
-    steepness_step : float, default=0.1
-        What each epoch adds to the steepness, 0 or more. Training of the whole tree goes on from
-        where that of its splits ended.
+        Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+    steepness_step : "auto" or float, default="auto"
+        What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
+        where that of its splits ended. "auto": 0.2, or with `feature_shape` 0.1, as in the paper,
+        whose epochs are more.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
-        number of features, None all, "sqrt" the square root of the number of features. "auto":
-        their square root, rounded up, or half of them with `feature_shape`; all for a single tree,
-        and with `smoothness`.
+        number of features, None all, "sqrt" the square root of the number of features. "auto": all
+        for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
+        square root or their power of 0.8, rounded up, whichever small forests on a part of the
+        rows find better on others. Features that do not vary are left out.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
-        `smoothness`. X may then come with such arrays as its rows. None: one axis.
+        `smoothness`. X may then come with such arrays as its rows. The features of a grid have one
+        unit, so that those that hardly vary beside others hardly count. None: one axis, and each
+        feature in a unit of its own.
     patch_size : int, tuple of int or None, default=None
         Every split sees the features of one patch of this size, somewhere in the grid; an int
         stands for all axes. None: features as `max_features` says.
     smoothness : float, default=0.0
-        Lambda of equation 15, 0 or more: weight of the squared differences between the weights of
-        neighbours in the grid. Makes splits pictures that can be read.
+        Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
+        neighbours in the grid, along all of its axes. Makes splits pictures that can be read;
+        0.0001 to 0.1 are usual, more costs accuracy.
     routing : {"hard", "soft"}, default="hard"
         How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
         of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
@@ -591,7 +628,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
         the tree. Equal rows count as one.
     min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree. Equal
+        rows count as one.
     min_weight_fraction_leaf : float, default=0.0
         Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
     min_impurity_decrease : float, default=0.0
@@ -619,19 +657,20 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
         tqdm: a line a tree.
     warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`.
+        Keep the trees of the last fit and add those missing to `n_estimators`. What "auto" came
+        to then stays, but for `n_estimators` itself; the last steepness must be the same.
 
     Attributes
     ----------
     forest_ : Forest
-        The trees, with the gate "hard" or "sigmoid" by `routing`.
+        The trees, with the gate "hard" or "sigmoid", as `routing` was when they were fitted.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,), object
         If X had column names.
     n_outputs_ : int
     n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-        What "auto" came to.
-    learning_rate_ : float
+        What "auto" came to; `max_features_` with `patch_size`: features of a patch.
+    learning_rate_, steepness_step_ : float
     steepness_ : float
         After the last epoch; that of soft routing.
     loss_curve_ : list of ndarray
@@ -640,7 +679,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     n_iter_ : list of int
         Epochs of joint training, one entry a tree.
     feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
+        Not negative, sum 1; all 0 where no tree has a split.
     oob_score_ : float
         R2 on the rows out of bag. Only with oob_score=True.
     oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
@@ -660,7 +699,9 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     hard routing sends there, and what no row reaches is gone.
 
     Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts. Training sees them less their mean and over their standard deviation.
+    it predicts. Training sees them less their mean, and over their standard deviation, or over 0.3
+    of the largest deviation of a feature where that is more; with `feature_shape`, all of them as
+    they came, over the largest deviation.
 
     The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
     their weights added, so neither copies nor the order of rows matter beyond their weight.

@@ -32,8 +32,9 @@ def _to_json(value, name):
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"{name}={value!r} cannot be saved; a number, a string, None, or lists, tuples, dicts and "
-        "arrays of these can"
+        f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
+        "lists, tuples, dicts and arrays of these can. pickle and joblib save estimators whole, "
+        "for whoever trusts the file"
     )
 
 

@@ -37,6 +37,7 @@ from ._oblique import (
     route,
     tree_loss,
 )
+from ._routing import RoutingMixin
 from ._rows import tree_seed
 from ._scaling import min_max, scaled
 from .forest import Forest
@@ -208,7 +209,8 @@ def refine(
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted, with hard splits: a manifold forest, a CO2 forest. It stays as it is.
+        Fitted, with hard splits: a manifold forest, a CO2 forest; end-to-end trees, which then
+        have routing="hard". It stays as it is.
     X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
         What the estimator was fitted on, or other rows.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -250,7 +252,7 @@ def refine(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is no estimator of this package.
+        If it is no estimator of this package, or its splits are networks.
     ValueError
         If a parameter or the data is not valid, or the forest has soft splits.
 
@@ -261,7 +263,9 @@ def refine(
     without `bootstrap`, it is refined on all rows.
 
     A forest that does not scale its features trains its new planes in features scaled to [0, 1],
-    and stores them in its own. Limits such as `min_samples_leaf` hold for growing only.
+    and stores them in its own. Limits such as `min_samples_leaf` hold for growing only. The
+    lengths of the new planes have nothing to do with the steepness of an end-to-end tree: soft
+    routing of refined trees means little.
 
     References
     ----------
@@ -282,6 +286,9 @@ def refine(
     """
     _check_estimator(estimator)
     refined = copy.copy(estimator)
+    if isinstance(refined, RoutingMixin):
+        refined.routing = "hard"
+        refined.forest_ = refined._gated(refined.forest_)
     rows, target = refined._rows_again(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_
@@ -335,7 +342,13 @@ def _check_estimator(estimator):
         )
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
-    if forest.gate != "hard" or forest.link != "identity" or forest.aggregate != "mean":
+    if hasattr(estimator, "networks_"):
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}, whose splits are networks; only "
+            "hyperplanes and single features can be refined"
+        )
+    soft = forest.gate != "hard" and not isinstance(estimator, RoutingMixin)
+    if soft or forest.link != "identity" or forest.aggregate != "mean":
         raise ValueError(
             f"estimator has a forest with gate={forest.gate!r}, link={forest.link!r}, aggregate="
             f"{forest.aggregate!r}; only hard splits, whose leaves are averaged, can be refined"

@@ -427,8 +427,8 @@ def test_greedy_trees_are_the_start_of_joint_training(cls):
     )
     assert len(greedy.loss_curve_[0]) == 0 and greedy.n_iter_ == [0]
     assert len(joint.loss_curve_[0]) == 20 and joint.n_iter_ == [20]
-    assert greedy.steepness_ == pytest.approx(1 + 0.1 * greedy.greedy_epochs_)
-    assert joint.steepness_ == pytest.approx(greedy.steepness_ + 2)
+    assert greedy.steepness_ == pytest.approx(1 + 0.2 * greedy.greedy_epochs_)
+    assert joint.steepness_ == pytest.approx(greedy.steepness_ + 4)
     assert joint.score(X, y) > greedy.score(X, y)
     assert joint.loss_curve_[0][-1] < joint.loss_curve_[0][0]
 
@@ -580,7 +580,7 @@ def test_half_precision_keeps_both_routings(cls):
     whole = cls(2, **options).fit(X, y).routing_scores(X, y)
     half = cls(2, weight_dtype="float16", **options).fit(X, y)
     assert half.forest_.weight_dtype == "float16"
-    assert half.routing_scores(X, y) == pytest.approx(whole, abs=0.03)
+    assert half.routing_scores(X, y) == pytest.approx(whole, rel=0.02, abs=0.03)
 
 
 def test_a_class_with_one_row():
