@@ -145,6 +145,62 @@ def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
     np.testing.assert_allclose(found[:, -1], bias, atol=3e-6)
 
 
+@pytest.mark.parametrize("engine", ["lists", "products"])
+@pytest.mark.parametrize("real", [False, True])
+def test_splits_of_some_features_learn_these_alone(engine, real):
+    """Splits that see features 2 to 5, all but the ends of these, one, and none."""
+    case = Case(11, n=200, p=9, n_splits=4, real=real)
+    sees = np.zeros(case.W.shape, dtype=bool)
+    sees[0, 2:6] = sees[1, [2, 5]] = sees[2, 8] = True
+    W = np.where(sees, case.W, 0)
+    trainer = case.settled(0.1, engine=engine, W=W)
+    found = trainer.look(0.1)["gradient"]
+    wanted, bias = oracles.soft_gradient(
+        case.child, W, case.threshold, 0.1, case.X[case.trains], case.likelihood(trainer),
+        case.weight[case.trains],
+    )  # fmt: skip
+    wanted = wanted - np.outer(bias, case.mean)
+    np.testing.assert_allclose(found[:, :-1][sees], wanted[sees], atol=3e-6)
+    np.testing.assert_allclose(found[:, -1], bias, atol=3e-6)
+    before = trainer.planes()
+    trainer.run(0.1, 0.01)
+    after = trainer.planes()
+    assert (after[0][~sees] == 0).all() and (after[0][sees] != before[0][sees]).all()
+    assert (after[1] != before[1]).all()
+
+
+@pytest.mark.parametrize("engine", ["lists", "products"])
+def test_a_heavy_row_that_is_nobodys_gives_finite_gradients(engine):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, 1.0, -1.0) + 0.01 * rng.normal(size=len(X))
+    weight = np.ones(len(X))
+    X[0], y[0], weight[0] = (5, 0), -1, 40
+    trainer = SoftTrainer(
+        X, y[:, None], 1, weight, np.zeros(2, np.float32), np.ones(2, np.float32),
+        np.array([1, -1, -2], np.int32), np.array([[300, 0]], np.float32), np.zeros(1, np.float32),
+        1000, 0.0, NO_EDGES, 0, NEVER, engine,
+    )  # fmt: skip
+    trainer.look(5.0)
+    trainer.settle()
+    assert np.isfinite(trainer.look(5.0)["gradient"]).all()
+
+
+def test_sums_of_a_leaf_without_weight_are_forgotten():
+    X = np.full((5, 1), -1, dtype=np.float32)
+    one = np.ones(1, dtype=np.float32)
+    trainer = SoftTrainer(
+        X, np.zeros(5, np.int32), 2, np.ones(5), 0 * one, one, np.array([1, -1, -2], np.int32),
+        one[:, None], 0 * one, 1000, 0.0, NO_EDGES, 0, NEVER, "products",
+    )  # fmt: skip
+    trainer.look(0.1)
+    trainer.settle()
+    for steepness in [30.0] * 30 + [28.5]:
+        trainer.look(steepness)
+        trainer.settle()
+    np.testing.assert_allclose(trainer.leaves.sum(axis=1), 1, rtol=1e-3)
+
+
 @pytest.mark.parametrize("real", [False, True])
 def test_the_gradient_is_a_finite_difference_of_the_loss(real):
     case = Case(3, n=60, n_splits=5, real=real)
@@ -384,6 +440,40 @@ def test_rows_that_lie_close_are_told_apart():
     assert (tree["child"] < 0).sum() > 3500
 
 
+def test_features_are_drawn_until_one_of_them_varies():
+    rng = np.random.default_rng(0)
+    X = np.zeros((200, 40), dtype=np.float32)
+    X[:, 7] = rng.normal(size=200)
+    X[:, 8] = rng.normal(size=200) * (X[:, 7] > 0)  # 0 in one half
+    for seed in range(10):
+        y = (X[:, 7] > 0).astype(int) + (X[:, 8] > 0)
+        tree = grown(X, y, n_used=2, seed=seed)
+        assert len(tree["threshold"]) >= 2
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_what_does_not_vary_is_no_choice(cls):
+    rng = np.random.default_rng(0)
+    X = np.zeros((200, 100))
+    X[:, 7] = rng.normal(size=200)
+    forest = cls(20, random_state=0).fit(X, (X[:, 7] > 0).astype(int)).forest_
+    assert (forest.n_leaves > 1).all()
+    images = np.zeros((200, 10, 10))
+    images[:, 4:6, 4:6] = rng.normal(size=(200, 2, 2))
+    y = (images.sum(axis=(1, 2)) > 0).astype(int)
+    model = cls(20, feature_shape=(10, 10), patch_size=3, random_state=0).fit(images, y)
+    assert (model.forest_.n_leaves > 1).all() and model.max_features_ == 9
+    assert (cls(3, random_state=0).fit(0 * X, y).forest_.n_leaves == 1).all()
+
+
+def test_rows_of_nearly_no_weight_do_no_harm():
+    X, y = make_classification(300, random_state=1)
+    weight = np.ones(300)
+    weight[100:] = 1e-40
+    model = E2EDecisionForest(3, batch_size=8, random_state=0).fit(X, y, weight)
+    assert (model.forest_.n_leaves > 1).all() and model.score(X[:100], y[:100]) > 0.9
+
+
 def test_no_weight_falls_on_features_that_do_not_vary():
     X = np.random.default_rng(3).normal(size=(100, 4)).astype(np.float32)
     X[:, 2] = 7
@@ -560,7 +650,12 @@ def test_every_parameter_of_training_matters(cls, params):
         ({"feature_shape": (3, 3)}, "the product 8"),
         ({"max_leaf_nodes": 5}, 'max_leaf_nodes=5 needs growth="best"'),
         ({"routing": "medium"}, "routing"),
+        ({"feature_shape": (-2, -4)}, "whole numbers from 1"),
         ({"steepness": 0.0}, "steepness"),
+        ({"steepness": 1e7}, "steepness"),
+        ({"steepness_step": 1e7}, "steepness_step"),
+        ({"learning_rate": 1e7}, "learning_rate"),
+        ({"smoothness": 1e7}, "smoothness"),
         ({"greedy_epochs": 0}, "greedy_epochs"),
         ({"max_depth": "deep"}, "max_depth"),
     ],
@@ -606,9 +701,37 @@ def test_defaults_that_the_data_settle(cls):
     assert (model.max_depth_, model.max_features_) == (8, 8)
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
     assert model.finetune_epochs_ > 0 and model.greedy_epochs_ > 0
+    assert (model.n_estimators_, model.steepness_step_) == (1, 0.2)
+    grid = cls(3, feature_shape=(2, 4)).fit(X.reshape(-1, 2, 4).tolist(), y)
+    assert (grid.max_features_, grid.steepness_step_) == (4, 0.1)
+    best = cls(1, growth="best", max_leaf_nodes=5).fit(X, y)
+    assert best.max_depth_ is None
+    assert cls(max_depth=2).fit(X[:200], y[:200]).n_estimators_ == len(cls().fit(X, y).forest_)
     given = cls(1, max_depth=3, batch_size=50, learning_rate=0.5, greedy_epochs=2).fit(X, y)
     assert (given.max_depth_, given.batch_size_) == (3, 50)
     assert (given.learning_rate_, given.greedy_epochs_) == (0.5, 2)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_warm_start_keeps_what_auto_came_to(cls):
+    few, many = data(cls, 3000), data(cls, 6000, random_state=1)
+    model = cls(2, max_depth=3, warm_start=True, random_state=0).fit(*few)
+    before = {name: getattr(model, f"{name}_") for name in endtoend.KEPT}
+    model.set_params(n_estimators=3, routing="soft").fit(*many)
+    assert before == {name: getattr(model, f"{name}_") for name in endtoend.KEPT}
+    assert len(model.forest_) == 3 and model.forest_.gate == "sigmoid"
+    with pytest.raises(ValueError, match="last steepness of"):
+        model.set_params(n_estimators=4, steepness=2.0).fit(*many)
+    with pytest.raises(ValueError, match="weight_dtype='float16'"):
+        model.set_params(steepness=1.0, weight_dtype="float16").fit(*many)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_routing_that_is_none_is_named(cls):
+    X, y = data(cls)
+    model = cls(1, max_depth=2).fit(X, y).set_params(routing="medium")
+    with pytest.raises(ValueError, match="routing='medium' must be"):
+        model.predict(X)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -8,7 +8,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_friedman1
 
 import skforest
-from skforest import CO2ForestClassifier, CO2ForestRegressor
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    E2EDecisionForest,
+    E2EDecisionForestRegressor,
+)
 
 CHOSEN = ("objective_", "bootstrap_", "max_features_", "holdout_")
 FREE = ("co2", False, "sqrt", 0.0)
@@ -159,3 +164,24 @@ def test_many_classes_are_answered_for_few_rows_at_once():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40e6
+
+
+@pytest.mark.parametrize("kind", [E2EDecisionForest, E2EDecisionForestRegressor])
+def test_end_to_end_trees_find_their_number_of_features(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 30))
+    together = X @ rng.normal(size=30) > 0
+    assert kind(2, random_state=0).fit(X, together).max_features_ == 16
+    model = kind(2, random_state=0).fit(X[:25], together[:25])
+    assert model.max_features_ == 6  # the first, where rows are few
+    assert kind(2, max_features=5, random_state=0).fit(X, together).max_features_ == 5
+    assert kind(1, random_state=0).fit(X, together).max_features_ == 30
+
+
+def test_features_of_end_to_end_trees_stay_with_warm_starts_and_threads():
+    X, y = halves()
+    model = E2EDecisionForest(2, warm_start=True, random_state=0).fit(X, y)
+    more = clone(model).set_params(n_estimators=4, n_jobs=2).fit(X, y)
+    model.set_params(n_estimators=4).fit(X, y)
+    assert model.max_features_ == more.max_features_
+    np.testing.assert_array_equal(model.predict_proba(X), more.predict_proba(X))

@@ -35,6 +35,9 @@ def flat(shape):
     return torch.nn.Sequential(line(shape), torch.nn.Flatten(0))
 
 
+ONE = line((4,))
+
+
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
@@ -166,6 +169,14 @@ def test_soft_routing_asks_all_ways_and_is_hard_where_it_is_steep(small, digits)
     np.testing.assert_array_equal(soft.predict_proba(X), hard)
 
 
+def test_scores_of_both_routings_and_names_of_networks(small, digits):
+    X, y = digits[:2]
+    scores = small.routing_scores(X, y)
+    assert scores["hard"] == small.score(X, y) and 0 < scores["gap"] < 1
+    assert small.n_iter_ == len(small.loss_curve_)
+    assert small.forest_.feature_names[0] == "network 0"
+
+
 def test_soft_routing_is_the_sum_over_paths(digits):
     X, y = digits[0][:200], digits[1][:200]
     stump = E2ENetworkTree(
@@ -260,6 +271,8 @@ def test_units_of_images_and_of_tables():
         ({"feature_shape": (1, 1, 2, 2)}, "feature_shape"),
         ({"network": lambda shape: torch.nn.Flatten()}, r"network answers .* with shape"),
         ({"network": lambda shape: None}, "network=.* makes a NoneType"),
+        ({"network": torch.nn.Linear(4, 1)}, "network is a Linear; what makes a new one"),
+        ({"network": lambda shape: ONE}, "made the same module twice"),
         ({"learning_rate": 1e25}, "learning_rate"),
     ],
 )
@@ -302,6 +315,8 @@ def test_what_is_not_there_says_so(small, tmp_path):
     with pytest.raises(TypeError, match="cannot be saved"):
         skforest.save(small, tmp_path / "tree.npz")
     assert not hasattr(small, "feature_importances_")
+    with pytest.raises(TypeError, match="splits are networks"):
+        skforest.refine(small, np.zeros((2, 64)), [0, 1])
     with pytest.raises(NotFittedError):
         E2ENetworkTree().predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="features"):
