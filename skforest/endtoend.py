@@ -137,7 +137,7 @@ class _E2EForest(RoutingMixin, ObliqueForest):
         settle("greedy_epochs", min(max(VISITS // n, 4), 15))
         settle("finetune_epochs", min(max(VISITS // n, 8), 30))
         settle("batch_size", min(1000, max(32, min(n // 10, CACHED // p))))
-        settle("steepness_step", 0.2 if self.feature_shape is None else 0.1)
+        settle("steepness_step", 0.2 if self._is_table() else 0.1)
 
         choices = [self.max_features_]
         if self.max_features == "auto" and goes_on:
@@ -360,8 +360,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
     steepness_step : "auto" or float, default="auto"
         What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
-        where that of its splits ended. "auto": 0.2, or with `feature_shape` 0.1, as in the paper,
-        whose epochs are more.
+        where that of its splits ended. "auto": 0.1, as in the paper, or 0.2 in forests without
+        `feature_shape`, `patch_size` and `smoothness`.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto": all
@@ -601,8 +601,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
     steepness_step : "auto" or float, default="auto"
         What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
-        where that of its splits ended. "auto": 0.2, or with `feature_shape` 0.1, as in the paper,
-        whose epochs are more.
+        where that of its splits ended. "auto": 0.1, as in the paper, or 0.2 in forests without
+        `feature_shape`, `patch_size` and `smoothness`.
     max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto": all

@@ -517,8 +517,8 @@ def test_greedy_trees_are_the_start_of_joint_training(cls):
     )
     assert len(greedy.loss_curve_[0]) == 0 and greedy.n_iter_ == [0]
     assert len(joint.loss_curve_[0]) == 20 and joint.n_iter_ == [20]
-    assert greedy.steepness_ == pytest.approx(1 + 0.2 * greedy.greedy_epochs_)
-    assert joint.steepness_ == pytest.approx(greedy.steepness_ + 4)
+    assert greedy.steepness_ == pytest.approx(1 + 0.1 * greedy.greedy_epochs_)
+    assert joint.steepness_ == pytest.approx(greedy.steepness_ + 2)
     assert joint.score(X, y) > greedy.score(X, y)
     assert joint.loss_curve_[0][-1] < joint.loss_curve_[0][0]
 
@@ -701,7 +701,8 @@ def test_defaults_that_the_data_settle(cls):
     assert (model.max_depth_, model.max_features_) == (8, 8)
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
     assert model.finetune_epochs_ > 0 and model.greedy_epochs_ > 0
-    assert (model.n_estimators_, model.steepness_step_) == (1, 0.2)
+    assert (model.n_estimators_, model.steepness_step_) == (1, 0.1)
+    assert cls(2, max_depth=2).fit(X, y).steepness_step_ == 0.2
     grid = cls(3, feature_shape=(2, 4)).fit(X.reshape(-1, 2, 4).tolist(), y)
     assert (grid.max_features_, grid.steepness_step_) == (4, 0.1)
     best = cls(1, growth="best", max_leaf_nodes=5).fit(X, y)
