@@ -26,6 +26,7 @@ TREE_ROWS = 50_000  # rows times "auto" trees
 KEPT = "max_depth greedy_epochs finetune_epochs learning_rate batch_size steepness_step".split()
 KEPT += ["max_features"]
 POWERS = (0.5, 0.8)  # of the number of features, from which "auto" chooses
+TRIED_ROWS = 1000  # from which on it does; fewer tell too little
 PILOT = {"n_trees": 6, "batch_size_": 100}  # of the forests that it tries
 CACHED = 2**18  # numbers of a batch, which it reads twice
 
@@ -143,7 +144,8 @@ class _E2EForest(RoutingMixin, ObliqueForest):
         if self.max_features == "auto" and goes_on:
             choices = [before["max_features_"]]
         elif self.max_features == "auto" and self._is_table():
-            choices = sorted({math.ceil(p**power) for power in POWERS})
+            powers = POWERS if n >= TRIED_ROWS else POWERS[:1]
+            choices = sorted({math.ceil(p**power) for power in powers})
         settings = []
         for self.max_features_ in choices:
             self.max_features_ = self._places(p)[1]
@@ -366,8 +368,8 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto": all
         for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
-        square root or their power of 0.8, rounded up, whichever small forests on a part of the
-        rows find better on others. Features that do not vary are left out.
+        square root, rounded up, or, from 1000 rows on, their power of 0.8, if small forests on a
+        part of the rows find that better on others. Features that do not vary are left out.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. The features of a grid have one
@@ -607,8 +609,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Features of a split, drawn for each anew. An int is a count, a float a multiple of the
         number of features, None all, "sqrt" the square root of the number of features. "auto": all
         for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
-        square root or their power of 0.8, rounded up, whichever small forests on a part of the
-        rows find better on others. Features that do not vary are left out.
+        square root, rounded up, or, from 1000 rows on, their power of 0.8, if small forests on a
+        part of the rows find that better on others. Features that do not vary are left out.
     feature_shape : int, tuple of int or None, default=None
         Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
         `smoothness`. X may then come with such arrays as its rows. The features of a grid have one

@@ -169,17 +169,17 @@ def test_many_classes_are_answered_for_few_rows_at_once():
 @pytest.mark.parametrize("kind", [E2EDecisionForest, E2EDecisionForestRegressor])
 def test_end_to_end_trees_find_their_number_of_features(kind):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 30))
+    X = rng.normal(size=(1200, 30))
     together = X @ rng.normal(size=30) > 0
     assert kind(2, random_state=0).fit(X, together).max_features_ == 16
-    model = kind(2, random_state=0).fit(X[:25], together[:25])
+    model = kind(2, random_state=0).fit(X[:999], together[:999])
     assert model.max_features_ == 6  # the first, where rows are few
     assert kind(2, max_features=5, random_state=0).fit(X, together).max_features_ == 5
     assert kind(1, random_state=0).fit(X, together).max_features_ == 30
 
 
 def test_features_of_end_to_end_trees_stay_with_warm_starts_and_threads():
-    X, y = halves()
+    X, y = halves(1200)
     model = E2EDecisionForest(2, warm_start=True, random_state=0).fit(X, y)
     more = clone(model).set_params(n_estimators=4, n_jobs=2).fit(X, y)
     model.set_params(n_estimators=4).fit(X, y)
