@@ -107,7 +107,7 @@ cdef class SoftTrainer:
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil
     cdef int descend(self, int64_t size, float steepness) except -1 nogil
-    cdef int enter(self, int64_t node, int64_t size, float steepness) except -1 nogil
+    cdef int enter(self, int64_t node, float steepness) except -1 nogil
     cdef void answer(self, int64_t start, int64_t size) noexcept nogil
     cdef double log_density(self, int64_t leaf, int64_t row) noexcept nogil
     cdef void credit(self, int64_t start, int64_t node) noexcept nogil

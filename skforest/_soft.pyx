@@ -588,13 +588,13 @@ cdef class SoftTrainer:
                     seen += visits.reach[i] >= faint()
             else:
                 seen += self.n_visits[node]
-            self.enter(node, size, steepness)
+            self.enter(node, steepness)
         self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
         if self.dense:
             self.products = self.products + 4 * self.p * self.n_splits * size
         return 0
 
-    cdef int enter(self, int64_t node, int64_t size, float steepness) except -1 nogil:
+    cdef int enter(self, int64_t node, float steepness) except -1 nogil:
         """Gates of the rows at a split, and what of them goes to either child."""
         cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2

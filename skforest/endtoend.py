@@ -27,7 +27,8 @@ KEPT = "max_depth greedy_epochs finetune_epochs learning_rate batch_size steepne
 KEPT += ["max_features"]
 POWERS = (0.5, 0.8)  # of the number of features, from which "auto" chooses
 TRIED_ROWS = 1000  # from which on it does; fewer tell too little
-PILOT = {"n_trees": 6, "batch_size_": 100}  # of the forests that it tries
+# Of the forests that it tries; hard, so that `routing` has no part in training.
+PILOT = {"n_trees": 6, "batch_size_": 100, "routing": "hard"}
 CACHED = 2**18  # numbers of a batch, which it reads twice
 
 
@@ -190,13 +191,14 @@ class _E2EForest(RoutingMixin, ObliqueForest):
 
     def _is_table(self):
         """A forest of features in no order, whose number for a split is tried out."""
-        alone = self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
-        return not alone and self.feature_shape is None
+        return self.feature_shape is None and not self._sees_all()
+
+    def _sees_all(self):
+        """A single tree, or splits that have their features by their places."""
+        return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
 
     def _auto_max_features(self, n_features):
-        if self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0:
-            return n_features
-        return math.ceil(n_features / 2)
+        return n_features if self._sees_all() else math.ceil(n_features / 2)
 
     def _members(self, goes_on):
         return "n_estimators", self.n_estimators_, len(self.forest_) if goes_on else 0

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_digits, make_classification, ma
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
 from skforest._endtoend_training import Annealing, grid_edges, patch_places
 from skforest._grow import Grower
 from skforest._soft import SoftTrainer
@@ -678,6 +678,19 @@ def test_half_precision_keeps_both_routings(cls):
     assert half.routing_scores(X, y) == pytest.approx(whole, rel=0.02, abs=0.03)
 
 
+def test_half_precision_has_no_infinite_weights():
+    """Rows that lie close want weights of millions."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(50, 4)), 2, axis=0)
+    X[::2, 0] += 1e-5
+    options = {"max_depth": 30, "finetune_epochs": 0, "random_state": 0}
+    one, half = (
+        E2EDecisionForest(1, weight_dtype=dtype, **options).fit(X, np.arange(100) % 2).forest_
+        for dtype in ("float32", "float16")
+    )
+    assert np.abs(one.directions().toarray()).max() > 65504
+    assert np.isfinite(half.directions().toarray()).all()
+
+
 def test_a_class_with_one_row():
     X, y = data(E2EDecisionForest)
     y = np.where(np.arange(len(y)) == 7, 9, y)
@@ -725,6 +738,31 @@ def test_warm_start_keeps_what_auto_came_to(cls):
         model.set_params(n_estimators=4, steepness=2.0).fit(*many)
     with pytest.raises(ValueError, match="weight_dtype='float16'"):
         model.set_params(steepness=1.0, weight_dtype="float16").fit(*many)
+
+
+def test_training_does_not_depend_on_routing():
+    X, y = data(E2EDecisionForest, 1500)
+    hard, soft = (
+        E2EDecisionForest(2, max_depth=3, routing=routing, random_state=0).fit(X, y)
+        for routing in ("hard", "soft")
+    )
+    assert hard.max_features_ == soft.max_features_
+    assert hard.forest_.threshold.tobytes() == soft.forest_.threshold.tobytes()
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_refined_trees_are_hard(bootstrap):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    soft = E2EDecisionForest(
+        2, max_depth=4, routing="soft", bootstrap=bootstrap, random_state=0
+    ).fit(X, y)
+    refined = refine(soft, X, y, random_state=0)
+    assert (refined.routing, refined.forest_.gate) == ("hard", "hard")
+    assert (soft.routing, soft.forest_.gate) == ("soft", "sigmoid")
+    again = refine(soft.set_params(routing="hard"), X, y, random_state=0)
+    np.testing.assert_array_equal(again.predict_proba(X), refined.predict_proba(X))
+    assert refined.score(X, y) > soft.score(X, y)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
