@@ -134,9 +134,11 @@ class _E2EForest(RoutingMixin, ObliqueForest):
             setattr(self, f"{name}_", auto if isinstance(given, str) else given)
 
         settle("n_estimators", min(max(TREE_ROWS // n, 16), 50))
-        deepest = 8 if n <= 10_000 else 10
+        # Real targets ask more of a tree than classes, and more of each split.
+        shallow, most = (8, 15) if target.ndim == 1 else (10, 30)
+        deepest = shallow if n <= 10_000 else 10
         settle("max_depth", deepest if self.max_leaf_nodes is None else None)
-        settle("greedy_epochs", min(max(VISITS // n, 4), 15))
+        settle("greedy_epochs", min(max(VISITS // n, 4), most))
         settle("finetune_epochs", min(max(VISITS // n, 8), 30))
         settle("batch_size", min(1000, max(32, min(n // 10, CACHED // p))))
         settle("steepness_step", 0.2 if self._is_table() else 0.1)
@@ -580,8 +582,8 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         that training begins with, and by the features that each split may use. "auto": 50000 / n
         for n rows of the training set, but 16 to 50.
     max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows; no limit
-        with `max_leaf_nodes`. None: no limit.
+        Largest depth of a leaf, at least 1. "auto": 10; no limit with `max_leaf_nodes`. None: no
+        limit.
     growth : {"level", "best"}, default="level"
         "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
         split gains most is next, until there are `max_leaf_nodes`.
@@ -589,7 +591,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
         Leaves of a tree, at least 2, with growth="best" only. None: no limit.
     greedy_epochs : "auto" or int, default="auto"
         How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
+        "auto": 80000 / n times for n rows of the training set, but 4 to 30 times.
     finetune_epochs : "auto" or int, default="auto"
         How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
         as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
