@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip
 export PIP_QUIET ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-KERNELS := $(wildcard skforest/*.pyx skforest/*.pxd skforest/*.h)
+KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCH ?= manifold
 # What tests, documentation and notebooks run with; empty: without skforest.torch.
@@ -48,7 +48,7 @@ bench: build $(VENV)/.extra-plot $(VENV)/.extra-bench
 	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build skforest/*.so skforest/*.pyd
+	rm -rf $(VENV) build dist *.egg-info docs/_build skforest/*.so skforest/*.pyd skforest/_kernels/*.so skforest/_kernels/*.pyd
 	rm -rf .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -77,16 +77,16 @@ class BuildExt(build_ext):
 
 
 def extensions():
-    sources = sorted(Path("skforest").glob("_*.pyx"))
+    sources = sorted(Path("skforest").rglob("*.pyx"))
     if not sources:  # otherwise a wheel without extensions would be built, and look fine
-        raise SystemExit("no skforest/_*.pyx: the source tree is incomplete")
-    depends = [p for pattern in ("*.h", "*.pxd") for p in Path("skforest").glob(pattern)]
+        raise SystemExit("no skforest/**/*.pyx: the source tree is incomplete")
+    depends = [p for pattern in ("*.h", "*.pxd") for p in Path("skforest").rglob(pattern)]
     depends = ["setup.py", *sorted(p.as_posix() for p in depends)]
     return [
         Extension(
-            f"skforest.{source.stem}",
+            ".".join(source.with_suffix("").parts),
             [source.as_posix()],
-            include_dirs=["skforest"],
+            include_dirs=["skforest/_kernels"],
             depends=depends,
             define_macros=[("SKFOREST_NO_SIMD", "1")] if NO_SIMD else [],
         )

@@ -1,4 +1,4 @@
-"""Fail unless the wheel holds an extension module for every .pyx, and what typing needs.
+"""Fail unless the wheel holds an extension module for every .pyx, and all that goes with it.
 
 usage: check_wheel.py WHEEL
 """
@@ -8,18 +8,19 @@ import sys
 import zipfile
 from pathlib import Path
 
-package = Path(__file__).parents[1] / "skforest"
+root = Path(__file__).parents[1]
 names = set(zipfile.ZipFile(sys.argv[1]).namelist())
 
 problems = []
-for source in sorted(package.glob("*.pyx")):
-    binary = re.compile(rf"skforest/{source.stem}\.[^/]*(so|pyd)")
+for source in sorted((root / "skforest").rglob("*.pyx")):
+    stem = re.escape(source.relative_to(root).with_suffix("").as_posix())
+    binary = re.compile(rf"{stem}\.[^/]*(so|pyd)")
     if sum(binary.fullmatch(name) is not None for name in names) != 1:
         problems.append(f"not one extension module for {source.name}")
-for pattern in ("*.py", "*.pyi", "*.pxd", "*.h", "py.typed"):
-    for path in sorted(package.glob(pattern)):
-        if f"skforest/{path.name}" not in names:
-            problems.append(f"{path.name} is missing")
+for pattern in ("*.py", "*.pxd", "*.h"):
+    for path in sorted((root / "skforest").rglob(pattern)):
+        if path.relative_to(root).as_posix() not in names:
+            problems.append(f"{path.relative_to(root)} is missing")
 for name in sorted(names):
     if name.endswith((".pyx", ".c")) or not re.match(r"skforest(/|-[^/]*\.dist-info/)", name):
         problems.append(f"{name} does not belong in a wheel")

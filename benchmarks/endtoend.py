@@ -18,10 +18,10 @@ import numpy as np
 import race_tables
 import results
 from results import Bar, Row
+from skforest._kernels.soft import SoftTrainer
 from timing import mean_sd
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor
-from skforest._soft import SoftTrainer
 
 FOLDER = Path(__file__).resolve().parent
 DEPTHS = {4: 91.0, 6: 94.3, 8: 95.2, 10: 95.8}  # bars of one tree on MNIST, accuracy in percent

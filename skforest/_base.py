@@ -1,4 +1,4 @@
-"""Floor 4: the door. What a user expects of any forest lives here, once.
+"""The door. What a user expects of any forest lives here, once.
 
 Fit: validate, encode, form the weighted set of rows, draw one seed a tree, train in parallel,
 join. Predict: validate, walk blocks of rows. A model of floor 6 says how one tree is trained
@@ -9,6 +9,7 @@ Only this file knows joblib, and only this file imports what scikit-learn does n
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import contextmanager
@@ -22,12 +23,20 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, va
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._forest_join import join
-from ._input import BLOCK, MAX_COUNT, as_bytes, quick_table, table_dtype, tame, validate_weight
-from ._progress import Progress
-from ._rows import RowSet, tree_seed
-from ._scaling import min_max, scaled
+from ._feature_map import (
+    BLOCK,
+    MAX_COUNT,
+    as_bytes,
+    min_max,
+    quick_table,
+    scaled,
+    table_dtype,
+    tame,
+    validate_weight,
+)
+from ._kernels.rows import RowSet, tree_seed
 from .forest import Forest
+from .forest.storage import join
 
 # Fitted attributes in which training leaves an entry a tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
@@ -465,3 +474,56 @@ def draw_seed(random_state):
     """
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)
+
+
+def _bar(total, name):
+    """A tqdm bar; None without tqdm."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
+            from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, desc=name, unit="tree")
+
+
+class Progress:
+    """Shows how many of `total` trees are done.
+
+    Parameters
+    ----------
+    verbose : int
+        0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
+    total : int
+    name : str
+    """
+
+    def __init__(self, verbose, total, name):
+        self.verbose = int(verbose)
+        self.total = total
+        self.name = name
+        self.start = time.perf_counter()
+        self.shown = 0
+        self.bar = _bar(total, name) if self.verbose else None
+
+    def update(self, done):
+        """Tell that `done` trees are done."""
+        if not self.verbose:
+            return
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+            return
+        step = 1 if self.verbose > 1 else max(1, self.total // 10)
+        if done - self.shown >= step or done == self.total:
+            self.shown = done
+            rate = done / max(time.perf_counter() - self.start, 1e-9)
+            print(
+                f"{self.name}: {done} of {self.total} trees, {rate:.1f} trees/s, "
+                f"{(self.total - done) / rate:.0f} s left",
+                flush=True,
+            )
+
+    def close(self):
+        """The fit has ended."""
+        if self.bar is not None:
+            self.bar.close()

@@ -1,4 +1,4 @@
-"""Floor 4: forests whose trees are grown node by node."""
+"""Forests whose trees are grown node by node."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from abc import abstractmethod
 import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions
-from ._grow import Grower
-from ._oblique import shrink
-from ._projection import AxisSampler
-from ._surrogate import StumpSplitter
+from ._kernels.grow import Grower
+from ._kernels.projection import AxisSampler
+from ._kernels.surrogate import StumpSplitter
+from .forest.edit import shrink
 
 MAX_DEPTH = 2**31 - 1
 SEARCHED = 1024  # rows in which the first cut of a stump is searched

@@ -1,4 +1,4 @@
-"""Floor 7: what a picture of a tree shows, and how it is drawn; `plotting` decides what is asked.
+"""What a picture of a tree shows, and how it is drawn; `plotting` decides what is asked.
 
 Leaves stand at equal distances and parents midway between their children; the root has height 0,
 its children height -1. `Tree` says what a node holds, in the units of the user, `Picture` puts it
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from .forest import LINKS
+from .forest.packed import LINKS
 
 # Ten colours that the colour-blind can tell apart: M. A. Petroff, Accessible color sequences for
 # data visualization, 2021.

@@ -1,4 +1,4 @@
-# Floor 0: scratch of rows that walk through a tree.
+# Scratch of rows that walk through a tree.
 
 from libc.stdint cimport int32_t, int64_t
 

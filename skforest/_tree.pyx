@@ -1,4 +1,4 @@
-"""Floor 0: how rows walk through packed trees.
+"""How rows walk through packed trees.
 
 A split asks ``a . x > t``. `Router` takes a block of rows through a tree node by node: the rows
 that reach a node are projected at once and parted into its two children, as in growing. There are
@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ._direction cimport (
+from ._kernels.direction cimport (
     DENSE,
     NO_DTYPE,
     UINT8,
@@ -30,9 +30,9 @@ from ._direction cimport (
     project,
     unfold,
 )
-from ._sums cimport SumWalker, sums_apply
+from ._kernels.sums cimport SumWalker, sums_apply
 
-cdef extern from "_walk.h" nogil:
+cdef extern from "walk.h" nogil:
     ctypedef struct skf_node:
         float threshold
         uint32_t column, child

@@ -1,4 +1,4 @@
-"""Floor 6: CO2 forests.
+"""CO2 forests.
 
 Norouzi, Collins, Fleet, Kohli, "CO2 Forest: Improved Random Forest by Continuous Optimization of
 Oblique Splits", 2015. A node starts at the best cut of a few single features and turns it into a
@@ -8,13 +8,13 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 import math
 
 from ._base import Integral, Interval, Real, StrOptions
-from ._coordinate import CoordinateSplitter
 from ._greedy import ObliqueForest
-from ._pilot import choose
-from ._projection import GaussianSampler
-from ._search import SearchSplitter
-from ._task import ForestClassifierMixin, ForestRegressorMixin
-from .refine import refine_grown
+from ._kernels.coordinate import CoordinateSplitter
+from ._kernels.projection import GaussianSampler
+from ._kernels.search import SearchSplitter
+from ._selection import choose
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from .training.alternating import refine_grown
 
 # What "auto" chooses from: hyperplanes that grow unguarded, hyperplanes that must prove themselves
 # in every node, and single features. max_features is a power of the number of features.

@@ -1,4 +1,4 @@
-"""Floor 6: end-to-end decision trees and forests.
+"""End-to-end decision trees and forests.
 
 Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests", 2020. Splits are soft
 while they learn, by expectation maximisation and gradient descent, and become steeper with every
@@ -10,12 +10,11 @@ import math
 import numpy as np
 
 from ._base import Integral, Interval, Real, StrOptions
-from ._endtoend_training import Annealing, Units, grid_edges, patch_places, train_together
 from ._greedy import ObliqueForest
-from ._pilot import choose
-from ._routing import GATES, RoutingMixin
-from ._soft_stump import SoftSplitter
-from ._task import ForestClassifierMixin, ForestRegressorMixin
+from ._kernels.soft_stump import SoftSplitter
+from ._selection import choose
+from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from .training.endtoend import Annealing, Units, grid_edges, patch_places, train_together
 
 LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
 LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less

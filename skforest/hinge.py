@@ -1,4 +1,4 @@
-"""Floor 6: random hinge forests and ferns.
+"""Random hinge forests and ferns.
 
 Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning". The
 answer of a tree is the smallest margin on the way to a leaf times the vector of the leaf.
@@ -14,8 +14,21 @@ from dataclasses import replace
 import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, draw_seed
-from ._forest_join import join
-from ._hinge_training import (
+from ._feature_map import min_max, scaled, tame, validate_weight
+from ._kernels.loss import (
+    AbsoluteError,
+    HuberLoss,
+    LogLoss,
+    PoissonLoss,
+    QuantileLoss,
+    SquaredError,
+)
+from ._kernels.rows import RowSet, tree_seed
+from ._selection import quick_importances
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from .forest import Forest
+from .forest.storage import join
+from .training.hinge import (
     HingeInput,
     HingeSettings,
     HingeTraining,
@@ -23,13 +36,6 @@ from ._hinge_training import (
     train_hinge,
     whole_rows,
 )
-from ._importance import quick_importances
-from ._input import tame, validate_weight
-from ._loss import AbsoluteError, HuberLoss, LogLoss, PoissonLoss, QuantileLoss, SquaredError
-from ._rows import RowSet, tree_seed
-from ._scaling import min_max, scaled
-from ._task import ForestClassifierMixin, ForestRegressorMixin
-from .forest import Forest
 
 LEAST = 1e-3  # of the emphasis of a feature
 ADAM, ADAGRAD = 3.0, 30.0  # rates times the number of trees, whose answers add up

@@ -1,4 +1,4 @@
-"""Floor 6: manifold forests.
+"""Manifold forests.
 
 R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap
 on Neural Networks". At every node random directions are drawn that know how the features lie: sums
@@ -14,9 +14,9 @@ import numpy as np
 
 from ._base import Integral, Interval, Real, StrOptions
 from ._greedy import GreedyForest
-from ._projection import AxisSampler, BoxSampler, SparseSampler
-from ._search import SearchSplitter
-from ._task import ForestClassifierMixin, ForestRegressorMixin
+from ._kernels.projection import AxisSampler, BoxSampler, SparseSampler
+from ._kernels.search import SearchSplitter
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
 
 MAX_AXES = 8
 

@@ -1,4 +1,4 @@
-"""Floor 6: non-greedy trees and forests.
+"""Non-greedy trees and forests.
 
 Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
 2015. A tree is grown node by node, and then all of its splits and leaves are trained together, by
@@ -9,11 +9,11 @@ import numpy as np
 
 from ._base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._greedy import ObliqueForest
-from ._joint_training import resolve_nu, train_jointly
-from ._projection import AxisSampler
-from ._search import SearchSplitter
-from ._task import ForestClassifierMixin, ForestRegressorMixin
-from .refine import refine_grown
+from ._kernels.projection import AxisSampler
+from ._kernels.search import SearchSplitter
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from .training.alternating import refine_grown
+from .training.nongreedy import resolve_nu, train_jointly
 
 SEARCHED = 4096  # rows in which the cut of a large node is searched, with init="axis"
 

@@ -1,4 +1,4 @@
-"""Floor 7: fitted estimators as files, and the versions in use.
+"""Fitted estimators as files, and the versions in use.
 
 A saved estimator is a saved `Forest` (docs/format) with a few entries more in its header: class,
 parameters, and the fitted attributes that are not arrays of the forest. No pickle, so a file can
@@ -11,8 +11,9 @@ import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.utils.validation import check_is_fitted
 
-from ._forest_file import read_header, write_forest
-from .forest import Forest, package_versions
+from .forest import Forest
+from .forest.io import read_header, write_forest
+from .forest.packed import package_versions
 
 
 def _to_json(value, name):
@@ -169,7 +170,7 @@ def show_versions():
     <BLANKLINE>
     skforest: ...
     """
-    from ._direction import simd_level
+    from ._kernels.direction import simd_level
 
     print()
     print("skforest:", package_versions()["skforest"])

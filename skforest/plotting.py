@@ -1,4 +1,4 @@
-"""Floor 7: a tree of a fitted forest as a picture.
+"""A tree of a fitted forest as a picture.
 
 What is asked for is checked here; `_picture` draws it.
 """

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 from hypothesis import settings
+from skforest._kernels.grow import Grower
+from skforest._kernels.projection import AxisSampler
+from skforest._kernels.search import SearchSplitter
 
-from skforest._grow import Grower
-from skforest._projection import AxisSampler
-from skforest._search import SearchSplitter
 from skforest.forest import Forest
 
 # The same examples in every run, and no time limit on a busy machine.

@@ -1,4 +1,4 @@
-"""The picture of the floors, held against the code: imports only point down.
+"""The layers of the package, held against the code: imports only point down.
 
 Reads the source tree, so there is nothing to run it on beside an installed wheel.
 """
@@ -10,118 +10,151 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted(
-    path for path in (ROOT / "skforest").iterdir() if path.suffix in (".py", ".pyx", ".pxd", ".h")
-)
-# Where the files of DESIGN stand; later ones say so in their heads.
-FIXED = {
-    0: "_random _buffer _simd _sort _sums _rows _direction _projection _tree".split(),
-    1: ["_split", "_search"],
-    2: "_grow _surrogate _coordinate _joint _logistic _alternate _soft _hinge".split(),
-    3: ["forest", "_forest_check", "_forest_file", "_oblique"],
-    4: ["_base", "_progress"],
-    5: ["refine", "_joint_training"],
-    6: ["manifold", "hinge", "nongreedy", "co2", "endtoend"],
-    7: ["persistence", "plotting", "export", "explain", "torch"],
+PACKAGE = ROOT / "skforest"
+SOURCES = sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".pyx", ".pxd", ".h"))
+KERNELS = [path for path in SOURCES if path.suffix != ".py"]
+
+# From the bottom to the top; a file imports from its own layer and from those below. The names are
+# files or folders of skforest/, without suffix.
+LAYERS = {
+    "kernels": ["_version", "_kernels", "_tree"],
+    "feature map": ["_feature_map"],
+    "forest": ["forest"],
+    "training": ["_training_set", "training"],
+    "shared": ["_docs", "_base", "_targets", "_greedy", "_selection"],
+    "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting", "blend"],
+    "use": ["refine", "_picture", "plotting", "persistence", "explain", "export", "torch"],
+    "package": ["__init__"],
 }
+LAYER = {name: layer for layer, names in enumerate(LAYERS.values()) for name in names}
+ESTIMATORS = list(LAYERS).index("estimators")
+
+# The kernels have an order of their own: projections and rows, split search, training methods.
+KERNEL_LAYERS = (
+    (
+        "simd sort sums walk descent random buffer survey poll rows direction projection _tree"
+    ).split(),
+    "split search loss".split(),
+    (
+        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer "
+        "matmul"
+    ).split(),
+)
+KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}
 
 
-def head_floor(path):
-    """Floor that the head of a file names."""
-    if path.stem in ("__init__", "_version"):
-        return {"__init__": 8, "_version": 0}[path.stem]
-    head = path.read_text(encoding="utf-8").lstrip('/*#" \n')
-    match = re.match(r"Floor (\d): \S", head)
-    assert match, f"the head of {path.name} does not begin with its floor"
-    return int(match[1])
+def dotted(path):
+    """Name of the module of a file, without "skforest."."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-KERNELS = [path for path in SOURCES if path.suffix in (".pyx", ".pxd", ".h")]
-FLOOR = {path.stem: head_floor(path) for path in SOURCES}
-named = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def layer(module):
+    """Layer of a module, by its file or folder."""
+    top = module.partition(".")[0]
+    assert top in LAYER, f"{module} belongs to no layer; add it to LAYERS"
+    return LAYER[top]
 
 
 def statements(path):
     """Import statements of a Python or Cython file as (module, names); relative ones resolved."""
+    package = ["skforest", *path.relative_to(PACKAGE).parts[:-1]]
+
+    def absolute(level, module):
+        base = package[: len(package) - level + 1] if level else []
+        return ".".join([*base, *([module] if module else [])])
+
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield alias.name, []
             elif isinstance(node, ast.ImportFrom):
-                dots = "skforest" if node.level else ""
-                module = ".".join(part for part in (dots, node.module) if part)
-                yield module, [alias.name for alias in node.names]
+                yield absolute(node.level, node.module), [alias.name for alias in node.names]
         return
-    # Cython: one statement may go on over several lines, in brackets.
-    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+    # Cython: one statement may continue over several lines, in brackets.
+    text = re.sub(r"#.*", "", text)
     text = re.sub(r"\(([^()]*)\)", lambda m: " ".join(m[1].split()), text)
     for line in text.splitlines():
-        if match := re.match(r"\s*from\s+(\S+)\s+c?import\s+(.*)", line):
-            module = re.sub(r"^\.+", "skforest.", match[1]).rstrip(".")
-            yield module, re.findall(r"\w+", match[2])
+        if match := re.match(r"\s*from\s+(\.*)(\S*)\s+c?import\s+(.*)", line):
+            yield absolute(len(match[1]), match[2]), re.findall(r"\w+", match[3])
         elif match := re.match(r"\s*c?import\s+([\w.]+)", line):
             yield match[1], []
 
 
-def neighbours(path):
-    """Modules of the package that a file needs, by their stems."""
+def needs(path):
+    """Modules of the package that a file needs, without "skforest."."""
     for module, names in statements(path):
         package, _, rest = module.partition(".")
         if package == "skforest":
-            yield from [rest.partition(".")[0]] if rest else (names or ["__init__"])
+            # `from . import name` takes modules, or names of the package itself.
+            yield from [rest] if rest else [n if n in LAYER else "__init__" for n in names or [""]]
     if path.suffix != ".py":
         text = path.read_text(encoding="utf-8")
-        yield from re.findall(r'(?:cdef extern from|#include)\s+"(\w+)\.h"', text)
+        for name in re.findall(r'(?:cdef extern from|#include)\s+"(\w+)\.h"', text):
+            yield f"_kernels.{name}"
+
+
+named = pytest.mark.parametrize("path", SOURCES, ids=dotted)
 
 
 def test_the_scan_sees_every_kind_of_import():
     """Were the scan blind, everything below would hold."""
-    seen = {path.name: set(neighbours(path)) for path in SOURCES}
-    assert {"_random", "_direction"} <= seen["_projection.pyx"]
-    assert {"_projection", "_random", "_direction", "_simd", "_sort"} <= seen["_search.pyx"]
-    assert "_simd" in seen["_sort.h"]
-    assert {"_base", "_greedy", "_search", "_projection"} <= seen["manifold.py"]
-    assert {"_forest_check", "_forest_file", "_tree"} <= seen["forest.py"]
+    seen = {path.relative_to(PACKAGE).as_posix(): set(needs(path)) for path in SOURCES}
+    assert {"_kernels.random", "_kernels.direction"} <= seen["_kernels/projection.pyx"]
+    assert {"_kernels.projection", "_kernels.simd", "_kernels.sort"} <= seen["_kernels/search.pyx"]
+    assert "_kernels.simd" in seen["_kernels/sort.h"]
+    assert {"_kernels.direction", "_kernels.walk"} <= seen["_tree.pyx"]
+    assert {"_base", "_greedy", "_kernels.projection"} <= seen["manifold.py"]
+    assert {"forest.storage", "forest.io", "_tree"} <= seen["forest/packed.py"]
     assert seen["persistence.py"] >= {"forest", "__init__"}
-    modules = {module for module, _ in statements(ROOT / "skforest" / "_rows.pyx")}
-    assert {"libc.stdint", "numpy", "skforest._random"} <= modules
-
-
-@named
-def test_every_file_stands_where_it_says(path):
-    """The same floor in all files of a module, and the one that DESIGN gives it."""
-    assert head_floor(path) == FLOOR[path.stem]
-    for floor, names in FIXED.items():
-        assert path.stem not in names or FLOOR[path.stem] == floor
+    modules = {module for module, _ in statements(PACKAGE / "_kernels" / "rows.pyx")}
+    assert {"libc.stdint", "numpy", "skforest._kernels.random"} <= modules
 
 
 @named
 def test_imports_only_point_down(path):
-    for other in neighbours(path):
-        assert other in FLOOR, f"{path.name} needs {other}"
-        # The lookup of a class by its name needs the list of all names.
-        if (path.name, other) == ("persistence.py", "__init__"):
+    module = dotted(path)
+    for other in needs(path):
+        # `load` looks an estimator up by its name, in the list of all names.
+        if (module, other) == ("persistence", "__init__"):
             continue
-        assert FLOOR[other] <= FLOOR[path.stem], f"{path.name} needs {other} above it"
-        # Methods do not know each other.
-        assert FLOOR[path.stem] != 6 or FLOOR[other] != 6
+        assert layer(other) <= layer(module), f"{module} needs {other} above it"
+        if layer(module) == ESTIMATORS:
+            assert layer(other) < ESTIMATORS, f"{module} needs {other}: methods are independent"
 
 
-def test_what_stands_above_the_forest_knows_no_kernel():
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+def test_kernels_have_an_order_of_their_own(path):
+    for other in needs(path):
+        below = other.removeprefix("_kernels.")
+        assert below in KERNEL_LAYER, f"{path.name} needs {other}"
+        assert KERNEL_LAYER[below] <= KERNEL_LAYER[path.stem], f"{path.name} needs {other}"
+
+
+def test_every_layer_that_is_named_has_files_and_every_file_a_layer():
     for path in SOURCES:
-        if FLOOR[path.stem] == 7:
-            for other in neighbours(path):
-                known = FLOOR[other] >= 3 or other in ("_version", "_direction")
-                assert known, f"{path.name}: {other}"
+        layer(dotted(path))
+    for path in KERNELS:
+        assert path.stem in KERNEL_LAYER, f"{path.name} has no layer"
+
+
+def test_what_uses_a_forest_knows_no_kernel():
+    """Plots, files and networks read `Forest`; one function reports the vector level."""
+    allowed = {"_kernels.direction", "_kernels.rows", "_kernels.hinge", "_kernels.hinge_layer"}
+    for path in SOURCES:
+        if path.suffix == ".py" and layer(dotted(path)) == LAYER["plotting"]:
+            kernels = {other for other in needs(path) if other.startswith("_kernels")}
+            assert kernels <= allowed, f"{path.name}: {kernels}"
 
 
 @named
-def test_only_the_door_knows_joblib_and_the_private_side_of_scikit_learn(path):
+def test_only_the_base_class_knows_joblib_and_the_private_side_of_scikit_learn(path):
+    if path.name == "_base.py":
+        return
     for module, names in statements(path):
         package = module.partition(".")[0]
-        if path.name == "_base.py":
-            continue
         assert package != "joblib"
         if package == "sklearn":
             parts = [*module.split("."), *names]

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import cross_val_score
 
 from skforest import CO2ForestClassifier, CO2ForestRegressor
-from skforest._scaling import min_max, scaled
+from skforest._feature_map import min_max, scaled
 
 PLAIN = {
     "n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0, "bootstrap": False

@@ -1,4 +1,4 @@
-"""Floors 2, 5 and 6, end-to-end trees: kernels, training, estimators."""
+"""End-to-end trees: kernels, training, estimators."""
 
 import _thread
 import threading
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import as_kernel_input, fixed, random_children, search_splitter
+from skforest._kernels.grow import Grower
+from skforest._kernels.soft import SoftTrainer
+from skforest._kernels.soft_stump import SoftSplitter
 from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
-from skforest._endtoend_training import Annealing, grid_edges, patch_places
-from skforest._grow import Grower
-from skforest._soft import SoftTrainer
-from skforest._soft_stump import SoftSplitter
+from skforest.training.endtoend import Annealing, grid_edges, patch_places
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)

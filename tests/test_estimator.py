@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 from skforest import _rows
-from skforest._scaling import scaled
+from skforest._feature_map import scaled
 
 N = 120
 

@@ -1,4 +1,4 @@
-"""Floor 3: the packed forest against definitions, and against corruption."""
+"""The packed forest against definitions, and against corruption."""
 
 import copy
 import json
@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 from makers import fixed, random_directions, random_forest, whole_table
 from scipy.special import softmax
 
-from skforest._forest_file import narrow, widen
 from skforest.forest import ARRAYS, Forest
+from skforest.forest.io import narrow, widen
 
 GATES = ["hard", "margin", "sigmoid"]
 # A box forest on a torus with channels: every field of the format is in use.

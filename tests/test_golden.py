@@ -1,15 +1,28 @@
-"""Small forests on the bundled digits are the ones they have always been."""
+"""Small forests on the bundled digits are the ones they have always been; old files load."""
 
 import importlib.util
 import json
+import pickle
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import skforest
+
 FOLDER = Path(__file__).parent / "golden"
-spec = importlib.util.spec_from_file_location("golden_make", FOLDER / "make.py")
-make = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(make)
+
+
+def script(name):
+    """A script of the folder of golden values, as a module."""
+    spec = importlib.util.spec_from_file_location(f"golden_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make, models = script("make"), script("make_models")
 GOLDEN = json.loads((FOLDER / "digits.json").read_text(encoding="utf-8"))
 
 
@@ -25,3 +38,29 @@ def test_golden_values_are_of_good_and_different_forests():
     # four trees, 797 digits; as numbers they are further off
     assert max(GOLDEN[name]["errors"] for name in make.CASES) < 250
     assert max(GOLDEN[name]["errors"] for name in make.REGRESSORS) < 600
+
+
+def assert_predicts_as_before(name, model):
+    """Routes are the same everywhere; an exponential may differ in its last bit elsewhere."""
+    X, _ = models.data(name)
+    expected = np.load(FOLDER / "models" / f"{name}.expected.npz")
+    np.testing.assert_array_equal(model.apply(X), expected["leaves"])
+    got = models.response(model, X)
+    if model.forest_.link == "identity" and model.forest_.gate != "sigmoid":
+        np.testing.assert_array_equal(got, expected["response"])
+    else:
+        np.testing.assert_allclose(got, expected["response"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_models_that_earlier_versions_saved_load_and_predict_the_same(name):
+    assert_predicts_as_before(name, skforest.load(FOLDER / "models" / f"{name}.npz"))
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_pickles_of_earlier_versions_load_and_predict_the_same(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn says that another version wrote them
+        model, forest = pickle.loads((FOLDER / "models" / f"{name}.pkl").read_bytes())
+    assert type(forest) is skforest.Forest
+    assert_predicts_as_before(name, model)

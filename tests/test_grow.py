@@ -1,9 +1,10 @@
-"""Floor 2: whole trees, against scikit-learn's and against what must hold for any tree."""
+"""Whole trees, against scikit-learn's and against what must hold for any tree."""
 
 import numpy as np
 import oracles
 import pytest
 from makers import grow
+from skforest._kernels.projection import BoxSampler, SparseSampler
 from sklearn.datasets import (
     load_breast_cancer,
     load_diabetes,
@@ -13,8 +14,6 @@ from sklearn.datasets import (
     make_friedman1,
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-from skforest._projection import BoxSampler, SparseSampler
 
 
 def digits():

@@ -1,4 +1,4 @@
-"""Floors 1, 2, 5 and 6, random hinge forests: losses, kernel, training, estimators."""
+"""Random hinge forests: losses, kernel, training, estimators."""
 
 import _thread
 import copy
@@ -12,14 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
+from skforest._kernels.loss import (
+    AbsoluteError,
+    HuberLoss,
+    LogLoss,
+    PoissonLoss,
+    QuantileLoss,
+    SquaredError,
+)
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
-from skforest._hinge import HingeTrainer, padded, padded_vector
-from skforest._hinge_pack import HingePacker, compacted
-from skforest._hinge_training import (
+from skforest.training.hinge import (
     HingeInput,
     HingeSettings,
     HingeTraining,
@@ -28,14 +35,7 @@ from skforest._hinge_training import (
     train_hinge,
     whole_rows,
 )
-from skforest._loss import (
-    AbsoluteError,
-    HuberLoss,
-    LogLoss,
-    PoissonLoss,
-    QuantileLoss,
-    SquaredError,
-)
+from skforest.training.hinge_packing import HingePacker, compacted
 
 NEVER = np.zeros(1, dtype=np.uint8)
 LOSSES = {
@@ -674,7 +674,7 @@ def test_one_row_and_two(cls):
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
-    monkeypatch.setattr("skforest._progress._bar", lambda total, name: None)
+    monkeypatch.setattr("skforest._base._bar", lambda total, name: None)
     model = quick(cls, verbose=2).fit(X, y)
     assert f"{cls.__name__}: 2 of 2 trees" in capsys.readouterr().out
     model.set_params(verbose=0)

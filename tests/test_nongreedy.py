@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from skforest._kernels.joint import JointTrainer
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -22,7 +23,6 @@ from skforest import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
-from skforest._joint import JointTrainer
 
 TREES = [NonGreedyTreeClassifier, NonGreedyTreeRegressor]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest._oblique import prune, reached_nodes, recount, repack, unpack
+from skforest.forest.edit import prune, reached_nodes, recount, repack, unpack
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):

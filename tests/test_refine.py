@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from skforest._kernels.alternate import Alternator
+from skforest._kernels.logistic import Logistic
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
@@ -22,9 +24,7 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
 )
-from skforest._alternate import Alternator
-from skforest._logistic import Logistic
-from skforest._oblique import most_sparse, route
+from skforest.forest.edit import most_sparse, route
 from skforest.refine import leaf_answers, refine_tree, tree_loss
 
 GO = np.zeros(1, dtype=np.uint8)
@@ -142,7 +142,7 @@ def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
     split, weights, threshold = alternator(forest, X, target, weight).sweep()
     before = weight @ oracles.row_losses(forest, route(forest, X), target, answer)
     for k in range(len(split)):
-        forest = skforest._oblique.replace(forest, split[[k]], weights[[k]], threshold[[k]])
+        forest = skforest.forest.edit.replace(forest, split[[k]], weights[[k]], threshold[[k]])
         after = weight @ oracles.row_losses(forest, route(forest, X), target, answer)
         assert after <= before * (1 + 1e-12)
         before = after
@@ -320,7 +320,7 @@ def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimato
 
 
 def tree_seeds(estimator):
-    return [skforest._rows.tree_seed(estimator._seed, tree) for tree in range(10)]
+    return [skforest._kernels.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
 
 
 @pytest.mark.needs("oob_score")

@@ -1,4 +1,4 @@
-"""Floor 0, rows: a training set is a weighted set, and bootstraps are drawn from it."""
+"""Rows: a training set is a weighted set, and bootstraps are drawn from it."""
 
 import numpy as np
 import oracles
@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
 from scipy import stats
-
-from skforest._rows import RowOrder, RowSet, tree_seed
+from skforest._kernels.rows import RowOrder, RowSet, tree_seed
 
 DTYPES = [np.uint8, np.float32]
 

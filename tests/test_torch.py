@@ -1,4 +1,4 @@
-"""Floors 2, 5 and 7, hinge forests as layers: kernel, modules, estimators there and back."""
+"""Hinge forests as layers: kernel, modules, estimators there and back."""
 
 import _thread
 import copy
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from skforest._kernels.hinge_layer import HingePass
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
 
@@ -22,7 +23,6 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._hinge_layer import HingePass
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite

@@ -1,4 +1,4 @@
-"""Floor 5: trees whose splits are networks."""
+"""Trees whose splits are networks."""
 
 import pickle
 
@@ -15,8 +15,8 @@ import skforest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
-from skforest._torch_tree import default_network, likelihood  # noqa: E402
 from skforest.torch import E2ENetworkTree  # noqa: E402
+from skforest.torch.tree import default_network, likelihood  # noqa: E402
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0

@@ -1,4 +1,4 @@
-"""Floor 0, projecting and walking: kernels against definitions, and bits against bits."""
+"""Projecting and walking: kernels against definitions, and bits against bits."""
 
 import json
 import os
@@ -443,7 +443,7 @@ import hashlib, json, sys
 import numpy as np
 from makers import grow, random_forest, whole_table
 from skforest import _direction
-from skforest._projection import BoxSampler, SparseSampler
+from skforest._kernels.projection import BoxSampler, SparseSampler
 from skforest.forest import Forest
 
 def digest(*arrays):

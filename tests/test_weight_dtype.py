@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import skforest
 from skforest import Forest
-from skforest._oblique import settle, shrink, unpack
+from skforest.forest.edit import settle, shrink, unpack
 
 
 def halved(forest, rng):

@@ -1,0 +1,1 @@
+"""Cython kernels: no scikit-learn, no validation, no Python object inside a loop."""

@@ -1,0 +1,305 @@
+"""Oblique splits by coordinate descent.
+
+OC1 (Murthy, Kasif, Salzberg 1994) moves a hyperplane by one weight at a time, and chooses that
+weight among all values at which some row changes sides. Here a plane moves along a direction d,
+one feature as a rule: with margin m = w . x - b, a row is right of the moved plane where
+
+    m + a s > 0,    s = d . x - low,
+
+low being the least d . x of the rows at hand. No s is negative, so a row changes sides once, at
+the critical value a = -m / s, and the best a is the best cut of the column m / s, at -a: the
+search for cuts of single features is all that is needed. Margins are kept from move to move.
+
+Where no weight improves the split, the plane jumps along random directions; and all begins anew
+from random planes, after the first start at the best cut of some single features.
+"""
+
+from libc.math cimport INFINITY, fabs, sqrt
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from .direction cimport DENSE, project
+from .projection cimport Sampler
+from .random cimport normal
+from .search cimport Best, SearchSplitter
+from .split cimport ENTROPY, Sample, Split
+
+cdef extern from "simd.h" nogil:
+    void skf_range(const float*, int64_t, float*, float*)
+
+cdef extern from "descent.h" nogil:
+    void skf_critical_values(const double*, const float*, int64_t, float, float*)
+    void skf_tilt_margins(double*, const float*, int64_t, float, double, double)
+
+cdef enum:
+    MAX_WEIGHTS = 50        # weights that a round moves: all, or as many at random
+    MAX_ROUNDS = 20         # from one start, jumps included
+    WORK = 16               # table reads that sorting a row is worth
+
+
+cdef inline double rounding(double score) noexcept nogil:
+    """What sums in another order may differ by, and more."""
+    return 1e-9 * fabs(score)
+
+
+cdef class CoordinateSplitter(SearchSplitter):
+    """Split by a hyperplane that coordinate descent makes of the best cut of a single feature.
+
+    Parameters
+    ----------
+    X, target, n_outputs, weight, rows, criterion, seed, stop, sampler, n_candidates, exact, \
+n_bins, max_search, min_leaf, min_weight, may_overflow
+        As in SearchSplitter; X is float32 and the sampler draws features.
+    n_restarts : int
+        Random planes to start from, after the best cut of a feature.
+    n_jumps : int
+        Random directions to try where no weight improves the split.
+    """
+
+    def __init__(
+        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
+        stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
+        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow,
+        int32_t n_restarts, int32_t n_jumps
+    ):
+        SearchSplitter.__init__(
+            self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
+            n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
+        )
+        cdef int64_t n = rows.shape[0]
+        cdef int64_t p = X.shape[1]
+        self.n_restarts = n_restarts
+        self.n_jumps = n_jumps
+        self.w = <double*>malloc(p * sizeof(double))
+        self.margin = <double*>malloc(n * sizeof(double))
+        self.direction = <float*>malloc(p * sizeof(float))
+        self.along = <float*>malloc(n * sizeof(float))
+        self.best_w = <double*>malloc(p * sizeof(double))
+        if not (self.w and self.margin and self.direction and self.along and self.best_w):
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.w)
+        free(self.margin)
+        free(self.direction)
+        free(self.along)
+        free(self.best_w)
+
+    cdef bint search(self, Split* split) except -1 nogil:
+        """The best cut of a single feature, and the plane that descent makes of it."""
+        cdef Sample* sample = &self.node
+        cdef double ideal, norm = 0
+        cdef Best best
+        cdef int32_t j, p = self.table.n_features
+        if not SearchSplitter.search(self, split):
+            return False
+        if self.node.n > self.max_search and not self.drawn_is_pure:
+            sample = &self.drawn
+        # 1. descend from the cut, and from random planes
+        ideal = self.ideal(sample)
+        self.best_score = -INFINITY
+        self.sampler.unfold(&self.champion, &self.table, &self.taps)
+        memset(self.direction, 0, p * sizeof(float))
+        self.direction[self.champion.feature] = 1
+        if self.start_at(sample):
+            self.keep_best()
+            if self.best_score >= ideal:
+                return True
+            if self.descend(sample):
+                return False
+        for _ in range(self.n_restarts):
+            if self.best_score >= ideal:
+                break
+            if self.start_random(sample) and self.descend(sample):
+                return False
+        if self.best_score == -INFINITY:
+            return True
+        # 2. the best plane, as it is stored, cut where it is best on all rows
+        for j in range(p):
+            norm += self.best_w[j] * self.best_w[j]
+        for j in range(p):
+            self.direction[j] = <float>(self.best_w[j] / sqrt(norm))
+        self.set_taps()
+        if self.cut_direction(&self.node, &best):
+            self.take_plane(
+                self.direction, best.threshold, split.gain + rounding(self.node_weight), split
+            )
+        return True
+
+    cdef double ideal(self, const Sample* sample) noexcept nogil:
+        """Score of a split that leaves two pure sides, or nearly."""
+        cdef int64_t i
+        cdef int32_t k
+        cdef double score = 0, weight = 0
+        for i in range(sample.n):
+            weight += sample.weight[i]
+            if not self.is_class:
+                for k in range(self.n_outputs):
+                    score += (
+                        sample.target[i * self.n_outputs + k]
+                        * sample.target[i * self.n_outputs + k] / sample.weight[i]
+                    )
+        if self.is_class:
+            score = 0 if self.criterion == ENTROPY else weight
+            return score - rounding(weight)
+        return score - rounding(score)
+
+    # -------------------------------------------------------------------------------------- starts
+
+    cdef bint start_random(self, Sample* sample) noexcept nogil:
+        """Begin at the best plane in a random direction; False where there is none."""
+        self.draw_direction()
+        return self.start_at(sample)
+
+    cdef bint start_at(self, Sample* sample) noexcept nogil:
+        """Begin at the best cut of the direction, which the taps project on."""
+        cdef Best best
+        cdef int64_t i
+        cdef int32_t j
+        if not self.cut_direction(sample, &best):
+            return False
+        self.score = best.score
+        for i in range(sample.n):
+            self.margin[i] = <double>self.trial_column[i] - best.threshold
+        for j in range(self.table.n_features):
+            self.w[j] = self.direction[j]
+        return True
+
+    cdef bint cut_direction(self, Sample* sample, Best* best) noexcept nogil:
+        """Best cut of the trial column, which the taps project on; False where there is none."""
+        cdef float low = 0, high = 0
+        project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
+        skf_range(self.trial_column, sample.n, &low, &high)
+        best.score = -INFINITY
+        return high > low and self.cut_sorted(sample, best)
+
+    cdef void draw_direction(self) noexcept nogil:
+        """A standard normal weight for every feature."""
+        cdef int32_t j
+        for j in range(self.table.n_features):
+            self.direction[j] = <float>normal(&self.random)
+        self.set_taps()
+
+    cdef void set_taps(self) noexcept nogil:
+        """Project on the direction from here on."""
+        self.taps.kind = DENSE
+        self.taps.n = self.table.n_features
+        self.taps.dense = self.direction
+
+    # ------------------------------------------------------------------------------------- descent
+
+    cdef bint descend(self, Sample* sample) except -1 nogil:
+        """Move the plane until neither a weight nor a jump helps; True: growth shall end."""
+        cdef int32_t rounds = 0
+        cdef bint moved = True
+        while moved and rounds < MAX_ROUNDS:
+            moved = False
+            rounds += 1
+            if self.move_all(sample, &moved):
+                return True
+            if moved:
+                continue
+            for _ in range(self.n_jumps):
+                if self.poll(sample.n * (WORK + self.table.n_features)):
+                    return True
+                self.draw_direction()
+                if self.tilt(sample):
+                    moved = True
+                    break
+        self.keep_best()
+        return False
+
+    cdef bint move_all(self, Sample* sample, bint* moved) except -1 nogil:
+        """One round: each weight in random order, or as many as a round has; True: stop."""
+        cdef int32_t n_moves = 0
+        self.features.start_node()
+        while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.trial):
+            if self.poll(sample.n * WORK):
+                return True
+            self.features.unfold(&self.trial, &self.table, &self.taps)
+            memset(self.direction, 0, self.table.n_features * sizeof(float))
+            self.direction[self.trial.feature] = 1
+            if self.tilt(sample):
+                moved[0] = True
+            n_moves += 1
+        return False
+
+    cdef bint tilt(self, Sample* sample) noexcept nogil:
+        """Move the plane along the direction, which the taps project on, to where it is best."""
+        cdef Best best
+        cdef float low = 0, high = 0
+        cdef double amount, shrink
+        project(&self.taps, &self.table, sample.offset, sample.n, self.along)
+        skf_range(self.along, sample.n, &low, &high)
+        if not high > low:
+            return False
+        skf_critical_values(self.margin, self.along, sample.n, low, self.trial_column)
+        # More than rounding must be gained, or descent would not end.
+        best.score = self.score + rounding(self.score)
+        if not self.cut_sorted(sample, &best):
+            return False
+        # The same plane with weights of order 1.
+        amount = -<double>best.threshold
+        shrink = 1 / sqrt(1 + amount * amount)
+        self.score = best.score
+        self.add_direction(amount, shrink)
+        skf_tilt_margins(self.margin, self.along, sample.n, low, amount, shrink)
+        return True
+
+    cdef void add_direction(self, double amount, double shrink) noexcept nogil:
+        cdef int32_t j
+        for j in range(self.table.n_features):
+            self.w[j] = shrink * (self.w[j] + amount * self.direction[j])
+
+    cdef void keep_best(self) noexcept nogil:
+        """Keep the plane if it beats those of all starts so far."""
+        if self.score > self.best_score:
+            self.best_score = self.score
+            memcpy(self.best_w, self.w, self.table.n_features * sizeof(double))
+
+    def step(self, w, double bias, direction):
+        """One move of a plane over all rows of the tree, for tests.
+
+        Parameters
+        ----------
+        w, direction : ndarray of shape (n_features,), float64, float32
+        bias : float
+
+        Returns
+        -------
+        moved : bool
+            False where no other amount leaves rows on both sides.
+        score : float
+            Of the split that the move leads to.
+        margin : ndarray of shape (n_rows,), float64
+            Of the moved plane, up to a positive factor.
+        w : ndarray of shape (n_features,), float64
+            Its weights, with the same factor.
+        """
+        cdef const double[::1] weights = w
+        cdef const float[::1] along = direction
+        cdef int32_t j, p = self.table.n_features
+        cdef int64_t i
+        self.begin(0, self.n_rows)
+        margin = np.empty(self.n_rows)
+        moved_w = np.empty(p)
+        for j in range(p):
+            self.w[j] = weights[j]
+            self.direction[j] = along[j]
+        self.set_taps()
+        for i in range(self.n_rows):
+            self.margin[i] = -bias
+            for j in range(p):
+                self.margin[i] = self.margin[i] + (
+                    weights[j] * (<const float*>self.table.data)[self.offset[i] + j]
+                )
+        self.score = -1e100          # any split is better
+        moved = self.tilt(&self.node)
+        for i in range(self.n_rows):
+            margin[i] = self.margin[i]
+        for j in range(p):
+            moved_w[j] = self.w[j]
+        return moved, self.score, margin, moved_w

@@ -1,0 +1,400 @@
+/* Products of rows and weights, for training by gradient.
+ *
+ * A row starts at table[offset[i]] and has p floats. Four rows are taken at once, so that the weights
+ * are read once for four rows and four chains of additions run side by side; the lanes of sixteen
+ * rows are added up together, which short rows need. What decides a turn in a fitted tree is never
+ * computed here, but by `project` (_direction.pyx).
+ */
+#ifndef SKFOREST_DESCENT_H
+#define SKFOREST_DESCENT_H
+
+#include "simd.h"
+
+/* Row i, and behind the last row that one again. */
+#define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
+
+/* out[i] = w . x_i */
+SKF_KERNEL(skf_margins,
+           (const float *table, const int64_t *offset, int64_t n, const float *w, int64_t p,
+            float *SKF_RESTRICT out),
+           (table, offset, n, w, p, out))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
+        const skf_vec none = {0};
+        skf_vec s[SKF_ROWS];
+        float sums[SKF_ROWS];
+        int k = 0;
+        for (; k < n_rows; k += 4) {
+            const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
+            const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
+            skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
+            for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+                const skf_vec v = SKF_IN(w + j);
+                sa += SKF_IN(a + j) * v;
+                sb += SKF_IN(b + j) * v;
+                sc += SKF_IN(c + j) * v;
+                sd += SKF_IN(d + j) * v;
+            }
+            s[k] = sa;
+            s[k + 1] = sb;
+            s[k + 2] = sc;
+            s[k + 3] = sd;
+        }
+        for (; k < SKF_ROWS; k++)
+            s[k] = none;
+        SKF_ADD_LANES_OF_ROWS(sums, s);
+        for (k = 0; k < n_rows; k++) {
+            const float *a = table + offset[i + k];
+            float rest = 0;
+            for (int64_t j = whole; j < p; j++)
+                rest += a[j] * w[j];
+            out[i + k] = rest + sums[k];
+        }
+    }
+}
+
+/* sum += sum_i c_i x_i */
+SKF_KERNEL(skf_add_rows,
+           (const float *table, const int64_t *offset, int64_t n, const float *c, int64_t p,
+            float *SKF_RESTRICT sum),
+           (table, offset, n, c, p, sum))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const float *a = table + offset[i], *b = table + offset[i + 1];
+        const float *e = table + offset[i + 2], *d = table + offset[i + 3];
+        const float ca = c[i], cb = c[i + 1], ce = c[i + 2], cd = c[i + 3];
+        for (int64_t j = 0; j < whole; j += SKF_WIDTH)
+            SKF_AT(sum + j) += (SKF_IN(a + j) * ca + SKF_IN(b + j) * cb) +
+                               (SKF_IN(e + j) * ce + SKF_IN(d + j) * cd);
+        for (int64_t j = whole; j < p; j++)
+            sum[j] += (a[j] * ca + b[j] * cb) + (e[j] * ce + d[j] * cd);
+    }
+    for (; i < n; i++) {
+        const float *a = table + offset[i];
+        const float ca = c[i];
+        for (int64_t j = 0; j < whole; j += SKF_WIDTH)
+            SKF_AT(sum + j) += SKF_IN(a + j) * ca;
+        for (int64_t j = whole; j < p; j++)
+            sum[j] += a[j] * ca;
+    }
+}
+
+/* One look at n rows, as differences from the row `first`: sum += sum_i weight_i (x_i - first);
+ * seen[j] has a bit set once feature j differs; square[i] = |x_i - first|^2. */
+SKF_KERNEL(skf_survey,
+           (const float *table, const int64_t *offset, int64_t n, const float *first,
+            const float *weight, int64_t p, float *SKF_RESTRICT sum, int32_t *SKF_RESTRICT seen,
+            float *SKF_RESTRICT square),
+           (table, offset, n, first, weight, p, sum, seen, square))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
+        const skf_vec none = {0};
+        skf_vec s[SKF_ROWS];
+        float sums[SKF_ROWS];
+        int k = 0;
+        for (; k < n_rows; k += 4) {
+            const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
+            const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
+            const float wa = weight[i + k], wb = k + 1 < n_rows ? weight[i + k + 1] : 0;
+            const float wc = k + 2 < n_rows ? weight[i + k + 2] : 0;
+            const float wd = k + 3 < n_rows ? weight[i + k + 3] : 0;
+            skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
+            for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+                const skf_vec start = SKF_IN(first + j);
+                const skf_vec da = SKF_IN(a + j) - start, db = SKF_IN(b + j) - start;
+                const skf_vec dc = SKF_IN(c + j) - start, dd = SKF_IN(d + j) - start;
+                SKF_AT(sum + j) += (da * wa + db * wb) + (dc * wc + dd * wd);
+                *(skf_bits *)(seen + j) |= SKF_BITS(da) | SKF_BITS(db) | SKF_BITS(dc) |
+                                           SKF_BITS(dd);
+                sa += da * da;
+                sb += db * db;
+                sc += dc * dc;
+                sd += dd * dd;
+            }
+            s[k] = sa;
+            s[k + 1] = sb;
+            s[k + 2] = sc;
+            s[k + 3] = sd;
+        }
+        for (; k < SKF_ROWS; k++)
+            s[k] = none;
+        SKF_ADD_LANES_OF_ROWS(sums, s);
+        for (k = 0; k < n_rows; k++) {
+            const float *a = table + offset[i + k];
+            float rest = 0;
+            for (int64_t j = whole; j < p; j++) {
+                const float d = a[j] - first[j];
+                sum[j] += weight[i + k] * d;
+                seen[j] |= d != 0;
+                rest += d * d;
+            }
+            square[i + k] = rest + sums[k];
+        }
+    }
+}
+
+/* out[i] = |x_i - mean|^2 */
+SKF_KERNEL(skf_distances,
+           (const float *table, const int64_t *offset, int64_t n, const float *mean, int64_t p,
+            float *SKF_RESTRICT out),
+           (table, offset, n, mean, p, out))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    for (int64_t i = 0; i < n; i++) {
+        const float *a = table + offset[i];
+        skf_vec sum = {0};
+        float rest = 0;
+        for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+            const skf_vec d = SKF_IN(a + j) - SKF_IN(mean + j);
+            sum += d * d;
+        }
+        for (int64_t j = whole; j < p; j++)
+            rest += (a[j] - mean[j]) * (a[j] - mean[j]);
+        SKF_ADD_LANES(rest, sum);
+        out[i] = rest;
+    }
+}
+
+/* One step of momentum: v = momentum v + g, w = w - rate v; *square = |w|^2. The gradient is
+ * factor (g - shift mean); g is cleared for the next one. */
+SKF_KERNEL(skf_momentum_step,
+           (float *SKF_RESTRICT w, float *SKF_RESTRICT v, float *SKF_RESTRICT g,
+            const float *SKF_RESTRICT mean, int64_t p, float factor, float shift, float momentum,
+            float rate, float *square),
+           (w, v, g, mean, p, factor, shift, momentum, rate, square))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    skf_vec sum = {0};
+    float rest = 0;
+    for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
+        const skf_vec speed =
+            SKF_IN(v + j) * momentum + (SKF_IN(g + j) - SKF_IN(mean + j) * shift) * factor;
+        const skf_vec now = SKF_IN(w + j) - speed * rate;
+        const skf_vec none = {0};
+        SKF_AT(v + j) = speed;
+        SKF_AT(w + j) = now;
+        SKF_AT(g + j) = none;
+        sum += now * now;
+    }
+    for (int64_t j = whole; j < p; j++) {
+        v[j] = v[j] * momentum + (g[j] - mean[j] * shift) * factor;
+        w[j] -= v[j] * rate;
+        g[j] = 0;
+        rest += w[j] * w[j];
+    }
+    SKF_ADD_LANES(rest, sum);
+    *square = rest;
+}
+
+/* *dot = a . b, with four chains of additions. */
+SKF_KERNEL(skf_dot, (const float *a, const float *b, int64_t p, float *dot), (a, b, p, dot))
+{
+    const int64_t whole = p - p % SKF_WIDTH;
+    int64_t j = 0;
+    skf_vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    float rest = 0;
+    for (; j + 4 * SKF_WIDTH <= whole; j += 4 * SKF_WIDTH) {
+        s0 += SKF_IN(a + j) * SKF_IN(b + j);
+        s1 += SKF_IN(a + j + SKF_WIDTH) * SKF_IN(b + j + SKF_WIDTH);
+        s2 += SKF_IN(a + j + 2 * SKF_WIDTH) * SKF_IN(b + j + 2 * SKF_WIDTH);
+        s3 += SKF_IN(a + j + 3 * SKF_WIDTH) * SKF_IN(b + j + 3 * SKF_WIDTH);
+    }
+    for (; j < whole; j += SKF_WIDTH)
+        s0 += SKF_IN(a + j) * SKF_IN(b + j);
+    s0 = (s0 + s1) + (s2 + s3);
+    for (j = whole; j < p; j++)
+        rest += a[j] * b[j];
+    SKF_ADD_LANES(rest, s0);
+    *dot = rest;
+}
+
+/* w moved towards 0 by at most `amount`; *square = |w|^2. */
+SKF_KERNEL(skf_shrink, (float *SKF_RESTRICT w, int64_t p, float amount, float *square),
+           (w, p, amount, square))
+{
+    float total = 0;
+    for (int64_t j = 0; j < p; j++) {
+        const float size = (w[j] < 0 ? -w[j] : w[j]) - amount;
+        const float left = size > 0 ? size : 0;
+        w[j] = w[j] < 0 ? -left : left;
+    }
+    for (int64_t j = 0; j < p; j++)
+        total += w[j] * w[j];
+    *square = total;
+}
+
+/* value[i] = scale value[i] - shift */
+SKF_KERNEL(skf_rescale, (float *SKF_RESTRICT value, int64_t n, float scale, float shift),
+           (value, n, scale, shift))
+{
+    for (int64_t i = 0; i < n; i++)
+        value[i] = scale * value[i] - shift;
+}
+
+/* Weight times derivative, by the margin m, of the bound max(l0 - m, l1 + m) - |m|: the worse of
+ * both branches under the bound, minus the branch taken, each 1 or -1; d = l1 - l0. */
+SKF_KERNEL(skf_bound_slopes,
+           (const float *m, const float *branch, const float *d, const float *weight, int64_t n,
+            float *SKF_RESTRICT slope),
+           (m, branch, d, weight, n, slope))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float worse = 2 * m[i] + d[i] > 0 ? 1.0f : -1.0f;
+        const float taken = branch[i] > 0 ? 1.0f : -1.0f;
+        slope[i] = weight[i] * (worse - taken);
+    }
+}
+
+/* bound[i] = max(-m, d + m) - |m|: the bound, less l0. */
+SKF_KERNEL(skf_bound_values,
+           (const float *m, const float *d, int64_t n, float *SKF_RESTRICT bound),
+           (m, d, n, bound))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float left = -m[i], right = d[i] + m[i];
+        bound[i] = (left > right ? left : right) - (m[i] > 0 ? m[i] : -m[i]);
+    }
+}
+
+/* Where rows have a slope: their places and slopes, without the others; returns how many, and
+ * the sum of the slopes. */
+SKF_UNUSED static int64_t skf_pick_active(const int64_t *offset, const float *slope, int64_t n,
+                                          int64_t *SKF_RESTRICT active, float *SKF_RESTRICT c,
+                                          double *sum)
+{
+    int64_t n_active = 0;
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        active[n_active] = offset[i];
+        c[n_active] = slope[i];
+        n_active += slope[i] != 0;
+    }
+    for (int64_t i = 0; i < n_active; i++)
+        total += c[i];
+    *sum = total;
+    return n_active;
+}
+
+/* Loss of every row at the left leaf, and how much more it is at the right one, by its label. */
+SKF_KERNEL(skf_label_losses,
+           (const int32_t *label, int64_t n, const float *left, const float *more,
+            float *SKF_RESTRICT base, float *SKF_RESTRICT delta),
+           (label, n, left, more, base, delta))
+{
+    for (int64_t i = 0; i < n; i++) {
+        base[i] = left[label[i]];
+        delta[i] = more[label[i]];
+    }
+}
+
+/* Adds the weights of rows to sums[side][label], side 1 where m > 0; returns how many go there. */
+SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
+                                           const float *weight, int64_t n, int64_t n_labels,
+                                           double *SKF_RESTRICT sums)
+{
+    int64_t n_right = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t right = m[i] > 0;
+        sums[(n_labels & -right) + label[i]] += weight[i];
+        n_right += right;
+    }
+    return n_right;
+}
+
+/* Rows written anew, side by side: out[i] holds scale (x_i - mean) of the features in groups of
+ * SKF_GROUP, which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to
+ * stride. */
+#define SKF_GROUP 4
+
+SKF_KERNEL(skf_gather_rows,
+           (const float *table, const int64_t *offset, int64_t n, const int32_t *group,
+            int64_t n_groups, int64_t n_single, int64_t stride, const float *mean, float scale,
+            float *SKF_RESTRICT out),
+           (table, offset, n, group, n_groups, n_single, stride, mean, scale, out))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *a = table + offset[i];
+        const int32_t *single = group + n_groups;
+        float *row = out + i * stride;
+        int64_t j = 0;
+        for (int64_t g = 0; g < n_groups; g++, j += SKF_GROUP)
+            for (int l = 0; l < SKF_GROUP; l++)
+                row[j + l] = scale * (a[group[g] + l] - mean[group[g] + l]);
+        for (int64_t g = 0; g < n_single; g++, j++)
+            row[j] = scale * (a[single[g]] - mean[single[g]]);
+        for (; j < stride; j++)
+            row[j] = 0;
+    }
+}
+
+/* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows
+ * that no tilt moves, or only one beyond all reason, go beyond the ends, each on its side. */
+SKF_UNUSED static void skf_critical_values(const double *m, const float *along, int64_t n,
+                                           float low, float *SKF_RESTRICT column)
+{
+    const double limit = 1e6;
+    double least = limit, most = -limit, margin;
+    for (int64_t i = 0; i < n; i++) {
+        const double value = m[i] / ((double)along[i] - low);
+        const int moves = value > -limit && value < limit;
+        column[i] = moves ? (float)value : (m[i] > 0 ? INFINITY : -INFINITY);
+        least = moves && value < least ? value : least;
+        most = moves && value > most ? value : most;
+    }
+    margin = most > least ? most - least : 1;
+    if (!(most >= least))
+        least = most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (column[i] == INFINITY)
+            column[i] = (float)(most + margin);
+        else if (column[i] == -INFINITY)
+            column[i] = (float)(least - margin);
+    }
+}
+
+/* m[i] = shrink (m[i] + amount (along[i] - low)) */
+SKF_UNUSED static void skf_tilt_margins(double *SKF_RESTRICT m, const float *along, int64_t n,
+                                        float low, double amount, double shrink)
+{
+    for (int64_t i = 0; i < n; i++)
+        m[i] = shrink * (m[i] + amount * ((double)along[i] - low));
+}
+
+/* From margins m to slopes of the logistic loss: weight times derivative of log(1 + exp(-s m)), where
+ * s is 1 or -1. */
+SKF_UNUSED static void skf_logistic_slopes(float *SKF_RESTRICT m, const float *s,
+                                           const float *weight, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        m[i] = -s[i] * weight[i] / (1 + expf(s[i] * m[i]));
+}
+
+/* Sum of weight times log(1 + exp(-s m)). */
+SKF_UNUSED static double skf_logistic_loss(const float *m, const float *s, const float *weight,
+                                           int64_t n)
+{
+    double loss = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float a = s[i] * m[i];
+        loss += weight[i] * ((a < 0 ? -a : 0) + log1pf(expf(a < 0 ? a : -a)));
+    }
+    return loss;
+}
+
+/* Weight of the rows on the wrong side, at margins that went the share t of the way from a to b. */
+SKF_UNUSED static double skf_wrong_side(const float *a, const float *b, const float *s,
+                                        const float *weight, int64_t n, float t)
+{
+    double wrong = 0;
+    for (int64_t i = 0; i < n; i++)
+        wrong += (a[i] + t * (b[i] - a[i]) > 0) != (s[i] > 0) ? weight[i] : 0;
+    return wrong;
+}
+
+#endif

@@ -1,0 +1,381 @@
+"""Tables, directions, and how one direction is projected.
+
+`unfold` turns a stored direction ``a`` (a feature, a box of the feature array, a sparse or a dense
+row) into taps for one table; `project` evaluates the taps on a list of rows. Growing and
+predicting call the same two functions on the same dtype, so no training row crosses a threshold.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+cdef extern from "simd.h" nogil:
+    int skf_level()
+    void skf_axis_u8(const uint8_t*, const int64_t*, int64_t, int64_t, float*)
+    void skf_axis_f32(const float*, const int64_t*, int64_t, int64_t, float*)
+    void skf_taps_u8(
+        const uint8_t*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
+    )
+    void skf_taps_f32(
+        const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
+    )
+    void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_widen(const uint16_t*, int64_t, float*)
+    uint64_t skf_byte_mask(int, int)
+    void skf_quads_f32(
+        const float*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
+    )
+    void skf_words_u8(
+        const uint8_t*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
+    )
+
+
+def simd_level():
+    """Which variant of the vector loops runs: 0 baseline, 1 AVX2, 2 AVX-512."""
+    return skf_level()
+
+
+# ------------------------------------------------------------------------------- tables and grids
+
+cdef Table as_table(X) except *:
+    """View a C-contiguous uint8 or float32 matrix; the caller keeps X alive."""
+    cdef Table table
+    cdef const uint8_t[:, ::1] bytes_view
+    cdef const float[:, ::1] float_view
+    table.n_samples = X.shape[0]
+    table.n_features = X.shape[1]
+    table.data = NULL
+    if X.dtype == np.uint8:
+        table.dtype = UINT8
+        bytes_view = X
+        if X.size:
+            table.data = &bytes_view[0, 0]
+    else:
+        table.dtype = FLOAT32
+        float_view = X
+        if X.size:
+            table.data = &float_view[0, 0]
+    return table
+
+
+cdef Grid as_grid(shape, wrap, unordered) except *:
+    """The grid of `feature_shape`, with row-major strides."""
+    cdef Grid grid
+    cdef int axis, n_bytes = 0
+    cdef int64_t stride = 1
+    if len(shape) > MAX_AXES:
+        raise ValueError(f"feature_shape has {len(shape)} axes, at most {MAX_AXES} are supported")
+    grid.n_axes = len(shape)
+    grid.plain = not (any(wrap) or any(unordered))
+    for axis in range(grid.n_axes):
+        grid.length[axis] = shape[axis]
+        grid.wrap[axis] = bool(wrap[axis])
+        grid.unordered[axis] = bool(unordered[axis])
+        grid.subset_start[axis] = n_bytes
+        if grid.unordered[axis]:
+            n_bytes += (grid.length[axis] + 7) // 8
+    for axis in range(grid.n_axes - 1, -1, -1):
+        grid.stride[axis] = stride
+        stride *= grid.length[axis]
+    grid.n_subset_bytes = n_bytes
+    return grid
+
+
+cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
+    """Number of entries of a box."""
+    cdef int64_t volume = 1
+    cdef int axis
+    for axis in range(grid.n_axes):
+        volume *= size[axis]
+    return volume
+
+
+cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
+    """View the directions of a Forest; the caller keeps its arrays alive."""
+    cdef Directions directions
+    cdef const int32_t[::1] corner = arrays["box_corner"]
+    cdef const int32_t[::1] other = arrays["box_other"]
+    cdef const int32_t[:, ::1] size = arrays["box_size"]
+    cdef const uint8_t[:, ::1] subset = arrays["box_subset"]
+    cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
+    cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
+    cdef const float[::1] sparse_weight
+    cdef const float[:, ::1] dense
+    cdef const uint16_t[::1] sparse_half
+    cdef const uint16_t[:, ::1] dense_half
+    memset(&directions, 0, sizeof(Directions))
+    directions.grid = grid
+    directions.n_features = n_features
+    directions.n_boxes = corner.shape[0]
+    directions.n_sparse = sparse_start.shape[0] - 1
+    directions.n_dense = arrays["dense"].shape[0]
+    if corner.shape[0]:
+        directions.box_corner = &corner[0]
+        directions.box_other = &other[0]
+        directions.box_size = &size[0, 0]
+        if subset.shape[1]:
+            directions.box_subset = &subset[0, 0]
+    if sparse_start.shape[0] > 1:
+        directions.sparse_start = &sparse_start[0]
+        if sparse_feature.shape[0]:
+            directions.sparse_feature = &sparse_feature[0]
+    if arrays["dense"].dtype == np.float16:
+        sparse_half = arrays["sparse_weight"].view(np.uint16)
+        dense_half = arrays["dense"].view(np.uint16)
+        if sparse_half.shape[0]:
+            directions.sparse_half = &sparse_half[0]
+        if dense_half.shape[0]:
+            directions.dense_half = &dense_half[0, 0]
+        return directions
+    sparse_weight = arrays["sparse_weight"]
+    dense = arrays["dense"]
+    if sparse_weight.shape[0]:
+        directions.sparse_weight = &sparse_weight[0]
+    if dense.shape[0]:
+        directions.dense = &dense[0, 0]
+    return directions
+
+
+# ------------------------------------------------------------------------------------------- taps
+
+cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:
+    """Room for `capacity` taps; taps must be zeroed or freed before."""
+    cdef int64_t along = 1
+    cdef int axis
+    for axis in range(grid.n_axes):
+        along += grid.length[axis]
+    taps.capacity = capacity
+    taps.position = <int32_t*>malloc(<size_t>capacity * sizeof(int32_t))
+    taps.weight = <float*>malloc(<size_t>capacity * sizeof(float))
+    taps.mask = <uint64_t*>malloc(<size_t>capacity * sizeof(uint64_t))
+    taps.along = <int32_t*>malloc(<size_t>along * sizeof(int32_t))
+    if not (taps.position and taps.weight and taps.mask and taps.along):
+        free_taps(taps)
+        with gil:
+            raise MemoryError()
+    return 0
+
+
+cdef void free_taps(Taps* taps) noexcept nogil:
+    free(taps.position)
+    free(taps.weight)
+    free(taps.mask)
+    free(taps.along)
+    memset(taps, 0, sizeof(Taps))
+
+
+cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil:
+    taps.kind = ONE
+    taps.n = 1
+    taps.position[0] = feature
+
+
+cdef void unfold_sparse(
+    Taps* taps, const int32_t* feature, const float* weight, int32_t n
+) noexcept nogil:
+    cdef int32_t t
+    taps.kind = WEIGHTED
+    taps.n = n
+    for t in range(n):
+        taps.position[t] = feature[t]
+        taps.weight[t] = weight[t]
+
+
+cdef inline void add_run(
+    Taps* taps, int32_t start, int32_t length, float sign, const Table* table
+) noexcept nogil:
+    """Add `length` features from `start` on: as words of eight bytes or four floats, or one by
+    one.
+
+    A word must lie inside its row: near the end it starts earlier and masks what is not meant.
+    """
+    cdef int32_t width = 8 if table.dtype == UINT8 else 4
+    cdef int32_t part, position
+    if taps.kind == WEIGHTED:
+        for part in range(length):
+            taps.position[taps.n] = start + part
+            taps.weight[taps.n] = sign
+            taps.n += 1
+        return
+    while length > 0:
+        part = min(length, width)
+        position = min(start, table.n_features - width)
+        taps.position[taps.n] = position
+        if table.dtype == UINT8:
+            taps.mask[taps.n] = skf_byte_mask(start - position, part)
+        else:
+            taps.mask[taps.n] = ((1 << part) - 1) << (start - position)
+        taps.n += 1
+        start += part
+        length -= part
+
+
+cdef void add_plain_box(
+    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
+) noexcept nogil:
+    """Add all entries of the box at `corner`: an odometer over all axes but the last."""
+    cdef int axis, last = grid.n_axes - 1
+    cdef int32_t index[MAX_AXES]
+    cdef int64_t base = corner
+    for axis in range(last):
+        index[axis] = 0
+    while True:
+        add_run(taps, <int32_t>base, box.size[last], sign, table)
+        axis = last - 1
+        while axis >= 0:
+            index[axis] += 1
+            base += grid.stride[axis]
+            if index[axis] < box.size[axis]:
+                break
+            base -= box.size[axis] * grid.stride[axis]
+            index[axis] = 0
+            axis -= 1
+        if axis < 0:
+            return
+
+
+cdef void add_box(
+    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
+) noexcept nogil:
+    """As add_plain_box, where axes may wrap or have no order."""
+    cdef int axis, last = grid.n_axes - 1
+    cdef int32_t i, at, size, first, length
+    cdef int32_t rest = corner
+    cdef int32_t base = 0
+    cdef int32_t index[MAX_AXES]
+    cdef int32_t start[MAX_AXES]       # of each axis in `along`
+    cdef int32_t* along = taps.along
+    cdef const uint8_t* bits
+    cdef int32_t filled = 0
+    # 1. the chosen offsets along every axis, in features
+    for axis in range(grid.n_axes):
+        first = <int32_t>(rest // grid.stride[axis])
+        rest = <int32_t>(rest % grid.stride[axis])
+        start[axis] = filled
+        index[axis] = 0
+        size = box.size[axis]
+        if grid.unordered[axis]:
+            bits = box.subset + grid.subset_start[axis]
+            for i in range(grid.length[axis]):
+                if bits[i >> 3] >> (i & 7) & 1:
+                    along[filled] = <int32_t>(i * grid.stride[axis])
+                    filled += 1
+        else:
+            for i in range(size):
+                at = first + i
+                if at >= grid.length[axis]:
+                    at -= grid.length[axis]
+                along[filled] = <int32_t>(at * grid.stride[axis])
+                filled += 1
+    # 2. an odometer over all axes but the last; runs of neighbours along the last
+    while True:
+        base = 0
+        for axis in range(last):
+            base += along[start[axis] + index[axis]]
+        i = start[last]
+        while i < filled:
+            length = 1
+            while i + length < filled and along[i + length] == along[i] + length:
+                length += 1
+            add_run(taps, base + along[i], length, sign, table)
+            i += length
+        axis = last - 1
+        while axis >= 0:
+            index[axis] += 1
+            if start[axis] + index[axis] < start[axis + 1]:
+                break
+            index[axis] = 0
+            axis -= 1
+        if axis < 0:
+            return
+
+
+cdef void unfold_box(
+    Taps* taps, const Grid* grid, const Box* box, const Table* table
+) noexcept nogil:
+    cdef bint wide = table.n_features >= (8 if table.dtype == UINT8 else 4)
+    taps.kind = WORDS if wide and table.dtype != NO_DTYPE else WEIGHTED
+    taps.n = 0
+    if grid.plain:
+        add_plain_box(taps, grid, box, box.corner, 1, table)
+    else:
+        add_box(taps, grid, box, box.corner, 1, table)
+    taps.n_plus = taps.n
+    if box.other < 0:
+        return
+    if grid.plain:
+        add_plain_box(taps, grid, box, box.other, -1, table)
+    else:
+        add_box(taps, grid, box, box.other, -1, table)
+
+
+cdef void unfold(
+    Taps* taps, const Directions* directions, int32_t code, const Table* table
+) noexcept nogil:
+    """Unfold the stored direction `code`; the taps have room for the longest direction."""
+    cdef Box box
+    cdef int64_t start
+    cdef int32_t n
+    if code < directions.n_features:
+        unfold_feature(taps, code)
+        return
+    code -= directions.n_features
+    if code < directions.n_boxes:
+        box.corner = directions.box_corner[code]
+        box.other = directions.box_other[code]
+        box.size = directions.box_size + <int64_t>code * directions.grid.n_axes
+        box.subset = directions.box_subset + <int64_t>code * directions.grid.n_subset_bytes
+        unfold_box(taps, &directions.grid, &box, table)
+        return
+    code -= directions.n_boxes
+    if code < directions.n_sparse:
+        start = directions.sparse_start[code]
+        n = <int32_t>(directions.sparse_start[code + 1] - start)
+        if directions.sparse_half == NULL:
+            unfold_sparse(
+                taps, directions.sparse_feature + start, directions.sparse_weight + start, n
+            )
+            return
+        taps.kind = WEIGHTED
+        taps.n = n
+        memcpy(taps.position, directions.sparse_feature + start, n * sizeof(int32_t))
+        skf_widen(directions.sparse_half + start, n, taps.weight)
+        return
+    code -= directions.n_sparse
+    taps.kind = DENSE
+    taps.n = directions.n_features
+    start = <int64_t>code * directions.n_features
+    if directions.dense_half == NULL:
+        taps.dense = directions.dense + start
+        return
+    skf_widen(directions.dense_half + start, taps.n, taps.weight)
+    taps.dense = taps.weight
+
+
+cdef void project(
+    const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out
+) noexcept nogil:
+    """out[i] = a . x of the row that starts at table[offset[i]], for n rows."""
+    cdef const uint8_t* u8 = <const uint8_t*>table.data
+    cdef const float* f32 = <const float*>table.data
+    if table.dtype == UINT8:
+        if taps.kind == ONE:
+            skf_axis_u8(u8, offset, n, taps.position[0], out)
+        elif taps.kind == WORDS:
+            skf_words_u8(u8, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
+        elif taps.kind == WEIGHTED:
+            skf_taps_u8(u8, offset, n, taps.position, taps.weight, taps.n, out)
+        else:
+            skf_dense_u8(u8, offset, n, taps.dense, taps.n, out)
+    else:
+        if taps.kind == ONE:
+            skf_axis_f32(f32, offset, n, taps.position[0], out)
+        elif taps.kind == WORDS:
+            skf_quads_f32(f32, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
+        elif taps.kind == WEIGHTED:
+            skf_taps_f32(f32, offset, n, taps.position, taps.weight, taps.n, out)
+        else:
+            skf_dense_f32(f32, offset, n, taps.dense, taps.n, out)

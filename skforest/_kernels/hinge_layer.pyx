@@ -1,0 +1,276 @@
+"""Hinge trees as a layer of a network: answers, and their gradients, of given features.
+
+The same loops as in training (_hinge.pyx), for whoever has features, a loss and an optimiser of
+their own. Of a tree, a row has gradients at one leaf, one test and one feature (equations 11 and
+12); those of leaves are found sparse: one sum for each leaf that some row comes to.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from cpython.exc cimport PyErr_CheckSignals
+
+import numpy as np
+
+from .hinge import padded_vector
+
+cdef extern from "hinge.h" nogil:
+    ctypedef struct skf_test:
+        float threshold
+        int32_t feature
+
+    void skf_hinge_walk(
+        const skf_test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
+    )
+    void skf_hinge_answer(
+        const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
+    )
+    void skf_hinge_gradient(
+        const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
+        int64_t, int64_t, float, float*, float*
+    )
+
+cdef enum:
+    BLOCK = 256                # rows that walk together
+    POLL = 1 << 24             # operations between two looks at signals
+
+
+cdef class HingePass:
+    """Rows on their way through hinge trees, and back.
+
+    Parameters
+    ----------
+    threshold : ndarray of shape (n_trees, n_tests), float32
+        Of the tests of a tree: 2^depth - 1 in the order of a heap, or `depth` for a fern.
+    feature : ndarray of shape (n_trees, n_tests), int64
+    leaf : ndarray of shape (n_trees, 2^depth, n_outputs), float32
+        Vectors of the leaves.
+    share : ndarray of shape (n_trees,), float32
+        What the answer of a tree is multiplied by; a tree of share 0 takes no part.
+    depth : int
+        1 to 30.
+    fern : bool
+    """
+
+    cdef const int32_t[:, ::1] threshold   # the bits of the floats
+    cdef const int64_t[:, ::1] feature
+    cdef const float[:, :, ::1] vector
+    cdef const float[::1] share
+    cdef bint fern
+    cdef int32_t depth
+    cdef int64_t n_trees, n_tests, n_leaves, n_outputs, width, n_rows, work
+    cdef bint kept
+    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_walk` reads them
+    # where the rows came by: (n_trees, n_rows)
+    cdef int32_t[:, ::1] leaf, test
+    cdef float[:, ::1] margin
+    # scratch of the way back
+    cdef float[:, ::1] g, own, sums
+    cdef float[::1] slope
+    cdef int32_t[::1] own_row, slot, slot_of, used
+
+    def __init__(self, threshold, feature, leaf, share, int32_t depth, bint fern):
+        self.threshold = threshold.view(np.int32)
+        self.feature = feature
+        self.vector = leaf
+        self.share = share
+        self.depth = depth
+        self.fern = fern
+        self.n_trees = self.threshold.shape[0]
+        self.n_tests = self.threshold.shape[1]
+        self.n_leaves = self.vector.shape[1]
+        self.n_outputs = self.vector.shape[2]
+        shape = (self.n_trees, depth if fern else 2**depth - 1)
+        if (
+            threshold.shape != shape or feature.shape != shape or share.shape != shape[:1]
+            or leaf.shape[:2] != (self.n_trees, 2**depth)
+        ):
+            raise ValueError("threshold, feature, leaf and share do not fit together")
+        self.tests = np.zeros((self.n_tests, 2), dtype=np.int32)
+
+    def answer(self, const float[:, ::1] z, bint apart, bint keep):
+        """Answers of the trees (equation 10).
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_rows, n_features), float32
+        apart : bool
+            Each tree on its own, or the sum of all.
+        keep : bool
+            Remember where rows came by, for `gradients`.
+
+        Returns
+        -------
+        out : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
+
+        Raises
+        ------
+        ValueError
+            If a test asks for a feature that there is not.
+        """
+        cdef int64_t start = 0, n, at, tree, n_rows = z.shape[0]
+        cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
+        found = np.zeros((self.n_trees if apart else 1, n_rows, self.n_outputs), dtype=np.float32)
+        cdef float[:, :, ::1] out = found
+        cdef bint sound = True
+        self.n_rows = n_rows
+        self.width = z.shape[1]
+        self.kept = keep
+        self.leaf = np.empty((self.n_trees, room), dtype=np.int32)
+        self.test = np.empty((self.n_trees, room), dtype=np.int32)
+        self.margin = np.empty((self.n_trees, room), dtype=np.float32)
+        with nogil:
+            while start < n_rows and sound:
+                n = min(<int64_t>BLOCK, n_rows - start)
+                at = start if keep else 0
+                for tree in range(self.n_trees):
+                    if self.share[tree] == 0:
+                        continue
+                    sound = self.read_tests(tree)
+                    if not sound:
+                        break
+                    skf_hinge_walk(
+                        <const skf_test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
+                        self.width, n, &self.leaf[tree, at], &self.test[tree, at],
+                        &self.margin[tree, at]
+                    )
+                    skf_hinge_answer(
+                        &self.vector[tree, 0, 0], self.n_outputs, &self.leaf[tree, at],
+                        &self.margin[tree, at], n, self.n_outputs, self.share[tree],
+                        &out[tree if apart else 0, start, 0]
+                    )
+                    self.poll(n * (self.depth + self.n_outputs) + self.n_tests)
+                start += n
+        if not sound:
+            raise ValueError(
+                f"features of tests must be in 0 .. {z.shape[1] - 1}, since z has {z.shape[1]}"
+            )
+        return found
+
+    def gradients(self, const float[:, :, ::1] g, bint sparse):
+        """Gradients of the rows that `answer` kept.
+
+        Parameters
+        ----------
+        g : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
+            Of a loss by the answers.
+        sparse : bool
+            Leaves that rows come to only.
+
+        Returns
+        -------
+        z : ndarray of shape (n_rows, n_features), float32
+        threshold : ndarray of shape (n_trees, n_tests), float32
+        leaf : ndarray of shape (n_trees, 2^depth, n_outputs) or (n_used, n_outputs), float32
+        place : ndarray of shape (2, n_used), int64, or None
+            Tree and number of the leaves, in rising order, where `sparse`.
+        """
+        cdef int64_t tree, i, n_used, total = 0, n = self.n_rows
+        cdef int64_t room = min(n, self.n_leaves)
+        cdef bint apart = g.shape[0] > 1
+        if (
+            not self.kept or g.shape[0] not in (1, self.n_trees) or g.shape[1] != n
+            or g.shape[2] != self.n_outputs
+        ):
+            raise ValueError("gradients are those of the rows that `answer` kept")
+        z = np.zeros((n, self.width), dtype=np.float32)
+        threshold = np.zeros((self.n_trees, self.n_tests), dtype=np.float32)
+        rows = self.n_trees * (room if sparse else self.n_leaves)
+        leaf = (np.empty if sparse else np.zeros)((rows, self.n_outputs), dtype=np.float32)
+        place = np.empty((2, rows if sparse else 0), dtype=np.int64)
+        cdef float[:, ::1] dz = z, dt = threshold, dv = leaf
+        cdef int64_t[:, ::1] places = place
+        self.prepare(n, room)
+        if n > 0:
+            with nogil:
+                self.pad(g, 0)
+                for tree in range(self.n_trees):
+                    if self.share[tree] == 0:
+                        continue
+                    if apart:
+                        self.pad(g, tree)
+                    n_used = self.sort_leaves(tree)
+                    self.differentiate(tree, n_used)
+                    for i in range(n):
+                        dt[tree, self.test[tree, i]] -= self.slope[i]
+                        dz[i, self.feature[tree, self.test[tree, i]]] += self.slope[i]
+                    for i in range(n_used):
+                        if sparse:
+                            places[0, total + i] = tree
+                            places[1, total + i] = self.used[i]
+                        memcpy(
+                            &dv[total + i if sparse else tree * self.n_leaves + self.used[i], 0],
+                            &self.sums[i, 0], self.n_outputs * sizeof(float)
+                        )
+                    total += n_used
+                    self.poll(n * (2 * self.n_outputs + 8) + self.n_leaves)
+        if sparse:
+            return z, threshold, leaf[:total], place[:, :total]
+        return z, threshold, leaf.reshape(self.n_trees, self.n_leaves, self.n_outputs), None
+
+    cdef bint read_tests(self, int64_t tree) noexcept nogil:
+        """Bring the tests of a tree together; False if one asks for a feature out of range."""
+        cdef int64_t v, feature
+        cdef bint sound = True
+        for v in range(self.n_tests):
+            feature = self.feature[tree, v]
+            sound &= 0 <= feature < self.width
+            self.tests[v, 0] = self.threshold[tree, v]
+            self.tests[v, 1] = <int32_t>feature
+        return sound
+
+    def prepare(self, int64_t n, int64_t room):
+        """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""
+        width = padded_vector(self.n_outputs)
+        self.g = np.zeros((n, width), dtype=np.float32)
+        self.own = np.zeros((n, width), dtype=np.float32)
+        self.sums = np.zeros((room, width), dtype=np.float32)
+        self.slope = np.zeros(n, dtype=np.float32)
+        self.own_row = np.arange(n, dtype=np.int32)
+        self.slot = np.zeros(n, dtype=np.int32)
+        self.slot_of = np.full(self.n_leaves, -1, dtype=np.int32)
+        self.used = np.zeros(room, dtype=np.int32)
+
+    cdef void pad(self, const float[:, :, ::1] g, int64_t group) noexcept nogil:
+        cdef int64_t i
+        for i in range(self.n_rows):
+            memcpy(&self.g[i, 0], &g[group, i, 0], self.n_outputs * sizeof(float))
+
+    cdef int64_t sort_leaves(self, int64_t tree) noexcept nogil:
+        """Number the leaves of a tree that rows come to, in their order; how many there are."""
+        cdef int64_t i, leaf, n_used = 0
+        for i in range(self.n_rows):
+            self.slot_of[self.leaf[tree, i]] = 0
+        for leaf in range(self.n_leaves):
+            if self.slot_of[leaf] == 0:
+                self.slot_of[leaf] = <int32_t>n_used
+                self.used[n_used] = <int32_t>leaf
+                n_used += 1
+        for i in range(self.n_rows):
+            self.slot[i] = self.slot_of[self.leaf[tree, i]]
+        for i in range(n_used):
+            self.slot_of[self.used[i]] = -1
+        return n_used
+
+    cdef void differentiate(self, int64_t tree, int64_t n_used) noexcept nogil:
+        """Slopes of the rows, and sums over rows of the gradients of the leaves, of a tree."""
+        cdef int64_t i, width = self.g.shape[1]
+        for i in range(self.n_rows):
+            memcpy(
+                &self.own[i, 0], &self.vector[tree, self.leaf[tree, i], 0],
+                self.n_outputs * sizeof(float)
+            )
+        memset(&self.sums[0, 0], 0, n_used * width * sizeof(float))
+        skf_hinge_gradient(
+            &self.own[0, 0], width, &self.own_row[0], &self.margin[tree, 0], &self.g[0, 0],
+            &self.slot[0], self.n_rows, width, self.share[tree], &self.slope[0], &self.sums[0, 0]
+        )
+
+    cdef int poll(self, int64_t work) except -1 nogil:
+        """Now and then let a signal handler raise."""
+        self.work = self.work + work
+        if self.work > POLL:
+            self.work = 0
+            with gil:
+                PyErr_CheckSignals()
+        return 0

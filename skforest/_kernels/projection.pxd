@@ -1,0 +1,74 @@
+# Samplers of directions.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from .random cimport Random
+from .direction cimport Grid, Table, Taps
+
+
+cdef enum Kind:
+    FEATURE = 0
+    BOX = 1
+    SPARSE = 2
+    PLANE = 3         # a weight for every feature
+
+
+cdef struct Candidate:
+    # A direction that a node considers; the pointers are its own.
+    Kind kind
+    int32_t feature
+    int32_t corner
+    int32_t other
+    int32_t* size
+    uint8_t* subset
+    int32_t n
+    int32_t* features
+    float* weights
+
+
+cdef class Sampler:
+    cdef Grid grid
+    cdef int32_t n_features
+    cdef readonly int32_t max_taps     # room that any direction needs once unfolded
+    cdef readonly int32_t max_nonzero  # longest direction with weights
+
+    cdef int alloc(self, Candidate* candidate) except -1
+    cdef void start_node(self) noexcept nogil
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil
+    cdef void unfold(
+        self, const Candidate* candidate, const Table* table, Taps* taps
+    ) noexcept nogil
+
+
+cdef void free_candidate(Candidate* candidate) noexcept nogil
+
+
+cdef class AxisSampler(Sampler):
+    cdef int32_t[::1] features         # a permutation; the first n_drawn are used up
+    cdef int32_t n_drawn
+
+
+cdef class SparseSampler(Sampler):
+    cdef double mean
+    cdef bint fixed
+    cdef const float[::1] scale
+
+
+cdef class GaussianSampler(Sampler):
+    pass
+
+
+cdef class BoxSampler(Sampler):
+    cdef int32_t[::1] smallest
+    cdef int32_t[::1] largest
+    cdef int32_t[::1] items            # scratch: a permutation of an unordered axis
+    cdef int contrast
+    cdef bint inside
+    cdef int reach
+
+    cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil
+    cdef int32_t draw_along(
+        self, Random* random, int axis, int n_boxes, int32_t* size
+    ) noexcept nogil
+    cdef int edge_axis(self, Random* random) noexcept nogil
+    cdef bint single(self, const Candidate* out) noexcept nogil

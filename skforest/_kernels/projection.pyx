@@ -1,0 +1,369 @@
+"""Samplers of directions.
+
+A node draws candidates from one `Sampler`. Axis: the features themselves, as in a random forest.
+Sparse: a few features with weights +1 and -1 (SPORF). Gaussian: hyperplanes of random weights.
+Box: blocks of an n-dimensional array of features, summed or compared (manifold forests, Perry et
+al., section 3.1).
+
+To add a projection: derive from `Sampler`, say in `max_taps` how long a direction can be, and draw
+one in `sample` as a feature, a box, a sparse direction or a plane.
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+import numpy as np
+
+from .random cimport Random, below, between, normal, positive_poisson
+from .direction cimport (
+    DENSE,
+    Box,
+    Table,
+    Taps,
+    as_grid,
+    unfold_box,
+    unfold_feature,
+    unfold_sparse,
+)
+
+cdef enum Contrast:
+    SUM = 0
+    EDGE = 1
+    DIFFERENCE = 2
+    MIX = 3
+
+CONTRASTS = {"sum": SUM, "edge": EDGE, "difference": DIFFERENCE, "mix": MIX}
+
+
+cdef void free_candidate(Candidate* candidate) noexcept nogil:
+    free(candidate.size)
+    free(candidate.subset)
+    free(candidate.features)
+    free(candidate.weights)
+    memset(candidate, 0, sizeof(Candidate))
+
+
+cdef class Sampler:
+    """Distribution of the directions that a node tries."""
+
+    cdef int alloc(self, Candidate* candidate) except -1:
+        """Give a candidate, zeroed before, the room that any direction needs."""
+        candidate.size = <int32_t*>calloc(self.grid.n_axes + 1, sizeof(int32_t))
+        candidate.subset = <uint8_t*>calloc(self.grid.n_subset_bytes + 1, 1)
+        candidate.features = <int32_t*>calloc(self.max_nonzero + 1, sizeof(int32_t))
+        candidate.weights = <float*>calloc(self.max_nonzero + 1, sizeof(float))
+        if not (
+            candidate.size and candidate.subset and candidate.features and candidate.weights
+        ):
+            free_candidate(candidate)
+            raise MemoryError()
+        return 0
+
+    cdef void start_node(self) noexcept nogil:
+        """A new node begins: what was drawn without replacement may be drawn again."""
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        """Draw a direction; False where none is left for this node."""
+        return False
+
+    cdef void unfold(
+        self, const Candidate* candidate, const Table* table, Taps* taps
+    ) noexcept nogil:
+        cdef Box box
+        if candidate.kind == FEATURE:
+            unfold_feature(taps, candidate.feature)
+        elif candidate.kind == SPARSE:
+            unfold_sparse(taps, candidate.features, candidate.weights, candidate.n)
+        elif candidate.kind == PLANE:
+            taps.kind = DENSE
+            taps.n = self.n_features
+            taps.dense = candidate.weights
+        else:
+            box.corner = candidate.corner
+            box.other = candidate.other
+            box.size = candidate.size
+            box.subset = candidate.subset
+            unfold_box(taps, &self.grid, &box, table)
+
+
+cdef class AxisSampler(Sampler):
+    """The features themselves, without replacement within a node.
+
+    Parameters
+    ----------
+    n_features : int
+    """
+
+    def __init__(self, int32_t n_features):
+        self.n_features = n_features
+        self.max_taps = 1
+        self.features = np.arange(n_features, dtype=np.int32)
+
+    cdef void start_node(self) noexcept nogil:
+        self.n_drawn = 0
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t at, feature
+        if self.n_drawn >= self.n_features:
+            return False
+        at = between(random, self.n_drawn, self.n_features - 1)
+        feature = self.features[at]
+        self.features[at] = self.features[self.n_drawn]
+        self.features[self.n_drawn] = feature
+        self.n_drawn = self.n_drawn + 1
+        out.kind = FEATURE
+        out.feature = feature
+        return True
+
+
+cdef class SparseSampler(Sampler):
+    """A few features with weights +1 or -1, each divided by the scale of its feature.
+
+    Parameters
+    ----------
+    n_features : int
+    mean : float
+        Mean number of non-zero weights: exact where `fixed`, else of a Poisson distribution whose
+        zeros are drawn again. At most n_features.
+    fixed : bool
+    scale : ndarray of shape (n_features,), float32
+        1 everywhere gives weights +1 and -1.
+    """
+
+    def __init__(self, int32_t n_features, double mean, bint fixed, scale):
+        self.n_features = n_features
+        self.mean = mean
+        self.fixed = fixed
+        self.scale = scale
+        # A Poisson number beyond mean + 12 sqrt(mean) + 12 has no chance worth a byte.
+        self.max_nonzero = <int32_t>min(n_features, mean if fixed else mean + 12 * sqrt(mean) + 12)
+        self.max_taps = self.max_nonzero
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t n = <int32_t>self.mean
+        cdef int32_t i, j, top, feature
+        cdef bint taken
+        if not self.fixed:
+            n = positive_poisson(random, self.mean)
+        n = min(n, self.max_nonzero)
+        # Floyd's sampling without replacement: n draws, whatever n_features is.
+        for i in range(n):
+            top = self.n_features - n + i
+            feature = below(random, top + 1)
+            taken = False
+            for j in range(i):
+                if out.features[j] == feature:
+                    taken = True
+                    break
+            if taken:
+                feature = top
+            out.features[i] = feature
+            out.weights[i] = (1 if below(random, 2) else -1) / self.scale[feature]
+        out.n = n
+        out.kind = SPARSE
+        if n == 1:                     # one feature is an axis, whatever its sign
+            out.kind = FEATURE
+            out.feature = out.features[0]
+        return True
+
+
+cdef class GaussianSampler(Sampler):
+    """Hyperplanes of random directions: a standard normal weight for every feature.
+
+    Parameters
+    ----------
+    n_features : int
+    """
+
+    def __init__(self, int32_t n_features):
+        self.n_features = n_features
+        self.max_taps = 1                  # a plane's weights are read where they are
+        self.max_nonzero = n_features
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t j
+        for j in range(self.n_features):
+            out.weights[j] = <float>normal(random)
+        out.kind = PLANE
+        return True
+
+
+cdef class BoxSampler(Sampler):
+    """Boxes of an n-dimensional array of features, or contrasts of two equal boxes.
+
+    Parameters
+    ----------
+    feature_shape : tuple of int
+    wrap, unordered : sequence of bool, one per axis
+        Axes that close to a circle; axes without an order, along which a box takes a random
+        subset.
+    smallest, largest : ndarray of shape (n_axes,), int32
+        Range of the size of a box along each axis.
+    contrast : {"sum", "edge", "difference", "mix"}
+        Sum of one box; minus an adjacent equal box; minus an equal box at most `reach` away along
+        each axis; or, at random, one of the three.
+    inside : bool
+        False: corner first, size cut at the border (the paper). True: size first, then a corner
+        such that the box lies inside (the paper's first code).
+    reach : int
+        Largest shift between the boxes of a difference.
+    """
+
+    def __init__(
+        self, feature_shape, wrap, unordered, smallest, largest, contrast, bint inside, int reach=8
+    ):
+        cdef int64_t volume = 1
+        cdef int axis
+        self.grid = as_grid(feature_shape, wrap, unordered)
+        self.smallest = smallest
+        self.largest = largest
+        self.contrast = CONTRASTS[contrast]
+        self.inside = inside
+        self.reach = reach
+        self.n_features = np.prod(feature_shape)
+        for axis in range(self.grid.n_axes):
+            volume *= self.largest[axis]
+        self.max_taps = <int32_t>(volume if self.contrast == SUM else 2 * volume)
+        self.items = np.arange(max(feature_shape), dtype=np.int32)
+
+    cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:
+        """A random number of random entries along an axis without order."""
+        cdef int32_t size = between(random, self.smallest[axis], self.largest[axis])
+        cdef int32_t i, at, item
+        cdef int32_t n = self.grid.length[axis]
+        cdef uint8_t* bits = out.subset + self.grid.subset_start[axis]
+        memset(bits, 0, (n + 7) // 8)
+        for i in range(n):
+            self.items[i] = i
+        for i in range(size):
+            at = between(random, i, n - 1)
+            item = self.items[at]
+            self.items[at] = self.items[i]
+            bits[item >> 3] |= <uint8_t>(1 << (item & 7))
+        out.size[axis] = size
+
+    cdef int32_t draw_along(
+        self, Random* random, int axis, int n_boxes, int32_t* size
+    ) noexcept nogil:
+        """First position and size along one axis of n_boxes boxes in a row (equation 3.1)."""
+        cdef int32_t length = self.grid.length[axis]
+        cdef int32_t low = self.smallest[axis]
+        cdef int32_t high = min(self.largest[axis], length // n_boxes)
+        cdef int32_t corner
+        if self.grid.wrap[axis]:
+            size[0] = between(random, low, high)
+            return below(random, length)
+        if self.inside:
+            size[0] = between(random, low, high)
+            return between(random, 0, length - n_boxes * size[0])
+        corner = between(random, 0, length - n_boxes * low)
+        size[0] = between(random, low, min(high, (length - corner) // n_boxes))
+        return corner
+
+    cdef int edge_axis(self, Random* random) noexcept nogil:
+        """An ordered axis on which two smallest boxes fit side by side; -1 if there is none."""
+        cdef int axis, n_fit = 0, chosen = -1
+        for axis in range(self.grid.n_axes):
+            if self.grid.unordered[axis] or 2 * self.smallest[axis] > self.grid.length[axis]:
+                continue
+            n_fit += 1
+            if below(random, n_fit) == 0:
+                chosen = axis
+        return chosen
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int axis, split = -1
+        cdef int contrast = self.contrast
+        cdef int32_t length, corner, shift, low, high
+        cdef int64_t flat = 0, other = 0
+        if contrast == MIX:
+            contrast = below(random, MIX)
+        if contrast == EDGE:
+            split = self.edge_axis(random)
+        for axis in range(self.grid.n_axes):
+            if self.grid.unordered[axis]:
+                self.draw_subset(random, axis, out)
+                continue
+            length = self.grid.length[axis]
+            corner = self.draw_along(random, axis, 2 if axis == split else 1, &out.size[axis])
+            flat += corner * self.grid.stride[axis]
+            shift = 0
+            if axis == split:
+                shift = out.size[axis]
+            elif contrast == DIFFERENCE:
+                if self.grid.wrap[axis]:
+                    high = min(self.reach, length // 2)
+                    shift = between(random, -high, high)
+                else:
+                    low = max(-self.reach, -corner)
+                    high = min(self.reach, length - out.size[axis] - corner)
+                    shift = between(random, low, high)
+            corner += shift
+            if corner >= length:
+                corner -= length
+            elif corner < 0:
+                corner += length
+            other += corner * self.grid.stride[axis]
+        out.corner = <int32_t>flat
+        out.other = -1 if contrast == SUM or other == flat else <int32_t>other
+        out.kind = BOX
+        if out.other < 0 and self.single(out):
+            out.kind = FEATURE
+            out.feature = out.corner
+        return True
+
+    cdef bint single(self, const Candidate* out) noexcept nogil:
+        """A box of one entry at its corner is that feature."""
+        cdef int axis
+        for axis in range(self.grid.n_axes):
+            if out.size[axis] > 1 or self.grid.unordered[axis]:
+                return False
+        return True
+
+
+def draw(Sampler sampler, seed, int64_t n):
+    """Draw directions, for tests and pictures.
+
+    Returns
+    -------
+    directions : list of dict
+        Each with the key "feature", or "corner", "other", "size", "subset", or "features",
+        "weights", or, a plane, "weights" alone.
+    """
+    cdef Random random
+    cdef Candidate candidate
+    cdef int axis
+    result = []
+    random.state = seed
+    memset(&candidate, 0, sizeof(Candidate))
+    sampler.alloc(&candidate)
+    try:
+        for _ in range(n):
+            sampler.start_node()
+            if not sampler.sample(&random, &candidate):
+                break
+            if candidate.kind == FEATURE:
+                result.append({"feature": candidate.feature})
+            elif candidate.kind == SPARSE:
+                result.append({
+                    "features": [candidate.features[axis] for axis in range(candidate.n)],
+                    "weights": [candidate.weights[axis] for axis in range(candidate.n)],
+                })
+            elif candidate.kind == PLANE:
+                result.append({
+                    "weights": [candidate.weights[axis] for axis in range(sampler.n_features)]
+                })
+            else:
+                result.append({
+                    "corner": candidate.corner,
+                    "other": candidate.other,
+                    "size": [candidate.size[axis] for axis in range(sampler.grid.n_axes)],
+                    "subset": [
+                        candidate.subset[axis] for axis in range(sampler.grid.n_subset_bytes)
+                    ],
+                })
+    finally:
+        free_candidate(&candidate)
+    return result

@@ -1,0 +1,88 @@
+# The random generator of one tree, inline, 8 bytes of state.
+#
+# The step is splitmix64 (Steele, Lea and Flood 2014). The seed of a tree comes from `hash_seed`,
+# a mixer with other constants than the step: were a seed a multiple of the step's own constant,
+# tree i + 1 would see the stream of tree i shifted by one draw, and the trees of a forest would
+# share their bootstraps.
+
+from libc.math cimport cos, exp, expm1, log1p, sqrt
+from libc.stdint cimport uint64_t
+
+cdef struct Random:
+    uint64_t state
+
+
+cdef inline uint64_t hash_seed(uint64_t seed, uint64_t index) noexcept nogil:
+    """Mix (seed, index) to 64 well spread bits; the order of the two matters."""
+    cdef uint64_t h = seed ^ <uint64_t>0x6A09E667F3BCC909
+    h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
+    h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
+    h ^= h >> 32
+    h += (index + 1) * <uint64_t>0xA24BAED4963EE407
+    h = (h ^ (h >> 29)) * <uint64_t>0xFF51AFD7ED558CCD
+    h = (h ^ (h >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
+    return h ^ (h >> 33)
+
+
+cdef inline uint64_t next_word(Random* random) noexcept nogil:
+    """64 random bits."""
+    cdef uint64_t z
+    random.state += <uint64_t>0x9E3779B97F4A7C15
+    z = random.state
+    z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef inline int below(Random* random, int n) noexcept nogil:
+    """A whole number in 0 .. n - 1, n >= 1, with a bias below n / 2^32."""
+    return <int>(((next_word(random) >> 32) * <uint64_t>n) >> 32)
+
+
+cdef inline int between(Random* random, int low, int high) noexcept nogil:
+    """A whole number in low .. high, both included."""
+    return low + below(random, high - low + 1)
+
+
+cdef inline double uniform(Random* random) noexcept nogil:
+    """A number in [0, 1)."""
+    return <double>(next_word(random) >> 11) * (1.0 / 9007199254740992.0)
+
+
+cdef inline double normal(Random* random) noexcept nogil:
+    """A standard normal number, one of the two of Box and Muller."""
+    cdef double radius = sqrt(-2 * log1p(-uniform(random)))
+    return radius * cos(6.283185307179586 * uniform(random))
+
+
+cdef inline int poisson(Random* random, double mean) noexcept nogil:
+    """A Poisson number, by multiplying uniforms (Knuth); means above 30 in parts of 30."""
+    cdef int total = 0
+    cdef double part, limit, product
+    while mean > 0:
+        part = mean if mean < 30 else 30
+        mean -= part
+        limit = exp(-part)
+        product = uniform(random)
+        while product > limit:
+            total += 1
+            product *= uniform(random)
+    return total
+
+
+cdef inline int positive_poisson(Random* random, double mean) noexcept nogil:
+    """A Poisson number that is not 0: by inversion for small means, else drawn again."""
+    cdef int n = 0
+    cdef double left, part
+    if mean >= 1:
+        while n == 0:
+            n = poisson(random, mean)
+        return n
+    left = uniform(random)
+    n = 1
+    part = mean * exp(-mean) / -expm1(-mean)
+    while left >= part and n < 100:
+        left -= part
+        n += 1
+        part *= mean / n
+    return n

@@ -1,0 +1,265 @@
+"""A training set as a weighted set of rows, and bootstraps drawn from it.
+
+Rows of weight zero are dropped, equal (x, y) rows are merged with their weights added, and what is
+left is put in the order of a hash of (x, y). What a forest learns then depends on the set alone:
+not on the order of the rows, nor on whether a row stands k times or has weight k. The order also
+looks random to any model, so that a row's neighbours in memory tell nothing about it.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+import numpy as np
+
+from .random cimport Random, below, hash_seed, next_word, uniform
+
+
+def tree_seed(uint64_t seed, uint64_t tree):
+    """Seed of one tree, 0 .. 2^64 - 1: well mixed bits of (seed, tree)."""
+    return hash_seed(seed, tree)
+
+
+cdef inline uint64_t mixed(uint64_t hash_, uint64_t word) noexcept nogil:
+    hash_ = (hash_ ^ word) * <uint64_t>0x9FB21C651E98DF25
+    return hash_ ^ (hash_ >> 35)
+
+
+cdef uint64_t hash_bytes(const uint8_t* at, int64_t n, uint64_t hash_) noexcept nogil:
+    cdef uint64_t word
+    while n >= 8:
+        memcpy(&word, at, 8)
+        hash_ = mixed(hash_, word)
+        at += 8
+        n -= 8
+    word = 0
+    memcpy(&word, at, n)
+    return mixed(hash_, word)
+
+
+cdef uint64_t hash_floats(const float* at, int64_t n, uint64_t hash_) noexcept nogil:
+    """As hash_bytes, but -0.0 counts as 0.0."""
+    cdef int64_t j
+    cdef float value
+    cdef uint64_t word = 0
+    for j in range(n):
+        value = at[j] + <float>0
+        memcpy(&word, &value, 4)
+        hash_ = mixed(hash_, word)
+    return hash_
+
+
+ctypedef fused number_t:
+    uint8_t
+    float
+    double
+
+
+cdef int compare(const number_t* a, const number_t* b, int64_t n) noexcept nogil:
+    """-1, 0 or 1: the order of the first numbers that differ."""
+    cdef int64_t j
+    for j in range(n):
+        if a[j] != b[j]:
+            return -1 if a[j] < b[j] else 1
+    return 0
+
+
+cdef class RowOrder:
+    """Hash order of (x, y) rows, and which of them are equal.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+    Y : ndarray of shape (n_samples, n_columns), float64, C order
+        No NaN in either.
+    """
+
+    cdef const uint8_t[:, ::1] bytes_
+    cdef const float[:, ::1] floats
+    cdef const double[:, ::1] Y
+    cdef bint is_bytes
+
+    def __init__(self, X, Y):
+        self.is_bytes = X.dtype == np.uint8
+        if self.is_bytes:
+            self.bytes_ = X
+        else:
+            self.floats = X
+        self.Y = Y
+
+    cdef int order_of(self, int64_t a, int64_t b) noexcept nogil:
+        cdef int order
+        if self.is_bytes:
+            order = compare(&self.bytes_[a, 0], &self.bytes_[b, 0], self.bytes_.shape[1])
+        else:
+            order = compare(&self.floats[a, 0], &self.floats[b, 0], self.floats.shape[1])
+        if order == 0:
+            order = compare(&self.Y[a, 0], &self.Y[b, 0], self.Y.shape[1])
+        return order
+
+    def hashes(self, const int64_t[::1] rows):
+        """Hash of each of the given rows: ndarray of shape (n_rows,), uint64."""
+        cdef int64_t i, j, row
+        cdef uint64_t hash_, word = 0
+        cdef double value
+        result = np.empty(rows.shape[0], dtype=np.uint64)
+        cdef uint64_t[::1] out = result
+        with nogil:
+            for i in range(rows.shape[0]):
+                row = rows[i]
+                hash_ = <uint64_t>0x243F6A8885A308D3
+                if self.is_bytes:
+                    hash_ = hash_bytes(&self.bytes_[row, 0], self.bytes_.shape[1], hash_)
+                else:
+                    hash_ = hash_floats(&self.floats[row, 0], self.floats.shape[1], hash_)
+                for j in range(self.Y.shape[1]):
+                    value = self.Y[row, j] + 0.0
+                    memcpy(&word, &value, 8)
+                    hash_ = mixed(hash_, word)
+                out[i] = hash_seed(hash_, 0)
+        return result
+
+    def settle(self, int64_t[::1] rows, const uint64_t[::1] hashes):
+        """Sort rows of equal hash by their values, and tell equal rows apart from others.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows,), int64
+            In the order of `hashes`; changed in place.
+        hashes : ndarray of shape (n_rows,), uint64
+            Ascending.
+
+        Returns
+        -------
+        is_first : ndarray of shape (n_rows,), bool
+            False where a row equals the one before it.
+        """
+        cdef int64_t n = rows.shape[0]
+        cdef int64_t i, j, moving, start = 0
+        result = np.ones(n, dtype=np.uint8)
+        cdef uint8_t[::1] first = result
+        with nogil:
+            for i in range(1, n):
+                if hashes[i] != hashes[i - 1]:
+                    start = i
+                    continue
+                # Insertion: rows of one hash are nearly always equal, and then nothing moves.
+                moving = rows[i]
+                j = i
+                while j > start and self.order_of(rows[j - 1], moving) > 0:
+                    rows[j] = rows[j - 1]
+                    j -= 1
+                rows[j] = moving
+            for i in range(1, n):
+                if hashes[i] == hashes[i - 1] and self.order_of(rows[i - 1], rows[i]) == 0:
+                    first[i] = 0
+        return result.view(bool)
+
+
+class RowSet:
+    """The distinct rows of a training set, in canonical order.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+    Y : ndarray of shape (n_samples, n_columns), float64, C order
+    weight : ndarray of shape (n_samples,), float64
+        Not negative, with a positive sum.
+
+    Attributes
+    ----------
+    X, Y : ndarray
+        The distinct rows of positive weight, in canonical order.
+    weight : ndarray of shape (n_rows,), float64
+        Sum of the weights of the samples that are this row.
+    position : ndarray of shape (n_samples,), int64
+        Row of every sample, -1 for samples of weight zero.
+    """
+
+    def __init__(self, X, Y, weight):
+        samples = RowOrder(X, Y)
+        rows = np.flatnonzero(weight)
+        hashes = samples.hashes(rows)
+        by_hash = np.argsort(hashes, kind="stable")
+        rows = rows[by_hash]
+        is_first = samples.settle(rows, hashes[by_hash])
+        group = np.cumsum(is_first) - 1
+        distinct = rows[is_first]
+        self.X = X[distinct]
+        self.Y = Y[distinct]
+        # Added smallest first within a row, so that the order of the samples leaves no trace.
+        weight = weight[rows]
+        order = np.lexsort((weight, group))
+        self.weight = np.bincount(group[order], weights=weight[order])
+        self.position = np.full(X.shape[0], -1, dtype=np.int64)
+        self.position[rows] = group
+        self._spread = None
+
+    def __len__(self):
+        return self.weight.shape[0]
+
+    def largest(self):
+        """float: largest absolute value in X."""
+        if self.X.dtype == np.uint8:
+            return 255.0
+        return float(max(self.X.max(), -self.X.min()))
+
+    def spread(self):
+        """Standard deviation of every feature over the weighted rows; 1 where it is 0.
+
+        Returns
+        -------
+        spread : ndarray of shape (n_features,), float32
+        """
+        if self._spread is None:
+            total = self.weight.sum()
+            size = max(16, 2**17 // max(1, self.X.shape[1]))     # stays in the cache
+            blocks = [slice(start, start + size) for start in range(0, len(self), size)]
+            # No BLAS, whose last bits depend on its threads: the spread decides routes.
+            mean = sum(
+                np.einsum("i,ij->j", self.weight[b], self.X[b].astype(np.float64))
+                for b in blocks
+            ) / total
+            # A second pass: the square of a large mean would drown a small spread.
+            variance = sum(
+                np.einsum("i,ij->j", self.weight[b], np.square(self.X[b] - mean)) for b in blocks
+            ) / total
+            with np.errstate(over="ignore"):
+                spread = np.sqrt(variance).astype(np.float32)
+            tiny = np.finfo(np.float32).tiny
+            self._spread = np.where((spread > tiny) & np.isfinite(spread), spread, np.float32(1))
+        return self._spread
+
+    def bootstrap(self, uint64_t seed, int64_t n_draws):
+        """Draw rows with replacement, each with probability proportional to its weight.
+
+        Returns
+        -------
+        counts : ndarray of shape (n_rows,), float64
+            How often each row was drawn.
+        """
+        cdef Random random
+        cdef int64_t low, high, middle, n = self.weight.shape[0]
+        cdef double at
+        result = np.zeros(n, dtype=np.float64)
+        cdef double[::1] counts = result
+        cdef double[::1] ends
+        random.state = seed
+        next_word(&random)
+        if self.weight.min() == self.weight.max():
+            for _ in range(n_draws):
+                counts[below(&random, <int>n)] += 1
+            return result
+        ends = np.cumsum(self.weight)
+        with nogil:
+            for _ in range(n_draws):
+                at = uniform(&random) * ends[n - 1]
+                low = 0
+                high = n - 1
+                while low < high:
+                    middle = (low + high) // 2
+                    if ends[middle] > at:
+                        high = middle
+                    else:
+                        low = middle + 1
+                counts[low] += 1
+        return result

@@ -1,0 +1,630 @@
+/* The few loops that the compiler should turn into vector code.
+ *
+ * Every loop is written once, as the body of SKF_KERNEL, and compiled up to three times (baseline,
+ * AVX2, AVX-512) where gcc or clang targets x86-64; a switch picks the widest that the processor
+ * has. Elsewhere there is one variant: NEON belongs to the arm64 baseline, and other compilers get
+ * plain C. The variants give the same bits: each sample adds in one fixed order, floating-point
+ * contraction is off (-ffp-contract=off), and no -ffast-math is in use.
+ *
+ * Off switches: compile with -DSKFOREST_NO_SIMD, or set the environment variable SKFOREST_SIMD to
+ * 0 (baseline), 1 (at most AVX2) or 2 (at most AVX-512) before skforest is imported.
+ */
+#ifndef SKFOREST_SIMD_H
+#define SKFOREST_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(SKFOREST_NO_SIMD)
+#define SKF_X86 1
+#else
+#define SKF_X86 0
+#endif
+
+#if (defined(__x86_64__) || defined(_M_X64)) && !defined(SKFOREST_NO_SIMD)
+#define SKF_SSE2 1
+#include <emmintrin.h>
+#else
+#define SKF_SSE2 0
+#endif
+
+#if defined(__GNUC__)
+#define SKF_INLINE static inline __attribute__((always_inline, unused))
+#define SKF_UNUSED __attribute__((unused))
+#define SKF_RESTRICT __restrict__
+#elif defined(_MSC_VER)
+#define SKF_INLINE static __forceinline
+#define SKF_UNUSED
+#define SKF_RESTRICT __restrict
+#else
+#define SKF_INLINE static inline
+#define SKF_UNUSED
+#define SKF_RESTRICT restrict
+#endif
+
+/* `#pragma omp simd` (needs -fopenmp-simd, no OpenMP library) lets the compiler reorder the minimum
+ * and maximum of a loop, which changes no bit. */
+#if defined(__GNUC__)
+#define SKF_PRAGMA(text) _Pragma(#text)
+#define SKF_SIMD(clauses) SKF_PRAGMA(omp simd clauses)
+#else
+#define SKF_SIMD(clauses)
+#endif
+
+/* 0 baseline, 1 AVX2, 2 AVX-512 */
+static int skf_level_cached = -1;
+
+SKF_INLINE int skf_detect_level(void)
+{
+    int level = 0;
+    const char *wish = getenv("SKFOREST_SIMD");
+#if SKF_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2"))
+        level = 1;
+    if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        level = 2;
+#endif
+    if (wish != NULL && wish[0] >= '0' && wish[0] <= '2' && wish[1] == 0 && wish[0] - '0' < level)
+        level = wish[0] - '0';
+    return level;
+}
+
+SKF_INLINE int skf_level(void)
+{
+    if (skf_level_cached < 0)
+        skf_level_cached = skf_detect_level();
+    return skf_level_cached;
+}
+
+#if SKF_X86
+#define SKF_AVX2 __attribute__((target("avx2"), unused))
+#define SKF_AVX512                                                                               \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"), unused))
+/* SKF_KERNEL(name, (parameters), (arguments)) { body } */
+#define SKF_KERNEL(name, params, args)                                                           \
+    SKF_INLINE void name##_body params;                                                          \
+    SKF_AVX512 static void name##_avx512 params { name##_body args; }                            \
+    SKF_AVX2 static void name##_avx2 params { name##_body args; }                                \
+    SKF_UNUSED static void name##_base params { name##_body args; }                              \
+    SKF_UNUSED static void name params                                                           \
+    {                                                                                            \
+        switch (skf_level()) {                                                                   \
+        case 2: name##_avx512 args; break;                                                       \
+        case 1: name##_avx2 args; break;                                                         \
+        default: name##_base args;                                                               \
+        }                                                                                        \
+    }                                                                                            \
+    SKF_INLINE void name##_body params
+#else
+#define SKF_KERNEL(name, params, args) SKF_UNUSED static void name params
+#endif
+
+/* ------------------------------------------------------------------- vectors of sixteen floats */
+
+/* Sixteen floats that are added and multiplied lane by lane, wherever they start; one float where
+ * the compiler has no such type. */
+#if defined(__GNUC__)
+typedef float skf_vec __attribute__((vector_size(64), aligned(4), may_alias));
+#define SKF_WIDTH 16
+#else
+typedef float skf_vec;
+#define SKF_WIDTH 1
+#endif
+#define SKF_AT(pointer) (*(skf_vec *)(pointer))
+#define SKF_IN(pointer) (*(const skf_vec *)(pointer))
+
+#define SKF_ADD_LANES(result, vector)                                                            \
+    do {                                                                                         \
+        float lanes_[SKF_WIDTH];                                                                 \
+        memcpy(lanes_, &(vector), sizeof(lanes_));                                               \
+        for (int half_ = SKF_WIDTH / 2; half_; half_ /= 2)                                       \
+            for (int l_ = 0; l_ < half_; l_++)                                                   \
+                lanes_[l_] += lanes_[l_ + half_];                                                \
+        (result) += lanes_[0];                                                                   \
+    } while (0)
+
+/* Rows that are taken together: their lanes are added by one transposition. */
+#define SKF_ROWS 16
+
+#if SKF_WIDTH == 16
+typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias));
+#define SKF_BITS(vector) ((skf_bits)(vector))
+#if defined(__clang__)
+#define SKF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
+#endif
+/* Halves the lanes of two vectors, each with the sums of 1, 2, 4 or 8 rows, and joins them. */
+#define SKF_FOLD_16(a, b)                                                                        \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
+     SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+#define SKF_FOLD_8(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +                   \
+     SKF_MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
+#define SKF_FOLD_4(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +                   \
+     SKF_MIX(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31))
+#define SKF_FOLD_2(a, b)                                                                         \
+    (SKF_MIX(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +                  \
+     SKF_MIX(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+/* sums[k] = the lanes of s[k], added as SKF_ADD_LANES does, for 16 vectors; s is overwritten. */
+#define SKF_ADD_LANES_OF_ROWS(sums, s)                                                           \
+    do {                                                                                         \
+        for (int r_ = 0; r_ < 8; r_++)                                                           \
+            s[r_] = SKF_FOLD_16(s[2 * r_], s[2 * r_ + 1]);                                       \
+        for (int r_ = 0; r_ < 4; r_++)                                                           \
+            s[r_] = SKF_FOLD_8(s[2 * r_], s[2 * r_ + 1]);                                        \
+        for (int r_ = 0; r_ < 2; r_++)                                                           \
+            s[r_] = SKF_FOLD_4(s[2 * r_], s[2 * r_ + 1]);                                        \
+        SKF_AT(sums) = SKF_FOLD_2(s[0], s[1]);                                                   \
+    } while (0)
+#else
+typedef int32_t skf_bits;
+#define SKF_BITS(value) ((value) != 0)
+#define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
+#endif
+
+/* Samples are taken in blocks of SKF_BLOCK: independent chains of additions, side by side. */
+#define SKF_BLOCK 16
+
+/* ---------------------------------------------------------------- projections: a list of rows */
+
+/* One tap: out[i] = table[offset[i] + position]. */
+SKF_KERNEL(skf_axis_u8,
+           (const uint8_t *table, const int64_t *offset, int64_t n, int64_t position,
+            float *SKF_RESTRICT out),
+           (table, offset, n, position, out))
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)table[offset[i] + position];
+}
+
+/* n numbers of half precision, given by their bits, as floats: exactly, but for infinity and NaN,
+ * which no forest holds. */
+SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out), (half, n, out))
+{
+    for (int64_t i = 0; i < n; i++) {
+        /* The exponent has another bias, 127 instead of 15; so do the smallest numbers. */
+        const uint32_t bits = (uint32_t)(half[i] & 0x7FFF) << 13;
+        const uint32_t sign = (uint32_t)(half[i] & 0x8000) << 16;
+        float size;
+        uint32_t whole;
+        memcpy(&size, &bits, sizeof size);
+        size *= 0x1p112f;
+        memcpy(&whole, &size, sizeof whole);
+        whole |= sign;
+        memcpy(out + i, &whole, sizeof whole);
+    }
+}
+
+SKF_KERNEL(skf_axis_f32,
+           (const float *table, const int64_t *offset, int64_t n, int64_t position,
+            float *SKF_RESTRICT out),
+           (table, offset, n, position, out))
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = table[offset[i] + position];
+}
+
+/* Weighted taps: out[i] = sum_t weight[t] * table[offset[i] + position[t]], t ascending. */
+#define SKF_TAPS_BODY                                                                            \
+    int64_t i = 0;                                                                               \
+    for (; i + SKF_BLOCK <= n; i += SKF_BLOCK) {                                                 \
+        float sum[SKF_BLOCK] = {0};                                                              \
+        for (int t = 0; t < n_taps; t++) {                                                       \
+            const int64_t p = position[t];                                                       \
+            const float w = weight[t];                                                           \
+            for (int s = 0; s < SKF_BLOCK; s++)                                                  \
+                sum[s] += w * (float)table[offset[i + s] + p];                                   \
+        }                                                                                        \
+        for (int s = 0; s < SKF_BLOCK; s++)                                                      \
+            out[i + s] = sum[s];                                                                 \
+    }                                                                                            \
+    for (; i < n; i++) {                                                                         \
+        float sum = 0;                                                                           \
+        for (int t = 0; t < n_taps; t++)                                                         \
+            sum += weight[t] * (float)table[offset[i] + position[t]];                            \
+        out[i] = sum;                                                                            \
+    }
+
+SKF_KERNEL(skf_taps_u8,
+           (const uint8_t *table, const int64_t *offset, int64_t n, const int32_t *position,
+            const float *weight, int n_taps, float *SKF_RESTRICT out),
+           (table, offset, n, position, weight, n_taps, out))
+{
+    SKF_TAPS_BODY
+}
+
+SKF_KERNEL(skf_taps_f32,
+           (const float *table, const int64_t *offset, int64_t n, const int32_t *position,
+            const float *weight, int n_taps, float *SKF_RESTRICT out),
+           (table, offset, n, position, weight, n_taps, out))
+{
+    SKF_TAPS_BODY
+}
+
+/* A dense direction: 32 lanes, then a fixed tree of additions. The lanes of sixteen samples are added
+ * up together, and a weight is read for four. */
+#define SKF_LANES 32
+#if SKF_WIDTH == 16
+typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias));
+#define SKF_BYTES_IN(pointer) __builtin_convertvector(*(const skf_bytes *)(pointer), skf_vec)
+#define SKF_DENSE_BODY(type, load)                                                               \
+    const int64_t whole = p - p % SKF_LANES;                                                     \
+    const int rest = (int)(p - whole);                                                           \
+    const skf_vec none = {0};                                                                    \
+    float end[SKF_LANES] = {0};                                                                  \
+    memcpy(end, weight + whole, (size_t)rest * sizeof(float));                                   \
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {                                                  \
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;                           \
+        skf_vec s[SKF_ROWS];                                                                     \
+        float sums[SKF_ROWS];                                                                    \
+        int k = 0;                                                                               \
+        for (; k < n_rows; k += 4) {                                                             \
+            skf_vec low[4] = {none, none, none, none}, high[4] = {none, none, none, none};       \
+            const type *row[4];                                                                  \
+            for (int r = 0; r < 4; r++)                                                          \
+                row[r] = table + offset[i + (k + r < n_rows ? k + r : k)];                       \
+            for (int64_t j = 0; j < whole; j += SKF_LANES) {                                     \
+                const skf_vec w = SKF_IN(weight + j), v = SKF_IN(weight + j + SKF_WIDTH);        \
+                for (int r = 0; r < 4; r++) {                                                    \
+                    low[r] += w * load(row[r] + j);                                              \
+                    high[r] += v * load(row[r] + j + SKF_WIDTH);                                 \
+                }                                                                                \
+            }                                                                                    \
+            if (rest >= SKF_WIDTH)                                                               \
+                for (int r = 0; r < 4; r++)                                                      \
+                    low[r] += SKF_IN(end) * load(row[r] + whole);                                \
+            if (rest % SKF_WIDTH)                                                                \
+                for (int r = 0; r < 4; r++) {                                                    \
+                    const int done = rest & SKF_WIDTH;                                           \
+                    type x[SKF_WIDTH] = {0};                                                     \
+                    for (int l = 0; l < rest - done; l++)                                        \
+                        x[l] = row[r][whole + done + l];                                         \
+                    *(done ? high + r : low + r) += SKF_IN(end + done) * load(x);                \
+                }                                                                                \
+            for (int r = 0; r < 4; r++)                                                          \
+                s[k + r] = low[r] + high[r];                                                     \
+        }                                                                                        \
+        for (; k < SKF_ROWS; k++)                                                                \
+            s[k] = none;                                                                         \
+        SKF_ADD_LANES_OF_ROWS(sums, s);                                                          \
+        memcpy(out + i, sums, (size_t)n_rows * sizeof(float));                                   \
+    }
+#else
+#define SKF_BYTES_IN(pointer) (*(pointer))
+#define SKF_DENSE_BODY(type, load)                                                               \
+    for (int64_t i = 0; i < n; i++) {                                                            \
+        const type *row = table + offset[i];                                                     \
+        float lane[SKF_LANES] = {0};                                                             \
+        for (int64_t j = 0; j < p; j++)                                                          \
+            lane[j % SKF_LANES] += weight[j] * load(row + j);                                    \
+        for (int half = SKF_LANES / 2; half; half /= 2)                                          \
+            for (int l = 0; l < half; l++)                                                       \
+                lane[l] += lane[l + half];                                                       \
+        out[i] = lane[0];                                                                        \
+    }
+#endif
+
+SKF_KERNEL(skf_dense_u8,
+           (const uint8_t *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,
+            float *SKF_RESTRICT out),
+           (table, offset, n, weight, p, out))
+{
+    SKF_DENSE_BODY(uint8_t, SKF_BYTES_IN)
+}
+
+SKF_KERNEL(skf_dense_f32,
+           (const float *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,
+            float *SKF_RESTRICT out),
+           (table, offset, n, weight, p, out))
+{
+    SKF_DENSE_BODY(float, SKF_IN)
+}
+
+/* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
+ * keeps some; the first n_plus words add, the others subtract. All arithmetic is whole numbers.
+ * SSE2, which every x86-64 has, adds the eight bytes of a word in one instruction and takes two
+ * samples at a time; gathers are slower, so wider variants do not pay. */
+SKF_INLINE uint64_t skf_byte_mask(int first, int n)
+{
+    const uint64_t bytes = ~(uint64_t)0 >> (64 - 8 * n);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return bytes << (64 - 8 * (first + n));
+#else
+    return bytes << (8 * first);
+#endif
+}
+
+SKF_INLINE uint64_t skf_load_word(const uint8_t *at)
+{
+    uint64_t word;
+    memcpy(&word, at, 8);
+    return word;
+}
+
+#if SKF_SSE2
+SKF_INLINE __m128i skf_load_two(const uint8_t *first, const uint8_t *second)
+{
+    const __m128i word = _mm_loadl_epi64((const __m128i *)first);
+    return _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(word), (const double *)second));
+}
+
+/* Adds (sign 1) or subtracts the words from .. to - 1 of 2 * pairs samples. */
+SKF_INLINE void skf_sum_words(const uint8_t *table, const int64_t *offset, int pairs,
+                              const int32_t *position, const uint64_t *mask, int from, int to,
+                              __m128i *sum)
+{
+    const __m128i zero = _mm_setzero_si128();
+    for (int t = from; t < to; t++) {
+        const uint8_t *at = table + position[t];
+        const __m128i keep = _mm_set1_epi64x((long long)mask[t]);
+        for (int k = 0; k < pairs; k++) {
+            const __m128i word = skf_load_two(at + offset[2 * k], at + offset[2 * k + 1]);
+            sum[k] = _mm_add_epi64(sum[k], _mm_sad_epu8(_mm_and_si128(word, keep), zero));
+        }
+    }
+}
+
+SKF_INLINE void skf_words_block(const uint8_t *table, const int64_t *offset, int pairs,
+                                const int32_t *position, const uint64_t *mask, int n_plus,
+                                int n_words, float *out)
+{
+    __m128i plus[4], minus[4];
+    for (int k = 0; k < pairs; k++)
+        plus[k] = minus[k] = _mm_setzero_si128();
+    skf_sum_words(table, offset, pairs, position, mask, 0, n_plus, plus);
+    if (n_plus < n_words)
+        skf_sum_words(table, offset, pairs, position, mask, n_plus, n_words, minus);
+    for (int k = 0; k < pairs; k++) {
+        const __m128i sum = _mm_shuffle_epi32(_mm_sub_epi64(plus[k], minus[k]), 0x08);
+        _mm_storel_pi((__m64 *)(out + 2 * k), _mm_cvtepi32_ps(sum));
+    }
+}
+
+SKF_UNUSED static void skf_words_u8(const uint8_t *table, const int64_t *offset, int64_t n,
+                                    const int32_t *position, const uint64_t *mask, int n_plus,
+                                    int n_words, float *SKF_RESTRICT out)
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        skf_words_block(table, offset + i, 4, position, mask, n_plus, n_words, out + i);
+    for (; i + 2 <= n; i += 2)
+        skf_words_block(table, offset + i, 1, position, mask, n_plus, n_words, out + i);
+    if (i < n) {
+        const int64_t twice[2] = {offset[i], offset[i]};
+        float both[2];
+        skf_words_block(table, twice, 1, position, mask, n_plus, n_words, both);
+        out[i] = both[0];
+    }
+}
+#else
+SKF_INLINE int64_t skf_sum_word(uint64_t word)
+{
+    const uint64_t even = 0x00FF00FF00FF00FFu;
+    const uint64_t pairs = (word & even) + ((word >> 8) & even);
+    return (int64_t)((pairs * 0x0001000100010001u) >> 48);
+}
+
+SKF_UNUSED static void skf_words_u8(const uint8_t *table, const int64_t *offset, int64_t n,
+                                    const int32_t *position, const uint64_t *mask, int n_plus,
+                                    int n_words, float *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (int t = 0; t < n_plus; t++)
+            sum += skf_sum_word(skf_load_word(table + offset[i] + position[t]) & mask[t]);
+        for (int t = n_plus; t < n_words; t++)
+            sum -= skf_sum_word(skf_load_word(table + offset[i] + position[t]) & mask[t]);
+        out[i] = (float)sum;
+    }
+}
+#endif
+
+/* The same for floats: quad t covers position[t] .. position[t] + 3, bit l of mask[t] keeps lane l.
+ * Lanes add up over the quads first, then (0 + 1) + (2 + 3): one order everywhere. */
+#if SKF_SSE2
+SKF_INLINE __m128 skf_lane_mask(uint64_t mask)
+{
+    const int bits = (int)mask;
+    return _mm_castsi128_ps(_mm_set_epi32(-(bits >> 3 & 1), -(bits >> 2 & 1), -(bits >> 1 & 1),
+                                          -(bits & 1)));
+}
+
+SKF_INLINE void skf_sum_quads(const float *table, const int64_t *offset, int n,
+                              const int32_t *position, const uint64_t *mask, int from, int to,
+                              __m128 *sum)
+{
+    for (int t = from; t < to; t++) {
+        const float *at = table + position[t];
+        const __m128 keep = skf_lane_mask(mask[t]);
+        for (int s = 0; s < n; s++)
+            sum[s] = _mm_add_ps(sum[s], _mm_and_ps(_mm_loadu_ps(at + offset[s]), keep));
+    }
+}
+
+SKF_INLINE __m128 skf_four_sums(__m128 *sum)
+{
+    _MM_TRANSPOSE4_PS(sum[0], sum[1], sum[2], sum[3]);
+    return _mm_add_ps(_mm_add_ps(sum[0], sum[1]), _mm_add_ps(sum[2], sum[3]));
+}
+
+SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+                                     const int32_t *position, const uint64_t *mask, int n_plus,
+                                     int n_words, float *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i += 4) {
+        const int rest = n - i < 4 ? (int)(n - i) : 4;
+        int64_t at[4];
+        __m128 plus[4], minus[4], result;
+        for (int s = 0; s < 4; s++) {
+            at[s] = offset[i + (s < rest ? s : rest - 1)];
+            plus[s] = minus[s] = _mm_setzero_ps();
+        }
+        skf_sum_quads(table, at, 4, position, mask, 0, n_plus, plus);
+        result = skf_four_sums(plus);
+        if (n_plus < n_words) {
+            skf_sum_quads(table, at, 4, position, mask, n_plus, n_words, minus);
+            result = _mm_sub_ps(result, skf_four_sums(minus));
+        }
+        if (rest == 4)
+            _mm_storeu_ps(out + i, result);
+        else {
+            float four[4];
+            _mm_storeu_ps(four, result);
+            memcpy(out + i, four, (size_t)rest * sizeof(float));
+        }
+    }
+}
+#else
+SKF_INLINE float skf_sum_quads(const float *row, const int32_t *position, const uint64_t *mask,
+                               int from, int to)
+{
+    float lane[4] = {0};
+    for (int t = from; t < to; t++)
+        for (int l = 0; l < 4; l++)
+            lane[l] += mask[t] >> l & 1 ? row[position[t] + l] : 0.0f;
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+                                     const int32_t *position, const uint64_t *mask, int n_plus,
+                                     int n_words, float *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = table + offset[i];
+        out[i] = skf_sum_quads(row, position, mask, 0, n_plus);
+        if (n_plus < n_words)
+            out[i] -= skf_sum_quads(row, position, mask, n_plus, n_words);
+    }
+}
+#endif
+
+/* -------------------------------------------------------------------------------- split search */
+
+/* Smallest and largest of n >= 1 finite values. */
+SKF_KERNEL(skf_range, (const float *value, int64_t n, float *low, float *high),
+           (value, n, low, high))
+{
+    float lo = value[0], hi = value[0];
+    SKF_SIMD(reduction(min : lo) reduction(max : hi))
+    for (int64_t i = 0; i < n; i++) {
+        lo = value[i] < lo ? value[i] : lo;
+        hi = value[i] > hi ? value[i] : hi;
+    }
+    *low = lo;
+    *high = hi;
+}
+
+/* Equal-width bin of every value, 0 .. n_bins - 1, monotone in the value. */
+SKF_INLINE int skf_bin(float value, float low, float scale, int n_bins)
+{
+    float at = (value - low) * scale;
+    at = at > 0 ? at : 0;
+    at = at < (float)(n_bins - 1) ? at : (float)(n_bins - 1);
+    return (int)at;
+}
+
+SKF_KERNEL(skf_bins,
+           (const float *value, int64_t n, float low, float scale, int n_bins,
+            int32_t *SKF_RESTRICT bin),
+           (value, n, low, scale, n_bins, bin))
+{
+    for (int64_t i = 0; i < n; i++)
+        bin[i] = skf_bin(value[i], low, scale, n_bins);
+}
+
+/* Bins shifted by the row's own base: the cell of a class-major histogram. */
+SKF_KERNEL(skf_cells,
+           (const float *value, int64_t n, float low, float scale, int n_bins, const int32_t *base,
+            int32_t *SKF_RESTRICT cell),
+           (value, n, low, scale, n_bins, base, cell))
+{
+    for (int64_t i = 0; i < n; i++)
+        cell[i] = base[i] + skf_bin(value[i], low, scale, n_bins);
+}
+
+/* Prefix sums along the bins of every row of histogram[n_rows][n_bins], in place. */
+SKF_KERNEL(skf_prefix, (double *histogram, int n_rows, int n_bins), (histogram, n_rows, n_bins))
+{
+    int k = 0;
+    for (; k + 4 <= n_rows; k += 4) {
+        double *a = histogram + (int64_t)k * n_bins, *b = a + n_bins, *c = b + n_bins,
+               *d = c + n_bins;
+        for (int j = 1; j < n_bins; j++) {
+            a[j] += a[j - 1];
+            b[j] += b[j - 1];
+            c[j] += c[j - 1];
+            d[j] += d[j - 1];
+        }
+    }
+    for (; k < n_rows; k++) {
+        double *a = histogram + (int64_t)k * n_bins;
+        for (int j = 1; j < n_bins; j++)
+            a[j] += a[j - 1];
+    }
+}
+
+/* Weighted Gini and squared error are one criterion: largest sum_k L_k^2 / W_L + R_k^2 / W_R, where
+ * L_k sums output k (or the weight of class k) left of the cut. `prefix` holds L_k for a cut after
+ * each bin, `weight` W_L. The totals are the last prefixes themselves, so that an empty right side is
+ * exactly 0. Cuts with an empty side score -infinity. */
+SKF_KERNEL(skf_score_squares,
+           (const double *prefix, const double *weight, int n_rows, int n_bins,
+            double *SKF_RESTRICT left, double *SKF_RESTRICT score),
+           (prefix, weight, n_rows, n_bins, left, score))
+{
+    const double total_weight = weight[n_bins - 1];
+    for (int j = 0; j < n_bins; j++)
+        left[j] = score[j] = 0;
+    for (int k = 0; k < n_rows; k++) {
+        const double *row = prefix + (int64_t)k * n_bins;
+        const double all = row[n_bins - 1];
+        for (int j = 0; j < n_bins; j++) {
+            const double l = row[j], r = all - l;
+            left[j] += l * l;
+            score[j] += r * r;
+        }
+    }
+    for (int j = 0; j < n_bins; j++) {
+        const double wl = weight[j], wr = total_weight - wl;
+        const int open = (wl > 0) & (wr > 0);
+        const double value = left[j] / (open ? wl : 1) + score[j] / (open ? wr : 1);
+        score[j] = open ? value : -INFINITY;
+    }
+}
+
+/* x * log(x), 0 at 0. */
+SKF_INLINE double skf_xlogx(double x)
+{
+    return x > 0 ? x * log(x) : 0;
+}
+
+/* Entropy: the weighted entropy of both sides is sum over sides of W log W - sum_k L_k log L_k;
+ * the score is its negative. Same arguments as skf_score_squares. */
+SKF_KERNEL(skf_score_entropy,
+           (const double *prefix, const double *weight, int n_rows, int n_bins,
+            double *SKF_RESTRICT left, double *SKF_RESTRICT score),
+           (prefix, weight, n_rows, n_bins, left, score))
+{
+    const double total_weight = weight[n_bins - 1];
+    (void)left;
+    for (int j = 0; j < n_bins; j++)
+        score[j] = 0;
+    for (int k = 0; k < n_rows; k++) {
+        const double *row = prefix + (int64_t)k * n_bins;
+        const double all = row[n_bins - 1];
+        for (int j = 0; j < n_bins; j++)
+            score[j] += skf_xlogx(row[j]) + skf_xlogx(all - row[j]);
+    }
+    for (int j = 0; j < n_bins; j++) {
+        const double wl = weight[j], wr = total_weight - wl;
+        score[j] = (wl > 0) & (wr > 0) ? score[j] - skf_xlogx(wl) - skf_xlogx(wr) : -INFINITY;
+    }
+}
+
+#endif

@@ -1,0 +1,841 @@
+"""End-to-end training of a soft tree.
+
+Hehn, Kooij and Hamprecht 2020. A row goes right at a split with probability g = sigmoid(gamma z),
+z being its margin (equations 3 and 5). A leaf gives a row a likelihood: the share of its class, or
+a normal density. Neither products along paths nor logarithms are needed: from the leaves up,
+
+    lik = (1 - g) lik_left + g lik_right
+
+is the likelihood of a row below a node (equation 2 at the root), and from the root down, where
+h = 1,
+
+    h_right = h g lik_right / lik,    h_left = h (1 - g) lik_left / lik
+
+is the probability that the row was answered below a node: at the leaves, that of equation 10. The
+gradient of the negative logarithm of the likelihood, and of equation 14 with its sign turned, by
+the margin is gamma (g h_left - (1 - g) h_right). A likelihood is a mean of what leaves say, so it
+cannot underflow however deep the tree is.
+
+The E-step is that of each batch; a leaf is set anew after an epoch (equation 13), from the sums of
+its batches. Splits step by Adam. A tree of one split is a stump.
+
+A batch is a list of rows at every node (`Visits`). One engine leaves out children that a row
+reaches with a probability below `FAINT`, but not the larger one; the other goes everywhere, with
+the margins of all splits as one product of matrices and all gradients as another. The second is
+used while rows visit a good part of the tree.
+"""
+
+from libc.math cimport INFINITY, exp, log, pow, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from cpython.exc cimport PyErr_CheckSignals
+
+import numpy as np
+
+from .random cimport below, next_word
+
+cdef extern from "descent.h" nogil:
+    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+    void skf_dot(const float*, const float*, int64_t, float*)
+
+cdef extern from "hinge.h" nogil:
+    void skf_multiply(
+        const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
+        int64_t
+    )
+    enum:
+        SKF_TILE
+
+cdef extern from "soft.h" nogil:
+    void skf_gates(const float*, int64_t, float, float, float*)
+    void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
+    void skf_branch(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
+    void skf_ascend(const Visits*, int64_t, int64_t)
+    void skf_divide(const Visits*, int64_t, int64_t, float, float*)
+    void skf_recall(const Visits*, int64_t, int64_t, const float*, const int32_t*)
+    double skf_credit(const Visits*, int64_t, int64_t, const int32_t*, double*)
+    void skf_adam_step(
+        float*, float*, float*, float*, const float*, const float*, int64_t, float, float, float,
+        float, float
+    )
+
+cdef enum Engine:
+    AUTO = 0
+    LISTS = 1
+    PRODUCTS = 2
+
+ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
+
+cdef enum:
+    LANES = 16
+    BLOCK = 64                 # splits whose gradients are multiplied together
+    POLL = 1 << 26             # products between two looks for signals
+    NODE = 256                 # products that take as long as a node without rows
+    MOST_VISITS = 1 << 22      # of a batch of products
+    MOST_NUMBERS = 1 << 30     # of visits
+
+cdef inline float faint() noexcept nogil:
+    """Children that a row reaches with less are left out."""
+    return <float>3e-3
+
+cdef inline double often() noexcept nogil:
+    """Share of the splits that a row visits from which on products are faster."""
+    return 0.3
+
+cdef inline double rare() noexcept nogil:
+    """Least share of a class in a leaf."""
+    return 1e-6
+
+cdef inline double lightest() noexcept nogil:
+    """Weight of a batch from which on it makes a step; that of a row is 1 on average."""
+    return 1e-30
+
+cdef inline double narrow() noexcept nogil:
+    """Least variance of a leaf, as a part of that of all rows."""
+    return 1e-2
+
+
+cdef inline float* floats(int64_t n) noexcept nogil:
+    return <float*>calloc(<size_t>(n + LANES), sizeof(float))
+
+
+cdef inline double* doubles(int64_t n) noexcept nogil:
+    return <double*>calloc(<size_t>(n + 1), sizeof(double))
+
+
+cdef inline int32_t* ints(int64_t n) noexcept nogil:
+    return <int32_t*>calloc(<size_t>(n + 1), sizeof(int32_t))
+
+
+cdef inline int64_t* longs(int64_t n) noexcept nogil:
+    return <int64_t*>calloc(<size_t>(n + 1), sizeof(int64_t))
+
+
+cdef inline int64_t padded(int64_t n) noexcept nogil:
+    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
+
+
+cdef inline void* grown(void* data, size_t size) except NULL nogil:
+    """Room for more, with what it held."""
+    cdef void* other = realloc(data, size)
+    if not other:
+        with gil:
+            raise MemoryError()
+    return other
+
+
+cdef class SoftTrainer:
+    """Trains all splits and leaves of one tree, by the EM algorithm of section 2.3.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features), float32, C order
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers, or a real target, best near 0.
+    n_outputs : int
+    weight : ndarray of shape (n_rows,), float64
+        Not negative, not all 0. Rows of weight 0 do not train.
+    mean, unit : ndarray of shape (n_features,), float32
+        Of the features: weights are trained as if rows were ``(x - mean) * unit``.
+    child : ndarray of shape (n_nodes,), int32
+        Left child, or ``-1 - leaf`` where leaves are numbered in the order of their nodes. The
+        children of split i are nodes 2 i + 1 and 2 i + 2.
+    W : ndarray of shape (n_splits, n_features), float32
+        A weight of exactly 0 is no part of its split, and stays 0.
+    threshold : ndarray of shape (n_splits,), float32
+        The margin is ``w . x - threshold``.
+    batch_size : int
+        Rows of a step, about.
+    smoothness : float
+        Lambda of equation 15, whose term counts beside the mean over a batch.
+    edges : ndarray of shape (n_edges, 2), int32
+        Pairs of features that lie side by side.
+    seed : int
+    stop : ndarray of shape (1,), uint8
+        Set from outside to make training end early.
+    engine : {"auto", "lists", "products"}, default="auto"
+    """
+
+    def __init__(
+        self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
+        const float[::1] mean, const float[::1] unit, const int32_t[::1] child,
+        const float[:, ::1] W, const float[::1] threshold, int32_t batch_size, float smoothness,
+        const int32_t[:, ::1] edges, uint64_t seed, const uint8_t[::1] stop, engine="auto"
+    ):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        cdef int64_t i, j, n = np.count_nonzero(weight), p = X.shape[1]
+        cdef double total = np.sum(weight)
+        cdef float along = 0
+        self.keep = (X, target, mean, unit)
+        self.rows = &X[0, 0]
+        self.mean = &mean[0]
+        self.unit = &unit[0]
+        self.edges = edges
+        self.smoothness = smoothness
+        self.batch_size = batch_size
+        self.stop = stop
+        self.engine = ENGINES[engine]
+        self.random.state = seed
+        next_word(&self.random)            # a stream apart from those that grew the tree
+        self.random.state ^= <uint64_t>0x452821E638D01377
+        self.reserve(n, p, W.shape[0], n_outputs, target.ndim == 1)
+        self.n = 0
+        if self.is_class:
+            labels = target
+        else:
+            matrix = target
+        for i in range(X.shape[0]):
+            if weight[i] <= 0:
+                continue
+            self.at[self.n] = i * p
+            self.weight[self.n] = <float>(weight[i] * n / total)
+            if self.is_class:
+                self.label[self.n] = labels[i]
+            else:
+                for j in range(n_outputs):
+                    self.target[self.n * n_outputs + j] = matrix[i, j]
+            self.n = self.n + 1
+        for i in range(self.n_nodes):
+            self.child[i] = child[i]
+        for i in range(self.n_splits):
+            for j in range(p):
+                self.w[i * p + j] = W[i, j]
+            # A patch lies within a part of the features; nothing outside of it is ever read.
+            while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
+                self.span[i] -= 1
+            while self.span[i] > 1 and W[i, self.low[i]] == 0:
+                self.low[i] += 1
+                self.span[i] -= 1
+            self.bias[i] = -threshold[i]
+            skf_dot(self.w + i * p, self.mean, p, &along)
+            self.centre[i] = along - threshold[i]
+        self.set_out()
+
+    cdef int reserve(
+        self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
+    ) except -1:
+        """Room for rows and a tree of at most these sizes."""
+        cdef int64_t i, batch = 2 * min(n, <int64_t>self.batch_size) + 1
+        cdef int64_t n_leaves = n_splits + 1
+        self.n = n
+        self.p = p
+        self.n_splits = n_splits
+        self.n_nodes = 2 * n_splits + 1
+        self.n_outputs = n_outputs
+        self.is_class = is_class
+        self.at = longs(n)
+        self.weight = floats(n)
+        self.label = ints(n if is_class else 0)
+        self.target = doubles(0 if is_class else n * n_outputs)
+        self.child = ints(self.n_nodes)
+        self.w = floats(n_splits * p)
+        self.low = longs(n_splits)
+        self.span = longs(n_splits)
+        self.centre = doubles(n_splits)
+        self.bias = floats(n_splits)
+        self.share = floats(n_leaves * n_outputs * is_class)
+        self.leaf_mean = doubles(n_leaves * n_outputs * (not is_class))
+        self.leaf_precision = doubles(n_leaves * n_outputs * (not is_class))
+        self.leaf_log = doubles(n_leaves)
+        self.least_variance = doubles(n_outputs)
+        self.leaf_weight = doubles(n_leaves)
+        self.leaf_sum = doubles(n_leaves * n_outputs)
+        self.leaf_square = doubles(n_leaves * n_outputs * (not is_class))
+        self.first = floats(n_splits * p)
+        self.second = floats(n_splits * p)
+        self.centre_first = doubles(n_splits)
+        self.centre_second = doubles(n_splits)
+        self.n_steps = ints(n_splits)
+        self.order = ints(n)
+        self.batch_at = longs(batch)
+        self.batch_label = ints(batch * is_class)
+        self.top = doubles(batch)
+        self.first_visit = longs(self.n_nodes)
+        self.n_visits = longs(self.n_nodes)
+        self.margin = floats(batch)
+        self.near_at = longs(batch)
+        self.slope = floats(batch)
+        self.gradient = floats(p)
+        self.wide = padded(batch)
+        self.long_ = padded(p)
+        if not (
+            self.at and self.weight and self.label and self.target and self.child and self.w and
+            self.low and self.span and self.centre and self.bias and self.share and self.leaf_mean
+            and self.leaf_precision and self.leaf_log and self.least_variance and self.leaf_weight
+            and self.leaf_sum and self.leaf_square and self.first and self.second and
+            self.centre_first and self.centre_second and self.n_steps and self.order and
+            self.batch_at and self.batch_label and self.top and self.first_visit and self.n_visits
+            and self.margin and self.near_at and self.slope and self.gradient
+        ):
+            raise MemoryError()
+        for i in range(n_splits):
+            self.span[i] = p
+        return 0
+
+    def __dealloc__(self):
+        free(self.at)
+        free(self.weight)
+        free(self.label)
+        free(self.target)
+        free(self.child)
+        free(self.w)
+        free(self.low)
+        free(self.span)
+        free(self.centre)
+        free(self.bias)
+        free(self.share)
+        free(self.leaf_mean)
+        free(self.leaf_precision)
+        free(self.leaf_log)
+        free(self.least_variance)
+        free(self.leaf_weight)
+        free(self.leaf_sum)
+        free(self.leaf_square)
+        free(self.first)
+        free(self.second)
+        free(self.centre_first)
+        free(self.centre_second)
+        free(self.n_steps)
+        free(self.order)
+        free(self.batch_at)
+        free(self.batch_label)
+        free(self.top)
+        free(self.first_visit)
+        free(self.n_visits)
+        free(self.margin)
+        free(self.near_at)
+        free(self.slope)
+        free(self.gradient)
+        free(self.visits.row)
+        free(self.visits.reach)
+        free(self.visits.gate)
+        free(self.visits.lik)
+        free(self.visits.part)
+        free(self.visits.left)
+        free(self.visits.right)
+        free(self.batch)
+        free(self.turned)
+        free(self.all_margins)
+        free(self.all_slopes)
+        free(self.all_gradients)
+
+    def run(self, float steepness, double rate):
+        """An epoch.
+
+        Parameters
+        ----------
+        steepness, rate : float
+
+        Returns
+        -------
+        loss : float
+            Weighted mean of the negative log-likelihood of the rows, as each was when its batch
+            came, but for what was left out.
+        """
+        cdef double loss = 0
+        with nogil:
+            if self.fresh:
+                self.sow(steepness)
+            loss = self.epoch(steepness, rate)
+        return loss
+
+    def look(self, float steepness):
+        """One E-step over all rows, at the parameters as they are, without a step.
+
+        Parameters
+        ----------
+        steepness : float
+
+        Returns
+        -------
+        seen : dict
+            "loss"; "gradient" of it, (n_splits, n_features + 1), the last by the bias of the rows
+            less their mean; "reach" and "part", (n_rows, n_leaves), probabilities of the leaves
+            and, times the weight of the row, their responsibilities.
+        """
+        cdef int64_t i, node, leaf, e, size, start = 0, n = self.n
+        cdef double[:, ::1] reach = np.zeros((n, self.n_splits + 1))
+        cdef double[:, ::1] part = np.zeros((n, self.n_splits + 1))
+        cdef double[:, ::1] gradient = np.zeros((self.n_splits, self.p + 1))
+        cdef double loss = 0
+        self.seen_gradient = &gradient[0, 0]
+        for i in range(n):
+            self.order[i] = <int32_t>i
+        try:
+            while start < n:
+                size = min(<int64_t>self.batch_size, n - start)
+                loss += self.learn(start, size, steepness, 0, False)
+                for node in range(self.n_nodes):
+                    if self.child[node] >= 0:
+                        continue
+                    leaf = -1 - self.child[node]
+                    for i in range(self.n_visits[node]):
+                        e = self.first_visit[node] + i
+                        reach[start + self.visits.row[e], leaf] = self.visits.reach[e]
+                        part[start + self.visits.row[e], leaf] = self.visits.part[e]
+                start += size
+        finally:
+            self.seen_gradient = NULL
+        return {
+            "loss": loss / n,
+            "gradient": np.asarray(gradient) / n,
+            "reach": np.asarray(reach),
+            "part": np.asarray(part),
+        }
+
+    def settle(self):
+        """Set the leaves from the sums since they were last set (equation 13)."""
+        self.settle_leaves()
+
+    def planes(self):
+        """All splits.
+
+        Returns
+        -------
+        W : ndarray of shape (n_splits, n_features), float32
+        threshold : ndarray of shape (n_splits,), float32
+        """
+        cdef int64_t i, j
+        cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
+        cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)
+        for i in range(self.n_splits):
+            threshold[i] = -self.bias[i]
+            for j in range(self.p):
+                W[i, j] = self.w[i * self.p + j]
+        return np.asarray(W), np.asarray(threshold)
+
+    @property
+    def leaves(self):
+        """What leaves answer: shares of classes, or (means, variances); (n_leaves, n_outputs)."""
+        shape = self.n_splits + 1, self.n_outputs
+        cdef int64_t i, n = (self.n_splits + 1) * self.n_outputs
+        if self.is_class:
+            return np.array([self.share[i] for i in range(n)]).reshape(shape)
+        mean = np.array([self.leaf_mean[i] for i in range(n)]).reshape(shape)
+        precision = np.array([self.leaf_precision[i] for i in range(n)]).reshape(shape)
+        return mean, 1 / precision
+
+    @property
+    def visited(self):
+        """float: share of the splits that a row of the last batch visited."""
+        return self.share_visited
+
+    @property
+    def work_done(self):
+        """int: multiplications and additions of rows and weights so far."""
+        return self.products
+
+    # ------------------------------------------------------------------------------------ training
+
+    cdef int set_out(self) except -1 nogil:
+        """The spread of the target; leaves without an answer; Adam at rest."""
+        cdef int64_t i, k
+        cdef double mean, square, y
+        for i in range(self.n):
+            self.order[i] = <int32_t>i
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                mean = 0
+                square = 0
+                for i in range(self.n):
+                    mean += self.weight[i] * self.target[i * self.n_outputs + k]
+                mean /= self.n
+                for i in range(self.n):
+                    y = self.target[i * self.n_outputs + k] - mean
+                    square += self.weight[i] * y * y
+                self.least_variance[k] = narrow() * square / self.n
+                if not self.least_variance[k] > 0:
+                    self.least_variance[k] = 1
+        self.fresh = True
+        self.rest()
+        return 0
+
+    cdef void rest(self) noexcept nogil:
+        """Adam without a past, and empty sums."""
+        memset(self.first, 0, self.n_splits * self.p * sizeof(float))
+        memset(self.second, 0, self.n_splits * self.p * sizeof(float))
+        memset(self.centre_first, 0, self.n_splits * sizeof(double))
+        memset(self.centre_second, 0, self.n_splits * sizeof(double))
+        memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
+        memset(self.leaf_weight, 0, (self.n_splits + 1) * sizeof(double))
+        memset(self.leaf_sum, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
+        if not self.is_class:
+            memset(self.leaf_square, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
+        self.share_visited = 0
+
+    cdef int sow(self, float steepness) except -1 nogil:
+        """First answers of the leaves, as if all had given the same before."""
+        cdef int64_t start = 0, size
+        while start < self.n:
+            size = min(<int64_t>self.batch_size, self.n - start)
+            self.learn(start, size, steepness, 0, False)
+            start += size
+        self.settle_leaves()
+        return 0
+
+    cdef double epoch(self, float steepness, double rate) except? -1 nogil:
+        """All rows once, in random order; the leaves are settled behind them."""
+        cdef int64_t i, k, n_batches = max(<int64_t>1, self.n // self.batch_size), end, start = 0
+        cdef int32_t row
+        cdef double loss = 0
+        for i in range(self.n - 1, 0, -1):
+            k = below(&self.random, <int>(i + 1))
+            row = self.order[i]
+            self.order[i] = self.order[k]
+            self.order[k] = row
+        for i in range(n_batches):
+            end = self.n * (i + 1) // n_batches
+            loss += self.learn(start, end - start, steepness, rate, True)
+            if self.stop[0]:
+                return loss / self.n
+            start = end
+        self.settle_leaves()
+        return loss / self.n
+
+    cdef double learn(
+        self, int64_t start, int64_t size, float steepness, double rate, bint steps
+    ) except? -1 nogil:
+        """E-step of a batch, the sums for its leaves, and the steps of its splits."""
+        cdef int64_t i, node, split, low, n
+        cdef int32_t row
+        cdef double loss = 0, total = 0
+        cdef float* slope
+        for i in range(size):
+            row = self.order[start + i]
+            self.batch_at[i] = self.at[row]
+            if self.is_class:
+                self.batch_label[i] = self.label[row]
+            total += self.weight[row]
+        self.dense = self.engine == PRODUCTS or (
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > often()
+            and self.n_nodes * size <= MOST_VISITS
+        )
+        self.poll()
+        self.descend(size, steepness)
+        self.answer(start, size)
+        for node in range(self.n_nodes - 1, -1, -1):
+            if self.child[node] >= 0:
+                skf_ascend(&self.visits, self.first_visit[node], self.n_visits[node])
+        for i in range(size):
+            self.visits.part[i + 1] = self.weight[self.order[start + i]]
+            loss -= self.visits.part[i + 1] * (log(self.visits.lik[i + 1]) + self.top[i])
+        for node in range(self.n_nodes):
+            n = self.n_visits[node]
+            if self.child[node] < 0:
+                self.credit(start, node)
+                continue
+            split = (self.child[node] - 1) // 2
+            slope = self.all_slopes + split * self.wide if self.dense else self.slope
+            skf_divide(&self.visits, self.first_visit[node], n, steepness, slope)
+            if n == 0 or self.dense or not (steps or self.seen_gradient != NULL):
+                continue
+            skf_rows_at(
+                self.batch_at, self.visits.row + self.first_visit[node], n, self.near_at
+            )
+            low = self.low[split]
+            skf_add_rows(
+                self.rows + low, self.near_at, n, slope, self.span[split], self.gradient + low
+            )
+            self.take_step(split, self.gradient, slope, n, total, rate)
+        if self.dense and (steps or self.seen_gradient != NULL):
+            split = 0
+            while split < self.n_splits:
+                n = min(<int64_t>BLOCK, self.n_splits - split)
+                skf_multiply(
+                    self.all_slopes + split * self.wide, self.wide, 1, n, size, self.batch,
+                    self.long_, self.long_, self.all_gradients, self.long_
+                )
+                for i in range(n):
+                    self.take_step(
+                        split + i, self.all_gradients + i * self.long_,
+                        self.all_slopes + (split + i) * self.wide, size, total, rate
+                    )
+                split += n
+        return loss
+
+    # ------------------------------------------------------------------------ a batch in the tree
+
+    cdef int descend(self, int64_t size, float steepness) except -1 nogil:
+        """Send the rows of the batch down: `Visits` of all nodes, with reach and gates."""
+        cdef int64_t i, node, seen = 0
+        cdef Visits* visits = &self.visits
+        self.make_room(size + 1)
+        # Number 0 is no visit: where a row does not go.
+        visits.lik[0] = 0
+        visits.n = size + 1
+        for i in range(size):
+            visits.row[i + 1] = <int32_t>i
+            visits.reach[i + 1] = 1
+        memset(self.n_visits, 0, self.n_nodes * sizeof(int64_t))
+        self.first_visit[0] = 1
+        self.n_visits[0] = size
+        if self.dense:
+            self.make_dense()
+            self.gather(size)
+            skf_multiply(
+                self.w, self.p, 1, self.n_splits, self.p, self.turned, self.wide, padded(size),
+                self.all_margins, self.wide
+            )
+        for node in range(self.n_nodes):
+            if self.child[node] < 0 or self.n_visits[node] == 0:
+                continue
+            if self.dense:
+                for i in range(self.first_visit[node], self.first_visit[node] + size):
+                    seen += visits.reach[i] >= faint()
+            else:
+                seen += self.n_visits[node]
+            self.enter(node, steepness)
+        self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
+        if self.dense:
+            self.products = self.products + 4 * self.p * self.n_splits * size
+        return 0
+
+    cdef int enter(self, int64_t node, float steepness) except -1 nogil:
+        """Gates of the rows at a split, and what of them goes to either child."""
+        cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
+        cdef int64_t child = self.child[node], split = (child - 1) // 2
+        cdef const float* margin = self.margin
+        if self.dense:
+            margin = self.all_margins + split * self.wide
+        else:
+            skf_rows_at(self.batch_at, self.visits.row + start, n, self.near_at)
+            skf_margins(
+                self.rows + self.low[split], self.near_at, n,
+                self.w + split * self.p + self.low[split], self.span[split], self.margin
+            )
+            self.products = self.products + 4 * n * self.span[split]
+        self.make_room(self.visits.n + 2 * n)
+        skf_gates(margin, n, steepness, self.bias[split], self.visits.gate + start)
+        self.first_visit[child] = self.visits.n
+        self.first_visit[child + 1] = self.visits.n + n
+        skf_branch(
+            &self.visits, start, n, -1 if self.dense else faint(), self.n_visits + child,
+            self.n_visits + child + 1
+        )
+        return 0
+
+    cdef void answer(self, int64_t start, int64_t size) noexcept nogil:
+        """Likelihoods of rows at leaves; those of densities over the row's largest."""
+        cdef int64_t i, node, leaf
+        cdef double value
+        cdef Visits* visits = &self.visits
+        for i in range(size):
+            self.top[i] = 0 if self.is_class or self.fresh else -INFINITY
+        for node in range(self.n_nodes):
+            if self.child[node] >= 0:
+                continue
+            leaf = -1 - self.child[node]
+            if self.is_class and not self.fresh:
+                skf_recall(
+                    visits, self.first_visit[node], self.n_visits[node],
+                    self.share + leaf * self.n_outputs, self.batch_label
+                )
+                continue
+            for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
+                if self.fresh:
+                    visits.lik[i] = 1
+                    continue
+                value = self.log_density(leaf, self.order[start + visits.row[i]])
+                visits.part[i] = <float>value
+                if value > self.top[visits.row[i]]:
+                    self.top[visits.row[i]] = value
+        if self.is_class or self.fresh:
+            return
+        for node in range(self.n_nodes):
+            if self.child[node] >= 0:
+                continue
+            for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
+                visits.lik[i] = <float>exp(
+                    min(0.0, <double>visits.part[i] - self.top[visits.row[i]])
+                )
+
+    cdef inline double log_density(self, int64_t leaf, int64_t row) noexcept nogil:
+        """Logarithm of the normal density of a row's target at a leaf, but for a constant."""
+        cdef int32_t k
+        cdef double y, value = self.leaf_log[leaf]
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k] - self.leaf_mean[leaf * self.n_outputs + k]
+            value -= 0.5 * y * y * self.leaf_precision[leaf * self.n_outputs + k]
+        return value
+
+    cdef void credit(self, int64_t start, int64_t node) noexcept nogil:
+        """Add the rows at a leaf to its sums."""
+        cdef int64_t i, leaf = -1 - self.child[node], at = leaf * self.n_outputs
+        cdef int64_t first = self.first_visit[node], n = self.n_visits[node]
+        cdef int32_t k
+        cdef double part, total = 0
+        cdef const double* y
+        if self.is_class:
+            self.leaf_weight[leaf] = self.leaf_weight[leaf] + skf_credit(
+                &self.visits, first, n, self.batch_label, self.leaf_sum + at
+            )
+            return
+        for i in range(first, first + n):
+            part = self.visits.part[i]
+            total += part
+            y = self.target + self.order[start + self.visits.row[i]] * self.n_outputs
+            for k in range(self.n_outputs):
+                self.leaf_sum[at + k] = self.leaf_sum[at + k] + part * y[k]
+                self.leaf_square[at + k] = self.leaf_square[at + k] + part * y[k] * y[k]
+        self.leaf_weight[leaf] = self.leaf_weight[leaf] + total
+
+    cdef void settle_leaves(self) noexcept nogil:
+        """Answers from the sums (equation 13), which then are empty; without rows, as before."""
+        cdef int64_t leaf, at
+        cdef int32_t k
+        cdef double weight, mean, variance, nothing = 1.0 / self.n_outputs if self.is_class else 0
+        for leaf in range(self.n_splits + 1):
+            weight = self.leaf_weight[leaf]
+            self.leaf_weight[leaf] = 0
+            at = leaf * self.n_outputs
+            if not weight > 1e-12 and not self.fresh:
+                memset(self.leaf_sum + at, 0, self.n_outputs * sizeof(double))
+                if not self.is_class:
+                    memset(self.leaf_square + at, 0, self.n_outputs * sizeof(double))
+                continue
+            self.leaf_log[leaf] = 0
+            for k in range(self.n_outputs):
+                mean = self.leaf_sum[at + k] / weight if weight > 0 else nothing
+                self.leaf_sum[at + k] = 0
+                if self.is_class:
+                    self.share[at + k] = <float>((mean + rare()) / (1 + self.n_outputs * rare()))
+                    continue
+                variance = self.leaf_square[at + k] / weight - mean * mean if weight > 0 else 0
+                variance = max(variance, self.least_variance[k])
+                self.leaf_square[at + k] = 0
+                self.leaf_mean[at + k] = mean
+                self.leaf_precision[at + k] = 1 / variance
+                self.leaf_log[leaf] = self.leaf_log[leaf] - 0.5 * log(variance)
+        self.fresh = False
+
+    # --------------------------------------------------------------------------------------- steps
+
+    cdef void take_step(
+        self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
+        double rate
+    ) noexcept nogil:
+        """A step of Adam by the gradient of a batch, which is cleared."""
+        cdef int64_t i, j, low = self.low[split], at = split * self.p + low
+        cdef double shift = 0, g, unbias_first, unbias_second
+        cdef double* seen
+        if not total > lightest():
+            memset(gradient, 0, self.p * sizeof(float))
+            return
+        for i in range(n):
+            shift += slope[i]
+        if self.smoothness > 0:
+            self.smooth(split, gradient, total)
+        if self.seen_gradient != NULL:
+            seen = self.seen_gradient + split * (self.p + 1)
+            for j in range(low, low + self.span[split]):
+                seen[j] += gradient[j] - self.mean[j] * shift
+            memset(gradient, 0, self.p * sizeof(float))
+            seen[self.p] += shift
+            return
+        self.n_steps[split] = self.n_steps[split] + 1
+        unbias_first = 1 / (1 - pow(0.9, self.n_steps[split]))
+        unbias_second = 1 / (1 - pow(0.999, self.n_steps[split]))
+        skf_adam_step(
+            self.w + at, self.first + at, self.second + at, gradient + low, self.mean + low,
+            self.unit + low, self.span[split], <float>(1 / total), <float>shift,
+            <float>rate, <float>unbias_first, <float>unbias_second
+        )
+        g = shift / total
+        self.centre_first[split] = 0.9 * self.centre_first[split] + 0.1 * g
+        self.centre_second[split] = 0.999 * self.centre_second[split] + 0.001 * g * g
+        self.centre[split] = self.centre[split] - (
+            rate * self.centre_first[split] * unbias_first
+            / (sqrt(self.centre_second[split] * unbias_second) + 1e-8)
+        )
+        self.set_bias(split)
+
+    cdef void set_bias(self, int64_t split) noexcept nogil:
+        cdef int64_t low = self.low[split]
+        cdef float along = 0
+        skf_dot(self.w + split * self.p + low, self.mean + low, self.span[split], &along)
+        self.bias[split] = <float>(self.centre[split] - along)
+
+    cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil:
+        """Add the gradient of equation 15: differences between neighbours, within the split.
+
+        Weights count as trained, in units of the reciprocal of `unit`.
+        """
+        cdef int64_t e
+        cdef int32_t a, b
+        cdef float* w = self.w + split * self.p
+        cdef const float* unit = self.unit
+        cdef float d, factor = <float>(2 * self.smoothness * total)
+        for e in range(self.edges.shape[0]):
+            a = self.edges[e, 0]
+            b = self.edges[e, 1]
+            if w[a] != 0 and w[b] != 0:
+                d = factor * (w[a] / unit[a] - w[b] / unit[b])
+                gradient[a] += d / unit[a]
+                gradient[b] -= d / unit[b]
+
+    # ---------------------------------------------------------------------------------------- room
+
+    cdef void gather(self, int64_t size) noexcept nogil:
+        """The rows of the batch side by side, and turned."""
+        cdef int64_t i, j
+        cdef const float* row
+        cdef float* out
+        for i in range(size):
+            row = self.rows + self.batch_at[i]
+            memcpy(self.batch + i * self.long_, row, self.p * sizeof(float))
+        for j in range(self.p):
+            out = self.turned + j * self.wide
+            for i in range(size):
+                out[i] = self.batch[i * self.long_ + j]
+
+    cdef int make_dense(self) except -1 nogil:
+        if self.batch:
+            return 0
+        self.turned = floats(self.p * self.wide)
+        self.all_margins = floats(self.n_splits * self.wide)
+        self.all_slopes = floats(self.n_splits * self.wide)
+        self.all_gradients = floats(BLOCK * self.long_)
+        self.batch = floats(self.wide * self.long_)
+        if not (
+            self.batch and self.turned and self.all_margins and self.all_slopes and
+            self.all_gradients
+        ):
+            with gil:
+                raise MemoryError()
+        return 0
+
+    cdef int make_room(self, int64_t n) except -1 nogil:
+        """Room for n visits, and one more."""
+        cdef Visits* visits = &self.visits
+        cdef size_t size
+        if n < visits.capacity:
+            return 0
+        if n >= MOST_NUMBERS:
+            with gil:
+                raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
+        n = n + n // 2 + 64
+        size = <size_t>n * sizeof(float)
+        visits.row = <int32_t*>grown(visits.row, size)
+        visits.reach = <float*>grown(visits.reach, size)
+        visits.gate = <float*>grown(visits.gate, size)
+        visits.lik = <float*>grown(visits.lik, size)
+        visits.part = <float*>grown(visits.part, size)
+        visits.left = <int32_t*>grown(visits.left, size)
+        visits.right = <int32_t*>grown(visits.right, size)
+        visits.capacity = n
+        return 0
+
+    cdef int poll(self) except -1 nogil:
+        """Now and then let a signal handler raise."""
+        cdef int64_t work
+        self.walked = self.walked + self.n_nodes
+        work = self.products + NODE * self.walked
+        if work - self.polled > POLL:
+            self.polled = work
+            with gil:
+                PyErr_CheckSignals()
+        return 0

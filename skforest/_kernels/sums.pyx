@@ -1,0 +1,179 @@
+"""Walking trees of boxes over bytes by tables of sums.
+
+`SumWalker` writes the splits of a forest as look-ups in a table of sums (_sums.h) and takes blocks
+of rows to their leaves, by the same turns as the node-by-node walk of _tree.pyx: all numbers are
+whole, so that no order of additions shows.
+"""
+
+from libc.math cimport floor
+from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+import numpy as np
+
+from .direction cimport Directions, Grid
+
+cdef extern from "sums.h" nogil:
+    void skf_fill_u16(const uint8_t*, int, int, uint16_t*)
+    void skf_fill_u32(const uint8_t*, int, int, uint32_t*)
+    void skf_walk_u16(
+        const Step*, const int32_t*, int32_t, const uint16_t*, int64_t, int64_t, int32_t*
+    )
+    void skf_walk_u32(
+        const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int32_t*
+    )
+
+cdef enum:
+    BLOCK_ROWS = 256         # rows whose tables are in use together
+    BLOCK_BYTES = 1 << 20    # and their most bytes: about a cache
+
+
+cdef bint sums_apply(const Directions* directions, int64_t n_splits) noexcept nogil:
+    """Do tables of sums of bytes answer every split?"""
+    cdef const Grid* grid = &directions.grid
+    cdef int64_t height = grid.length[0] if grid.n_axes == 2 else 1
+    cdef int64_t width = grid.length[grid.n_axes - 1]
+    return (
+        grid.plain
+        and grid.n_axes <= 2
+        and (height + 1) * (width + 1) <= 65535     # positions are uint16
+        and n_splits < 1 << 30                      # and splits share 32 bits with two flags
+        and directions.n_sparse == 0
+        and directions.n_dense == 0
+    )
+
+
+cdef class SumWalker:
+    """The trees of one forest. `build` comes first; then it is safe to walk in several threads."""
+
+    def __dealloc__(self):
+        free(self.steps)
+        free(self.first)
+        free(self.root)
+
+    cdef int build(self, arrays, const Directions* directions) except -1:
+        """Write down every tree; `arrays` are those of a Forest for which sums_apply."""
+        cdef const Grid* grid = &directions.grid
+        cdef const int64_t[::1] tree_start = arrays["tree_start"]
+        cdef const int32_t[::1] child = arrays["child"]
+        cdef const float[::1] threshold = arrays["threshold"]
+        cdef const int32_t[::1] direction = arrays["direction"]
+        cdef int64_t n_trees = tree_start.shape[0] - 1
+        cdef int64_t n_splits = threshold.shape[0]
+        cdef int64_t tree, start, end, volume, largest = 1
+        cdef int32_t split
+        self.height = grid.length[0] if grid.n_axes == 2 else 1
+        self.width = grid.length[grid.n_axes - 1]
+        self.size = <int64_t>(self.height + 1) * (self.width + 1)
+        self.steps = <Step*>calloc(<size_t>n_splits + 1, sizeof(Step))
+        self.first = <int32_t*>malloc(<size_t>(n_splits + 1) * sizeof(int32_t))
+        self.root = <int32_t*>malloc(<size_t>(n_trees + 1) * sizeof(int32_t))
+        if not (self.steps and self.first and self.root):
+            raise MemoryError()
+        cdef int32_t[::1] step_of = np.empty(np.diff(tree_start).max(initial=0), dtype=np.int32)
+        for tree in range(n_trees):
+            start = tree_start[tree]
+            end = tree_start[tree + 1]
+            split = <int32_t>((start - tree) // 2)
+            self.write_steps(child[start:end], split, step_of)
+            volume = self.write_boxes(
+                child[start:end], split, threshold, direction, directions, step_of
+            )
+            largest = max(largest, volume)
+            self.root[tree] = step_of[0]
+        self.small = 255 * largest < 32768
+        return 0
+
+    cdef void write_steps(
+        self, const int32_t[::1] child, int32_t first_split, int32_t[::1] step_of
+    ) noexcept nogil:
+        """Number the splits, those of siblings side by side; step_of[node] is -1 for a leaf."""
+        cdef int32_t node, left, next = first_split
+        cdef bint left_splits, right_splits
+        step_of[0] = -1
+        if child[0] >= 0:
+            step_of[0] = next
+            next += 1
+        for node in range(<int32_t>child.shape[0]):
+            left = child[node]
+            if left < 0:
+                continue
+            left_splits = child[left] >= 0
+            right_splits = child[left + 1] >= 0
+            self.first[step_of[node]] = left
+            self.steps[step_of[node]].next = (
+                4 * <uint32_t>next + (not left_splits) + 2 * <uint32_t>(not right_splits)
+            )
+            step_of[left] = next if left_splits else -1
+            next += left_splits
+            step_of[left + 1] = next if right_splits else -1
+            next += right_splits
+
+    cdef int64_t write_boxes(
+        self, const int32_t[::1] child, int32_t first_split, const float[::1] threshold,
+        const int32_t[::1] direction, const Directions* directions, const int32_t[::1] step_of
+    ) noexcept nogil:
+        """Write thresholds and boxes; the volume of the largest box is returned."""
+        cdef int32_t n_axes = directions.grid.n_axes
+        cdef int64_t split, code, largest = 1
+        cdef int32_t node, corner, other, height, width
+        cdef double cut
+        cdef Step* step
+        for node in range(<int32_t>child.shape[0]):
+            if child[node] < 0:
+                continue
+            split = first_split + (child[node] - 1) // 2
+            step = self.steps + step_of[node]
+            cut = floor(threshold[split])      # the projections are whole numbers
+            step.threshold = <int32_t>max(<double>INT32_MIN, min(cut, <double>INT32_MAX))
+            code = direction[split]
+            corner = <int32_t>code
+            other = -1
+            height = 1
+            width = 1
+            if code >= directions.n_features:
+                code -= directions.n_features
+                corner = directions.box_corner[code]
+                other = directions.box_other[code]
+                width = directions.box_size[code * n_axes + n_axes - 1]
+                height = directions.box_size[code * n_axes] if n_axes == 2 else 1
+                largest = max(largest, <int64_t>height * width)
+            if other == corner:                # a contrast with itself is 0: an empty box
+                other = -1
+                height = 0
+            step.one = self.position(corner)
+            step.two = self.position(other) if other >= 0 else step.one
+            step.across = <uint16_t>width
+            step.down = <uint16_t>(height * (self.width + 1))
+        return largest
+
+    cdef uint16_t position(self, int32_t corner) noexcept nogil:
+        """Where the sum above and left of a feature stands."""
+        return <uint16_t>(corner // self.width * (self.width + 1) + corner % self.width)
+
+    cdef int64_t block_rows(self) noexcept nogil:
+        """How many rows should be under way together."""
+        return min(<int64_t>BLOCK_ROWS, max(<int64_t>8, BLOCK_BYTES // (4 * self.size)))
+
+    cdef void fill(self, uint32_t* sums, const uint8_t* rows, int64_t n) noexcept nogil:
+        """Make the tables of n rows; `sums` has room for n * size numbers, of 2 bytes if small."""
+        cdef uint16_t* small = <uint16_t*>sums
+        cdef int64_t i, n_features = <int64_t>self.height * self.width
+        for i in range(n):
+            if self.small:
+                skf_fill_u16(rows + i * n_features, self.height, self.width, small + i * self.size)
+            else:
+                skf_fill_u32(rows + i * n_features, self.height, self.width, sums + i * self.size)
+
+    cdef void walk(
+        self, int64_t tree, const uint32_t* sums, int64_t n, int32_t* leaf
+    ) noexcept nogil:
+        """leaf[i] = node of the leaf of row i, for n rows."""
+        cdef int32_t root = self.root[tree]
+        if root < 0:
+            memset(leaf, 0, <size_t>n * sizeof(int32_t))
+        elif self.small:
+            skf_walk_u16(self.steps, self.first, root, <uint16_t*>sums, self.size, n, leaf)
+        else:
+            skf_walk_u32(self.steps, self.first, root, sums, self.size, n, leaf)

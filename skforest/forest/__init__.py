@@ -1,0 +1,5 @@
+"""The packed forest, the fitted model of every estimator."""
+
+from .packed import Forest
+
+__all__ = ["Forest"]

@@ -1,0 +1,190 @@
+"""What end-to-end trees see of the data, and their training after they were grown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.soft import SoftTrainer
+from ..forest.edit import prune, reached_nodes, recount, repack, route, settle, unpack
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """How long, and how fast, a tree is trained; as the parameters of `E2EDecisionForest`."""
+
+    greedy_epochs: int
+    finetune_epochs: int
+    learning_rate: float
+    batch_size: int
+    steepness: float
+    steepness_step: float
+
+    @property
+    def grown(self):
+        """float: steepness when the tree has been grown."""
+        return self.steepness + self.greedy_epochs * self.steepness_step
+
+    @property
+    def final(self):
+        """float: steepness when all is done."""
+        return self.grown + self.finetune_epochs * self.steepness_step
+
+    def rates(self):
+        """Learning rates of the epochs of joint training, which fall along a cosine."""
+        done = (np.arange(self.finetune_epochs) + 0.5) / max(self.finetune_epochs, 1)
+        return self.learning_rate * 0.5 * (1 + np.cos(np.pi * done))
+
+
+@dataclass(frozen=True)
+class Units:
+    """How splits see the features.
+
+    Parameters
+    ----------
+    mean, unit : ndarray of shape (n_features,), float32
+        Training is that of rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
+    places : ndarray of shape (n_places, n_used), int32
+        Features of a split, one row for each choice.
+    edges : ndarray of shape (n_edges, 2), int32
+        Neighbours that shall have similar weights.
+    """
+
+    mean: np.ndarray
+    unit: np.ndarray
+    places: np.ndarray
+    edges: np.ndarray
+
+
+def grid_edges(shape):
+    """Pairs of neighbours in a grid.
+
+    Parameters
+    ----------
+    shape : tuple of int
+
+    Returns
+    -------
+    edges : ndarray of shape (n_edges, 2), int32
+    """
+    number = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    pairs = []
+    for axis in range(len(shape)):
+        along = np.moveaxis(number, axis, 0)
+        pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
+    return np.ascontiguousarray(np.concatenate(pairs))
+
+
+def patch_places(shape, size):
+    """Features under a patch at all of its places.
+
+    Parameters
+    ----------
+    shape, size : tuple of int
+        Of the grid, and of the patch.
+
+    Returns
+    -------
+    places : ndarray of shape (n_places, n_used), int32
+    """
+    number = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    windows = np.lib.stride_tricks.sliding_window_view(number, size)
+    return np.ascontiguousarray(windows.reshape(-1, math.prod(size)))
+
+
+def train_together(
+    forest, table, target, weight, seed, stop, annealing, units, smoothness, limits, criterion,
+    scale=1.0,
+):  # fmt: skip
+    """Train all splits and leaves of a tree together, and count its leaves again.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree, with the gate "sigmoid".
+    table : ndarray of shape (n_rows, n_features), float32
+        Scaled as the tree wants it.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+        0 for the rows that are not the tree's.
+    seed : int
+    stop : ndarray of shape (1,), uint8
+    annealing : Annealing
+    units : Units
+    smoothness : float
+    limits : tuple (int, float)
+        Least number of rows of a leaf, and least weight.
+    criterion : {"entropy", "squared_error"}
+    scale : float, default=1.0
+
+    Returns
+    -------
+    forest : Forest
+        Leaves are counted from the rows that reach them; those that too few reach are gone.
+    record : dict
+        "loss_curve_", "n_iter_".
+    """
+    W, threshold = unpack(forest)
+    curve = []
+    if len(threshold) and annealing.finetune_epochs:
+        leaf = forest.child < 0
+        child = forest.child.copy()
+        child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
+        trainer = SoftTrainer(
+            table, target, forest.n_outputs, weight, units.mean, units.unit, child, W, threshold,
+            annealing.batch_size, smoothness, units.edges, seed, stop,
+        )  # fmt: skip
+        for epoch, rate in enumerate(annealing.rates()):
+            loss = trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
+            if stop[0]:
+                break
+            curve.append(loss)
+        W, threshold = trainer.planes()
+    # Also without training: sparse rows where these are smaller.
+    forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
+    if curve:
+        counted = {"criterion": criterion, "scale": scale}
+        forest = settle(forest, table, target, weight, **counted)
+        if limits[0] > 1 or limits[1] > 0:
+            forest = without_small_leaves(forest, table, target, weight, *limits, **counted)
+    return forest, {"loss_curve_": np.array(curve), "n_iter_": len(curve)}
+
+
+def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **counted):
+    """The tree whose leaves all have a number of rows and a weight, or that is one leaf.
+
+    A leaf that is too small gives its rows to its sibling; the smaller one, where both are.
+
+    Parameters
+    ----------
+    forest, table, target, weight
+        As in `train_together`.
+    min_leaf, min_weight : int, float
+    **counted
+        What else `recount` takes.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    trains = weight > 0
+    while len(forest.threshold):
+        leaf = route(forest, table)[trains]
+        n_rows = np.bincount(leaf, minlength=forest.n_nodes)
+        small = (forest.child < 0) & (
+            (n_rows < min_leaf) | (np.bincount(leaf, weight[trains], forest.n_nodes) < min_weight)
+        )
+        left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
+        both = small[left] & small[left + 1]
+        lighter = forest.node_weight[left] <= forest.node_weight[left + 1]
+        small[left[both & ~lighter]] = False
+        small[left[both & lighter] + 1] = False
+        if not small.any():
+            return forest
+        kept = np.flatnonzero((forest.child < 0) & ~small)
+        forest = prune(forest, reached_nodes(forest, kept))
+        forest = recount(forest, table, target, weight, **counted)
+    return forest

@@ -1,0 +1,374 @@
+"""A random hinge forest from its first random numbers to a packed `Forest`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
+
+from .._kernels.hinge import HingeTrainer, padded, padded_vector
+from .._kernels.loss import Loss
+from .hinge_packing import HingePacker, compacted
+
+SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
+LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
+COLUMNS = 0.25  # share of tests that look at columns, at most, where others are learned
+N_CHECKS = 40  # looks at the validation loss
+PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
+BLOCK = 1024  # rows that are standardised together
+FIRST_ROWS = 2048  # that the statistics of features begin with
+COPIED = (
+    "direction",
+    "mean",
+    "variance",
+    "tests",
+    "leaf",
+    "value",
+    "head",
+)  # of the best model so far
+
+
+@dataclass(frozen=True)
+class HingeSettings:
+    """What `RandomHingeForestClassifier` and its like have settled on, with their words."""
+
+    n_trees: int
+    depth: int
+    fern: bool
+    head: str  # "leaves", or "linear": answers of trees are numbers, which a matrix leads on
+    n_linear: int  # learned features, of every patch
+    identity: bool  # are the columns themselves features, too?
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    dropout: float
+    batch_size: int
+    n_steps: int
+    validation_fraction: float  # 0: none
+    n_iter_no_change: int
+
+
+@dataclass(frozen=True)
+class HingeInput:
+    """The rows that a forest learns from, with each feature in units of its own.
+
+    Parameters
+    ----------
+    scaled : ndarray of shape (n_rows, n_features), float32
+        As `Forest` walks them.
+    mean, deviation : ndarray of shape (n_features,), float64
+        Of `scaled`.
+    emphasis : ndarray of shape (n_features,), float64
+        Learned features see (scaled - mean) / deviation * emphasis.
+    spread : ndarray of shape (n_features,), float32
+        For the importances.
+    taps : ndarray of shape (n_patches, n_taps), int32
+        Columns of every patch that learned features look at: all, in one patch, or those under
+        every place of a kernel.
+    """
+
+    scaled: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    emphasis: np.ndarray
+    spread: np.ndarray
+    taps: np.ndarray
+
+    def table(self):
+        """What learned features see of the rows: ndarray, float32, C order."""
+        factor = self.emphasis / self.deviation
+        table = np.empty(self.scaled.shape, dtype=np.float32)
+        for block in gen_batches(len(table), BLOCK):
+            table[block] = (self.scaled[block] - self.mean) * factor
+        return table
+
+
+def whole_rows(n_features):
+    """The taps of inner products with whole rows."""
+    return np.arange(n_features, dtype=np.int32)[None]
+
+
+def kernel_places(feature_shape, size, stride):
+    """The taps of a kernel at all of its places in an image.
+
+    Parameters
+    ----------
+    feature_shape : tuple of int
+        Height, width, and perhaps channels, all of which a kernel sees.
+    size, stride : int
+
+    Returns
+    -------
+    taps : ndarray of shape (n_places, size * size * n_channels), int32
+    """
+    columns = np.arange(np.prod(feature_shape), dtype=np.int32)
+    columns = columns.reshape(*feature_shape[:2], -1)
+    windows = np.lib.stride_tricks.sliding_window_view(columns, (size, size), axis=(0, 1))
+    windows = windows[::stride, ::stride]
+    return np.ascontiguousarray(windows.reshape(windows.shape[0] * windows.shape[1], -1))
+
+
+def new_arrays(settings, taps, n_outputs, emphasis, random):
+    """Parameters to begin with (algorithm 1), as `HingeTrainer` takes them.
+
+    Parameters
+    ----------
+    settings : HingeSettings
+    taps : ndarray of shape (n_patches, n_taps), int32
+    n_outputs : int
+    emphasis : ndarray of shape (n_columns,)
+        Columns of the table are divided by it where they are features themselves.
+    random : RandomState
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+    """
+    n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
+    n_patches, n_taps = taps.shape
+    patch = padded(n_linear)
+    first = n_patches * patch
+    n_identity = len(emphasis) if settings.identity else 0
+    n_tests = depth if settings.fern else 2**depth - 1
+    direction = np.zeros((n_taps, patch), dtype=np.float32)
+    direction[:, :n_linear] = random.normal(size=(n_taps, n_linear)) / math.sqrt(n_taps)
+    variance = np.ones(first + padded(n_identity))
+    variance[first : first + n_identity] = np.square(emphasis[:n_identity])
+    threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
+    feature = _pool(n_patches * n_linear, n_identity, first, (n_trees, n_tests), random)
+    is_linear = feature < first
+    # From the number of a learned feature to its place, which is padded patch by patch.
+    place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
+    feature = np.where(is_linear, place, feature).astype(np.int32)
+    n_leaves = 2**depth
+    head = np.zeros((0, 0), dtype=np.float32)
+    if settings.head == "linear":
+        head = np.zeros((n_trees, padded(n_outputs)), dtype=np.float32)
+        head[:, :n_outputs] = random.normal(size=(n_trees, n_outputs))
+        n_outputs = 1  # of a tree
+    return {
+        "direction": direction,
+        "taps": taps,
+        "mean": np.zeros(len(variance)),
+        "variance": variance,
+        "tests": np.stack([threshold.view(np.int32), feature], axis=2),
+        "leaf": np.full((n_trees, n_leaves), -1, dtype=np.int32),
+        "value": np.zeros((n_trees, 3, padded_vector(n_outputs)), dtype=np.float32),
+        "head": head,
+        "head_mean": np.zeros_like(head),
+        "head_power": np.zeros_like(head),
+        "direction_mean": np.zeros_like(direction),
+        "direction_power": np.zeros_like(direction),
+        "tests_mean": np.zeros_like(threshold),
+        "tests_power": np.zeros_like(threshold),
+        "counts": np.zeros(3, dtype=np.int64),
+    }
+
+
+def _pool(n_linear, n_identity, first, shape, random):
+    """Features of tests: each as often as any other, but no more than a part of them columns."""
+    share = n_identity / (n_linear + n_identity)
+    if n_linear:
+        share = min(share, COLUMNS)
+    is_column = random.uniform(size=shape) < share
+    column = first + random.randint(max(n_identity, 1), size=shape)
+    linear = random.randint(max(n_linear, 1), size=shape)
+    return np.where(is_column, column, linear).astype(np.int32)
+
+
+def train_hinge(source, target, loss, weight, settings, seed, stop):
+    """Train one bag.
+
+    Parameters
+    ----------
+    source : HingeInput
+    target : ndarray of shape (n_rows, loss.n_columns), float64
+    loss : Loss
+    weight : ndarray of shape (n_rows,), float64
+    settings : HingeSettings
+    seed : int
+    stop : ndarray of shape (1,), uint8
+
+    Returns
+    -------
+    training : HingeTraining
+        Done.
+    """
+    training = HingeTraining(source, target, loss, weight, settings, seed, stop)
+    training.run()
+    return training
+
+
+class HingeTraining:
+    """The training of one bag; parameters as of `train_hinge`."""
+
+    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop):
+        self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
+        self.weight = weight
+        self.loss_curve, self.validation_scores = [], []
+        self.n_done, self.best = 0, None
+        random = np.random.RandomState(seed % 2**32)
+        n_outputs = loss.n_outputs
+        self.held = self._hold_out(random)
+        trains = np.where(self.held, 0.0, weight)
+        chosen = np.flatnonzero(trains)
+        arrays = new_arrays(settings, source.taps, n_outputs, source.emphasis, random)
+        self.trainer = HingeTrainer(
+            arrays,
+            source.scaled.shape[1],
+            settings.depth,
+            LEAF_SCALE,
+            settings.fern,
+            loss,
+            settings.optimizer,
+            settings.momentum,
+            settings.weight_decay,
+            settings.dropout,
+            settings.batch_size,
+            seed,
+            stop,
+        )
+        self.table = source.table()
+        self.trainer.feed(self.table, target, trains)
+        self.trainer.begin(min(FIRST_ROWS, max(2, len(chosen))))
+        self.held = np.flatnonzero(self.held)
+        self.held_table, self.held_target = self.table[self.held], target[self.held]
+
+    def _hold_out(self, random):
+        """Mask of the rows that do not train and decide which model is kept."""
+        held = np.zeros(len(self.weight), dtype=bool)
+        chosen = np.flatnonzero(self.weight)
+        n_held = math.ceil(self.settings.validation_fraction * len(chosen))
+        if n_held < len(chosen):
+            held[random.permutation(chosen)[:n_held]] = True
+        return held
+
+    def run(self):
+        """All steps, or fewer where the validation loss has stopped falling.
+
+        Raises
+        ------
+        ValueError
+            If the loss becomes infinite before there is a model to fall back on.
+        """
+        settings = self.settings
+        size = max(1, -(-settings.n_steps // N_CHECKS))
+        lowest, stalled, factor = np.inf, 0, 1.0
+        while self.n_done < settings.n_steps and not self.stop[0]:
+            steps = np.arange(self.n_done, min(self.n_done + size, settings.n_steps))
+            loss = self.trainer.run(self._rates(steps) * factor)
+            if self.stop[0]:
+                return
+            self.loss_curve.append(loss)
+            self.n_done += len(steps)
+            watched = self._validation_loss() if len(self.held) else loss
+            if not (np.isfinite(loss) and np.isfinite(watched)):
+                self._fail()
+                break
+            if len(self.held):
+                self.validation_scores.append(-watched)
+            if watched < lowest:
+                lowest, stalled = watched, 0
+                if len(self.held):
+                    self._remember()
+                continue
+            stalled += 1
+            if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
+                factor *= PLATEAU[1]
+            if len(self.held) and stalled >= settings.n_iter_no_change:
+                break
+        if self.best is not None:
+            self.trainer.restore(self.best)
+
+    def go_on(self, scaled, target, weight):
+        """Every row of a part of a stream once, at the constant rate.
+
+        Raises
+        ------
+        ValueError
+            If the loss becomes infinite.
+        """
+        self.source, self.weight = replace(self.source, scaled=scaled), weight
+        self.table = self.source.table()
+        self.trainer.feed(self.table, target, weight)
+        n_steps = -(-np.count_nonzero(weight) // self.settings.batch_size)
+        loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
+        self.n_done += n_steps
+        self.loss_curve.append(loss)
+        if not np.isfinite(loss):
+            self._fail()
+
+    def forget(self):
+        """Let go of the rows."""
+        self.source = replace(self.source, scaled=self.source.scaled[:0])
+        self.weight = self.table = self.held_table = self.held_target = None
+
+    def _rates(self, steps):
+        rate = np.full(len(steps), float(self.settings.learning_rate))
+        if self.settings.schedule == "cosine":
+            rate *= 0.5 * (1 + np.cos(np.pi * steps / self.settings.n_steps))
+        return rate
+
+    def _validation_loss(self):
+        raw = self.trainer.respond(self.held_table)
+        losses = self.loss.evaluate(raw, self.held_target)[0]
+        return np.average(losses, weights=self.weight[self.held])
+
+    def _remember(self):
+        arrays = self.trainer.arrays
+        self.best = {name: arrays[name].copy() for name in COPIED}
+
+    def _fail(self):
+        """The loss is infinite: report it, and have a model to return or none."""
+        message = (
+            f"the loss became infinite after {self.n_done} steps with "
+            f"learning_rate={self.settings.learning_rate:.3g}; a smaller one may help"
+        )
+        if self.best is None:
+            raise ValueError(message)
+        warnings.warn(
+            f"{message}; the model of least validation loss before that is kept",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+    @property
+    def record(self):
+        """What training recorded, by fitted attribute."""
+        return {
+            "loss_curve_": np.array(self.loss_curve),
+            "validation_scores_": np.array(self.validation_scores),
+            "n_iter_": self.n_done,
+        }
+
+    # ----------------------------------------------------------------------------- the Forest
+
+    def pack(self, unit, make, whole=False):
+        """The fitted model.
+
+        Subtrees that no row of the training set reaches become one leaf with the value 0; the
+        split above it stays, since its margin counts. No output of a training row changes a bit.
+
+        Parameters
+        ----------
+        unit : ndarray of shape (n_outputs,), float64
+            Of the response.
+        make : callable
+            From arrays to a Forest.
+        whole : bool, default=False
+            Keep what rows reached that were forgotten since.
+
+        Returns
+        -------
+        forest : Forest
+        """
+        packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
+        forest = make(packer.arrays(self.table, self.weight, unit))
+        known = self.trainer.arrays["leaf"] >= 0 if whole else None
+        return compacted(forest, self.source.scaled, self.weight, known).compact()

@@ -1,0 +1,263 @@
+"""A trained bag of hinge trees as a packed `Forest`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..forest import Forest
+
+BLOCK = 4096  # rows that walk together
+
+
+class HingePacker:
+    """Writes a bag out as arrays of a `Forest`.
+
+    Parameters
+    ----------
+    trainer : HingeTrainer
+    settings : HingeSettings
+    source : HingeInput
+        The rows, and how the trainer's table is made of them.
+    n_outputs : int
+    """
+
+    def __init__(self, trainer, settings, source, n_outputs):
+        self.trainer, self.settings, self.source = trainer, settings, source
+        self.n_outputs = n_outputs
+
+    def arrays(self, table, weight, unit):
+        """Arrays of complete trees.
+
+        Parameters
+        ----------
+        table : ndarray of shape (n_rows, n_features), float32
+            The rows as the trainer sees them.
+        weight : ndarray of shape (n_rows,), float64
+        unit : ndarray of shape (n_outputs,), float64
+            Of the response.
+
+        Returns
+        -------
+        arrays : dict of str to ndarray
+            As a `Forest` takes them, but for what all bags have in common.
+        """
+        arrays, settings = self.trainer.arrays, self.settings
+        n_trees, depth = settings.n_trees, settings.depth
+        n_inner = 2**depth - 1
+        threshold, feature = self._tests()
+        moved = self.trainer.survey(table, weight)
+        if settings.fern:
+            # A fern is a tree whose splits are all the same on a level; each is as good.
+            level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
+            threshold, feature = threshold[:, level], feature[:, level]
+            moved = moved[:, level] / 2.0**level
+        leaf = arrays["leaf"]
+        used = int(arrays["counts"][2])
+        n_outputs = self.n_outputs
+        value = np.zeros((1 + used, n_outputs))
+        value[1:] = arrays["value"][:used, 0, :n_outputs]
+        if settings.head == "linear":
+            # Rows that no leaf has belonged to a model that has been given up.
+            tree_of = np.zeros(used, dtype=np.int64)
+            tree_of[leaf[leaf >= 0]] = np.nonzero(leaf >= 0)[0]
+            value[1:] *= arrays["head"][tree_of, :n_outputs]
+        value *= unit
+        child = np.empty((n_trees, 2 * n_inner + 1), dtype=np.int64)
+        child[:, :n_inner] = 2 * np.arange(n_inner) + 1
+        child[:, n_inner:] = -1 - (leaf.astype(np.int64) + 1)
+        return {
+            "tree_start": np.arange(n_trees + 1) * child.shape[1],
+            "child": child.ravel(),
+            "threshold": threshold.ravel(),
+            "direction": feature.ravel(),
+            "gain": moved.ravel(),
+            "value": value.ravel(),
+            "spread": self.source.spread,
+        } | self._directions()
+
+    def _tests(self):
+        """Thresholds and codes of directions of the tests, over rows as the forest walks them."""
+        arrays = self.trainer.arrays
+        tests = arrays["tests"]
+        threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
+        shift, code = self._shifts()
+        return (threshold + shift[tests[:, :, 1]]).astype(np.float32), code[tests[:, :, 1]]
+
+    def _shifts(self):
+        """What standardisation takes from each feature, and the code of its direction."""
+        arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
+        n_patches, n_features = len(source.taps), len(source.mean)
+        width = len(arrays["mean"])
+        first = n_patches * arrays["direction"].shape[1]
+        n_columns = n_features * self.settings.identity
+        shift, code = np.zeros(width), np.zeros(width, dtype=np.int64)
+        shift[first : first + n_columns] = (source.mean / source.deviation)[:n_columns]
+        code[first : first + n_columns] = n_features + np.arange(n_columns)
+        unit, weights = self._linear()
+        moved = unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
+        moved += np.einsum("qt,qtf->qf", source.mean[source.taps], weights)
+        numbers = n_features + n_columns + np.arange(n_patches * n).reshape(n_patches, n)
+        shift[:first].reshape(n_patches, -1)[:, :n] = moved
+        code[:first].reshape(n_patches, -1)[:, :n] = numbers
+        return shift, code
+
+    def _linear(self):
+        """Reciprocal deviations (n_patches, n) and weights (n_patches, n_taps, n) of features."""
+        arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
+        n_patches = len(source.taps)
+        first = n_patches * arrays["direction"].shape[1]
+        variance = arrays["variance"][:first].reshape(n_patches, -1)[:, :n]
+        unit = 1 / np.sqrt(variance + 1e-7)
+        scale = (source.emphasis / source.deviation)[source.taps]
+        weights = arrays["direction"][:, :n].astype(np.float64)
+        return unit, weights * scale[:, :, None] * unit[:, None]
+
+    def _directions(self):
+        """Dense directions for inner products with whole rows, sparse ones for all others."""
+        taps, n = self.source.taps, len(self.source.mean)
+        weights = self._linear()[1]
+        if len(taps) == 1:
+            found = {"dense": np.ascontiguousarray(weights[0].T)}
+            if self.settings.identity:
+                found["sparse_start"] = np.arange(n + 1)
+                found["sparse_feature"] = np.arange(n)
+                found["sparse_weight"] = 1 / self.source.deviation
+            return found
+        n_patches, n_taps, n_linear = weights.shape
+        return {
+            "sparse_start": np.arange(n_patches * n_linear + 1) * n_taps,
+            "sparse_feature": np.repeat(taps, n_linear, axis=0).ravel(),
+            "sparse_weight": weights.transpose(0, 2, 1).ravel(),
+        }
+
+
+def compacted(forest, table, weight, known=None):
+    """A forest of complete trees without the subtrees that no row reaches.
+
+    Parameters
+    ----------
+    forest : Forest
+        Every tree has the same depth, with its nodes as a heap. Value row 0 is 0.
+    table : ndarray of shape (n_rows, n_features), float32
+        Scaled as the forest wants it.
+    weight : ndarray of shape (n_rows,), float64
+        Of the rows, for `node_weight`.
+    known : ndarray of shape (n_trees, n_leaves), bool, default=None
+        Leaves that stay in any case.
+
+    Returns
+    -------
+    forest : Forest
+    """
+    n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
+    n_inner = n_nodes // 2
+    reached = np.zeros((n_trees, n_nodes))
+    seen = np.zeros((n_trees, n_nodes), dtype=bool)
+    if known is not None:
+        seen[:, n_inner:] = known
+    trees = np.arange(n_trees)
+    for start in range(0, len(table), BLOCK):
+        leaf = forest._router.apply(table[start : start + BLOCK])
+        seen[trees, leaf] = True
+        for tree in trees:
+            reached[tree] += np.bincount(leaf[:, tree], weight[start : start + BLOCK], n_nodes)
+    last = n_nodes
+    while last > 1:  # level by level, from the leaves up
+        first = last // 2
+        children = slice(first, last)
+        pairs = (n_trees, -1, 2)
+        up = slice(first // 2, first)
+        reached[:, up] += reached[:, children].reshape(pairs).sum(axis=2)
+        seen[:, up] |= seen[:, children].reshape(pairs).any(axis=2)
+        last = first
+    split = seen.copy()
+    split[:, n_inner:] = False
+    kept = np.zeros_like(seen)
+    kept[:, 0] = True
+    kept[:, 1:] = np.repeat(split[:, :n_inner], 2, axis=1)
+    number = np.cumsum(kept, axis=1) - 1
+    child = np.full((n_trees, n_nodes), -1, dtype=np.int64)
+    child[:, :n_inner] = np.where(split[:, :n_inner], number[:, 1::2], -1)
+    child[:, n_inner:] = np.where(
+        seen[:, n_inner:], forest.child.reshape(n_trees, -1)[:, n_inner:], -1
+    )
+    chosen = split[:, :n_inner].ravel()
+    arrays = dict(forest.arrays)
+    arrays["tree_start"] = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    arrays["child"] = child[kept]
+    arrays["node_weight"] = reached[kept]
+    for name in ("threshold", "direction", "gain"):
+        arrays[name] = arrays[name][chosen]
+    return Forest(arrays, **forest._meta)
+
+
+class CompleteTrees:
+    """Hinge trees of one depth, with their tests as heaps: the reverse of `_hinge_pack`.
+
+    A leaf above the last level repeats the test above it, whose margins are the same and of which
+    one side is empty; so no answer changes.
+
+    Parameters
+    ----------
+    forest : Forest
+        One bag, with the gate "margin".
+    column : ndarray of shape (n_splits,)
+        Feature that each of its splits looks at, in other numbers than those of `direction`.
+
+    Attributes
+    ----------
+    depth : int
+        At least 1.
+    tests : dict of str to ndarray of shape (n_trees, 2**depth - 1)
+        "threshold" and "column".
+    own : ndarray of shape (n_trees, 2**depth - 1), bool
+        Tests that repeat no other.
+    leaves : ndarray of shape (n_trees, 2**depth, n_outputs), float32
+    """
+
+    def __init__(self, forest, column):
+        n_trees, root = len(forest), forest.tree_start[:-1, None]
+        first = (root - np.arange(n_trees)[:, None]) // 2
+        self.depth = max(1, int(forest.max_depth.max()))
+        # There is a split 0 to look at even where no tree has one.
+        given = {
+            "threshold": np.append(forest.threshold, np.float32(0)),
+            "column": np.append(column.astype(np.int64), 0),
+        }
+        above = {name: np.zeros((n_trees, 1), values.dtype) for name, values in given.items()}
+        tests, own = {name: [] for name in given}, []
+        node = np.zeros((n_trees, 1), dtype=np.int64)
+        for _ in range(self.depth):
+            child = forest.child[root + node].astype(np.int64)
+            splits = child > 0
+            pair = np.where(splits, first + (child - 1) // 2, 0)
+            for name, values in given.items():
+                here = np.where(splits, values[pair], above[name])
+                tests[name].append(here)
+                above[name] = np.repeat(here, 2, axis=1)
+            own.append(splits)
+            left = np.where(splits, child, node)
+            node = np.stack([left, left + splits], axis=2).reshape(n_trees, -1)
+        self.tests = {name: np.concatenate(levels, axis=1) for name, levels in tests.items()}
+        self.own = np.concatenate(own, axis=1)
+        values = forest.value.reshape(-1, forest.n_outputs)
+        self.leaves = values[-1 - forest.child[root + node]]
+        self.leaves[~self.own[:, 0]] = 0  # a tree without a split answers 0
+
+    def levels(self):
+        """The one test that each level has, if the trees are ferns.
+
+        Returns
+        -------
+        tests : dict of str to ndarray of shape (n_trees, depth), or None
+        """
+        found = {name: [] for name in self.tests}
+        for level in range(self.depth):
+            at = slice(2**level - 1, 2 ** (level + 1) - 1)
+            own = self.own[:, at]
+            for name, values in self.tests.items():
+                chosen = np.take_along_axis(values[:, at], own.argmax(axis=1)[:, None], axis=1)
+                if (own & (values[:, at] != chosen)).any():
+                    return None
+                found[name].append(chosen)
+        return {name: np.concatenate(levels, axis=1) for name, levels in found.items()}
