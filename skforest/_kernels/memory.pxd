@@ -1,0 +1,39 @@
+# Memory of the kernels: `Scratch` for arrays whose length is known, `Buffer` for those that grow.
+#
+# Kernels read raw pointers, because structs hold them and because methods without the interpreter
+# cannot pass memoryviews of cdef classes around cheaply. The arrays behind the pointers belong to
+# one of these two classes, an attribute of the object that uses them, and are freed with it. No
+# kernel calls malloc or free.
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+
+cdef class Scratch:
+    cdef list arrays           # keeps alive what the pointers look into
+
+    cdef void* bytes_of(self, int64_t n_bytes) except NULL
+    cdef float* floats(self, int64_t n) except NULL
+    cdef double* doubles(self, int64_t n) except NULL
+    cdef int32_t* ints(self, int64_t n) except NULL
+    cdef int64_t* longs(self, int64_t n) except NULL
+
+
+@cython.final
+cdef class Buffer:
+    cdef char* data
+    cdef readonly int64_t n    # items in use
+    cdef int64_t capacity
+    cdef int64_t itemsize
+
+    cdef int reserve(self, int64_t n) except -1 nogil
+
+    cdef inline int append(self, const void* items, int64_t n) except -1 nogil:
+        """Copy n items behind those in use."""
+        if self.n + n > self.capacity:
+            self.reserve(n)
+        if n > 0:
+            memcpy(self.data + self.n * self.itemsize, items, <size_t>(n * self.itemsize))
+        self.n += n
+        return 0

@@ -1,0 +1,90 @@
+"""Memory of the kernels: arrays of known length, and arrays that grow without the interpreter."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+import numpy as np
+
+cdef enum:
+    PADDING = 64               # bytes behind the end, which vector loops may read
+
+
+cdef class Scratch:
+    """Arrays of zeros that live as long as this object.
+
+    The pointers that the methods return stay valid until the object is freed. An array of length
+    0 has an address, too. Each array has 64 bytes more than asked for: a vector loop may read, but
+    not use, what lies behind the end.
+
+    Raises
+    ------
+    MemoryError
+        From any method, where the memory is not to be had.
+    """
+
+    def __cinit__(self):
+        self.arrays = []
+
+    cdef void* bytes_of(self, int64_t n_bytes) except NULL:
+        cdef uint8_t[::1] view
+        if n_bytes < 0:
+            raise MemoryError(f"{n_bytes} bytes")
+        array = np.zeros(n_bytes + PADDING, dtype=np.uint8)
+        self.arrays.append(array)
+        view = array
+        return &view[0]
+
+    cdef float* floats(self, int64_t n) except NULL:
+        return <float*>self.bytes_of(n * <int64_t>sizeof(float))
+
+    cdef double* doubles(self, int64_t n) except NULL:
+        return <double*>self.bytes_of(n * <int64_t>sizeof(double))
+
+    cdef int32_t* ints(self, int64_t n) except NULL:
+        return <int32_t*>self.bytes_of(n * <int64_t>sizeof(int32_t))
+
+    cdef int64_t* longs(self, int64_t n) except NULL:
+        return <int64_t*>self.bytes_of(n * <int64_t>sizeof(int64_t))
+
+
+cdef class Buffer:
+    """An array that grows, for results whose length is not known in advance.
+
+    Parameters
+    ----------
+    itemsize : int
+        Bytes of an item.
+    """
+
+    def __cinit__(self, int64_t itemsize):
+        self.data = NULL
+        self.n = 0
+        self.capacity = 0
+        self.itemsize = itemsize
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int reserve(self, int64_t n) except -1 nogil:
+        """Make room for n more items; doubling keeps appending linear in the total."""
+        cdef int64_t capacity = 2 * self.capacity + n + 64
+        cdef char* data = <char*>realloc(self.data, <size_t>(capacity * self.itemsize))
+        if data == NULL:
+            with gil:
+                raise MemoryError()
+        self.data = data
+        self.capacity = capacity
+        return 0
+
+    def array(self, dtype):
+        """A copy of the items in use.
+
+        Parameters
+        ----------
+        dtype : dtype
+
+        Returns
+        -------
+        items : ndarray
+        """
+        return np.frombuffer(self.data[:self.n * self.itemsize], dtype)
