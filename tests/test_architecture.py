@@ -167,7 +167,7 @@ def test_only_the_base_class_knows_joblib_and_the_private_side_of_scikit_learn(p
 def test_kernels_know_no_scikit_learn_no_numpy_headers_and_no_openmp(path):
     text = path.read_text(encoding="utf-8")
     packages = {module.partition(".")[0] for module, _ in statements(path)}
-    assert packages <= {"cpython", "libc", "numpy", "skforest"}
+    assert packages <= {"cpython", "cython", "libc", "numpy", "skforest"}
     assert not re.search(r"cimport\s+(numpy|sklearn)|from\s+(numpy|sklearn)\S*\s+cimport", text)
     assert not re.search(r"prange|cython\.parallel|omp\.h|omp\s+parallel|np\.ndarray\[", text)
     assert "numpy/" not in text
