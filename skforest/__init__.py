@@ -2,7 +2,11 @@
 
 from ._version import __version__
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
-from .endtoend import E2EDecisionForest, E2EDecisionForestRegressor
+from .endtoend import (
+    E2EDecisionForest,
+    E2EDecisionForestClassifier,
+    E2EDecisionForestRegressor,
+)
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -20,6 +24,7 @@ __all__ = [
     "CO2ForestClassifier",
     "CO2ForestRegressor",
     "E2EDecisionForest",
+    "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
     "Forest",
     "ManifoldForestClassifier",

@@ -1,10 +1,11 @@
-"""The door. What a user expects of any forest lives here, once.
+"""Base class of all estimators: validation, `fit`, prediction in blocks, bootstrap, threads.
 
-Fit: validate, encode, form the weighted set of rows, draw one seed a tree, train in parallel,
-join. Predict: validate, walk blocks of rows. A model of floor 6 says how one tree is trained
-(`_fit_tree`), or all at once (`_fit_forest`).
+`fit` validates its input, maps the features, merges equal rows into a `TrainingSet`, resolves
+"auto" parameters, and trains trees in parallel, each with a seed of its own; the trees are joined
+to one `Forest`. `predict` maps features and routes blocks of rows through the forest. A subclass
+says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
 
-Only this file knows joblib, and only this file imports what scikit-learn does not promise to keep.
+Only this file uses joblib, and only this file imports private names of scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,101 +19,48 @@ from numbers import Integral, Real
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._feature_map import (
     BLOCK,
-    MAX_COUNT,
-    as_bytes,
-    min_max,
-    quick_table,
-    scaled,
-    table_dtype,
-    tame,
-    validate_weight,
+    FeatureMap,
+    few_frame_rows,
+    few_rows,
+    input_dtype,
 )
-from ._kernels.rows import RowSet, tree_seed
+from ._kernels.rows import tree_seed
+from ._training_set import TrainingSet
 from .forest import Forest
 from .forest.storage import join
 
-# Fitted attributes in which training leaves an entry a tree.
+MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+
+# Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
 
 __all__ = [
     "BaseForest",
+    "BootstrapMixin",
     "Integral",
     "Interval",
     "Real",
     "RealNotInt",
     "StrOptions",
     "check_is_fitted",
+    "check_n_jobs",
     "draw_seed",
     "in_threads",
     "resolve_count",
+    "store_parameters",
     "validate_params",
 ]
 
 
-def resolve_count(value, total, name):
-    """A number of things out of `total`, from an int or a fraction.
-
-    Parameters
-    ----------
-    value : int, float or None
-        A count, a fraction in (0, 1], or None for all.
-    total : int
-    name : str
-        The parameter, for the error.
-
-    Returns
-    -------
-    count : int
-        At least 1.
-    """
-    if value is None:
-        return total
-    if isinstance(value, Integral):
-        if value > total:
-            raise ValueError(f"{name}={value} is more than the {total} distinct ones")
-        return int(value)
-    return max(1, round(value * total))
-
-
-def in_threads(function, trees, n_jobs, verbose, name):
-    """What a function returns for each of some trees.
-
-    Parameters
-    ----------
-    function : callable
-        Of a tree, and of an ndarray of shape (1,), uint8, that is not 0 when it shall end.
-    trees : sequence
-    n_jobs, verbose : int or None
-    name : str
-        For the progress.
-
-    Returns
-    -------
-    results : list
-    """
-    stop = np.zeros(1, dtype=np.uint8)
-    jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    progress = Progress(verbose, len(trees), name)
-    try:
-        results = []
-        for result in jobs(delayed(function)(tree, stop) for tree in trees):
-            results.append(result)
-            progress.update(len(results))
-    finally:
-        stop[0] = 1  # threads that still work see it and end
-        progress.close()
-    return results
-
-
 class BaseForest(BaseEstimator, metaclass=ABCMeta):
-    """Base of all forests; not for direct use.
+    """Base of all estimators; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own,
     and trains one tree in `_fit_tree`.
@@ -120,28 +68,12 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: dict = {
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
-        "max_depth": [Interval(Integral, 1, None, closed="left"), None],
-        "min_samples_split": [
-            Interval(Integral, 2, None, closed="left"),
-            Interval(RealNotInt, 0.0, 1.0, closed="right"),
-        ],
-        "min_samples_leaf": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0.0, 1.0, closed="neither"),
-        ],
-        "bootstrap": ["boolean"],
-        "max_samples": [
-            None,
-            Interval(RealNotInt, 0.0, 1.0, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-        ],
-        "oob_score": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
     }
-    _scales = False  # features are taken to [0, 1] before training, and by the forest
+    _scales_features = False  # does the feature map take every feature to [0, 1]?
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -152,14 +84,14 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            No NaN, no infinity. Forests that compare features as they come keep uint8 and bool as
-            bytes and turn everything else into float32; those that scale them to [0, 1] do so in
-            float64.
+            Finite numbers. Estimators that compare features as they are keep uint8 and bool as
+            bytes and convert everything else to float32; those that scale features to [0, 1] do
+            so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets; several outputs in regression only.
         sample_weight : array-like of shape (n_samples,), default=None
-            Not negative, not all 0. A weight of k is the same as k copies of the row, and 0 the
-            same as its absence. None: 1 everywhere.
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
 
         Returns
         -------
@@ -168,15 +100,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         Raises
         ------
         ValueError
-            If a parameter or the data is not valid; the estimator then stays as it was.
+            If a parameter or the data is not valid; the estimator is then left as it was.
         """
-        with self._all_or_nothing():
+        with self._unchanged_on_error():
             self._fit(X, y, sample_weight)
         return self
 
     @contextmanager
-    def _all_or_nothing(self):
-        """Interrupted or refused: leave the estimator as it was."""
+    def _unchanged_on_error(self):
+        """Restore all attributes if the body raises or is interrupted."""
         before = self.__dict__.copy()
         try:
             yield
@@ -186,185 +118,202 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             raise
 
     def _fit(self, X, y, sample_weight):
-        goes_on = self.warm_start and hasattr(self, "forest_")
-        X, y = self._validate_fit(X, y, reset=not goes_on)
-        weight = validate_weight(sample_weight, len(X))
-        if self._scales:
-            if goes_on:
-                self._offset, self._scale = self.forest_.offset, self.forest_.scale
-            else:
-                self._offset, self._scale = min_max(X[weight > 0] if (weight == 0).any() else X)
-            X = scaled(X, self._offset, self._scale)
-        rows = RowSet(X, self._encode(y, goes_on), weight)
+        is_warm_start = self.warm_start and hasattr(self, "forest_")
+        data = self._training_set(X, y, sample_weight, is_warm_start)
         del X, y
-        rows.weight = tame(rows.weight)
-        target = self._make_target(rows, goes_on)
-        if not goes_on:
+        if not is_warm_start:
             self._seed = draw_seed(self.random_state)
-        self._resolve(rows, target, goes_on)
-        name, wanted, n_done = self._members(goes_on)
-        if wanted < n_done:
+        self._resolve_settings(data, is_warm_start)
+        self._select_settings(data, is_warm_start)
+        name, n_wanted, n_done = self._member_counts(is_warm_start)
+        if n_wanted < n_done:
             raise ValueError(
-                f"{name}={wanted} must be larger or equal to the {n_done} trees "
+                f"{name}={n_wanted} must be larger or equal to the {n_done} trees "
                 "already trained when warm_start=True"
             )
-        if wanted == n_done:
+        if n_wanted == n_done:
             warnings.warn(
                 f"Warm-start fitting without increasing {name} does not fit new trees.",
                 stacklevel=4,
             )
             return
-        forest = self._fit_forest(rows, target, range(n_done, wanted))
-        self.forest_ = self._joined([self.forest_, forest]) if goes_on else forest
-        if self.oob_score:
-            self._set_oob(rows, target)
+        forest = self._fit_forest(data, range(n_done, n_wanted))
+        self.forest_ = self._joined([self.forest_, forest]) if is_warm_start else forest
+        self._finish_fit(data)
 
-    def _rows_again(self, X, y, sample_weight):
-        """Rows and target as the fitted trees see them, for whoever trains these further."""
+    def _finish_fit(self, data):
+        """Set further fitted attributes once the forest is complete."""
+
+    def _training_set(self, X, y, sample_weight, is_warm_start):
+        """Validated input as a TrainingSet with its target."""
+        X, y = self._validate_fit(X, y, reset=not is_warm_start)
+        weight = check_sample_weight(sample_weight, len(X))
+        if is_warm_start:
+            feature_map = self.forest_.feature_map
+        elif self._scales_features:
+            feature_map = FeatureMap.min_max(X, weight)
+        else:
+            feature_map = FeatureMap()
+        y = self._encode_target(y, is_warm_start)
+        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+        if is_warm_start and len(self.forest_.spread):
+            data = data.with_spread(self.forest_.spread)
+        return self._set_target(data, is_warm_start)
+
+    def _known_training_set(self, X, y, sample_weight):
+        """A TrainingSet as the fitted trees see it, to train these further."""
         X, y = self._validate_fit(X, y, reset=False)
-        weight = validate_weight(sample_weight, len(X))
-        if self._scales:
-            X = scaled(X, self.forest_.offset, self.forest_.scale)
-        rows = RowSet(X, self._encode_known(y), weight)
-        rows.weight = tame(rows.weight)
-        return rows, self._make_target(rows, True)
+        weight = check_sample_weight(sample_weight, len(X))
+        feature_map = self.forest_.feature_map
+        y = self._encode_known_target(y)
+        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+        return self._set_target(data, True)
 
-    def _fit_forest(self, rows, target, trees):
-        """Train the trees of the given numbers, in parallel; override to train them at once."""
+    def _resolve_settings(self, data, is_warm_start):
+        """Set the values of "auto" parameters; check parameters against the data."""
 
-        def one(tree, stop):
-            return _fit_one(self, rows, target, tree_seed(self._seed, tree), stop)
+    def _select_settings(self, data, is_warm_start):
+        """Set those values of "auto" parameters that are found by training small forests."""
 
-        done = in_threads(one, trees, self.n_jobs, self.verbose, type(self).__name__)
-        grown, records = map(list, zip(*done))
+    def _fit_forest(self, data, members, **shared):
+        """Train the trees with the given numbers, in parallel; override to train them at once.
+
+        `shared` is passed on to `_fit_tree`: what all trees need and is computed once.
+        """
+
+        def fit_member(member, control):
+            seed = tree_seed(self._seed, member)
+            grown = self._fit_tree(self._tree_sample(data, seed), seed, control, **shared)
+            return grown if isinstance(grown, tuple) else (grown, {})
+
+        done = in_threads(fit_member, members, self.n_jobs, self.verbose, type(self).__name__)
+        trees, records = map(list, zip(*done))
         del done
         for name in RECORDS:
-            before = self.__dict__.pop(name, []) if trees[0] else []
-            self.__dict__.pop(name, None)  # of other trees
-            # Of all trees or of none: warm_start may go on with another way of training.
-            if len(before) == trees[0] and name in records[0]:
+            before = self.__dict__.pop(name, []) if members[0] else []
+            self.__dict__.pop(name, None)  # of trees that are replaced
+            # Kept for all trees or for none: a warm start may train its trees in another way.
+            if len(before) == members[0] and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
-        return self._joined(grown, consume=True)
+        return self._joined(trees, consume=True)
 
-    def _members(self, goes_on):
-        """The parameter that counts what `_fit_tree` trains, how many it wants, how many are."""
-        return "n_estimators", self.n_estimators, len(self.forest_) if goes_on else 0
+    def _member_counts(self, is_warm_start):
+        """The parameter that counts what `_fit_tree` trains, its value, and how many exist."""
+        return "n_estimators", self.n_estimators, len(self.forest_) if is_warm_start else 0
+
+    def _member(self, number):
+        """The trees that one call of `_fit_tree` made, as a Forest."""
+        return self.forest_[number]
 
     def _joined(self, forests, consume=False):
-        """One forest of all trees; `consume`: the forests will not be used again."""
-        meta = forests[0]._meta
-        return Forest(join(forests, consume), **meta)
+        """One forest of all trees; with `consume`, the forests must not be used again."""
+        metadata = forests[0]._meta
+        return Forest(join(forests, consume), **metadata)
 
     @abstractmethod
-    def _fit_tree(self, rows, target, weight, seed, stop):
+    def _fit_tree(self, data, seed, control):
         """Train one tree.
 
         Parameters
         ----------
-        rows : RowSet
-        target : ndarray
-            (n_rows,) int32 class numbers, or (n_rows, n_outputs) float64.
-        weight : ndarray of shape (n_rows,), float64
-            0 for the rows that are not the tree's.
+        data : TrainingSet
+            The sample of the tree: rows that were not drawn have the weight 0.
         seed : int
-        stop : ndarray of shape (1,), uint8
-            Not 0 when training shall end.
+        control : Control
 
         Returns
         -------
         forest : Forest
-            Of one tree; or a pair of it and a dict of what training recorded, which become fitted
-            attributes: lists with one entry a tree.
+            Of one tree; or a pair of it and a dict of what training recorded, which becomes
+            fitted attributes: lists with one entry for each tree.
         """
 
-    def _resolve(self, rows, target, goes_on):
-        """Turn "auto" values into fitted attributes; check parameters against the data."""
+    def _draw_weight(self, data, seed):
+        """Weights of the rows of one tree, before class weights of the sample."""
+        return data.weight
 
-    def _bootstraps(self):
-        """Do trees draw rows?"""
-        return self.bootstrap
+    def _tree_sample(self, data, seed):
+        """The sample of the tree with a seed."""
+        return data.sample(self._tree_weight(data, seed))
 
-    def _counts(self, rows, seed):
-        """How often a tree draws each row; the weights themselves without bootstrap."""
-        if not self._bootstraps():
-            return rows.weight
-        n_draws = resolve_count(self.max_samples, len(rows), "max_samples")
-        return rows.bootstrap(seed, n_draws)
-
-    def _min_samples(self, n_rows):
-        """(min_samples_split, min_samples_leaf) as counts."""
-        split, leaf = self.min_samples_split, self.min_samples_leaf
-        if not isinstance(split, Integral):
-            split = max(2, int(np.ceil(split * n_rows)))
-        if not isinstance(leaf, Integral):
-            leaf = max(1, int(np.ceil(leaf * n_rows)))
-        return max(split, 2 * leaf), leaf
+    def _new_forest(self, arrays, data, **metadata):
+        """A Forest of this estimator's task."""
+        arrays = arrays | {"offset": data.feature_map.offset, "scale": data.feature_map.scale}
+        return Forest(
+            arrays,
+            n_features=self.n_features_in_,
+            feature_names=getattr(self, "feature_names_in_", None),
+            **self._task_metadata,
+            **metadata,
+        )
 
     # -------------------------------------------------------------------------------- validation
 
-    def _unfold(self, X):
-        """X with its rows flattened, where it comes as (n_samples, *feature_shape)."""
-        if isinstance(X, list) and getattr(self, "feature_shape", None) is not None:
+    def _validate_params(self):
+        """Check every parameter; called by `fit`."""
+        super()._validate_params()
+        check_n_jobs(getattr(self, "n_jobs", None))
+        for name, value in self.get_params(deep=False).items():
+            is_count = isinstance(value, Integral) and name not in ("random_state", "max_iter")
+            if is_count and value > MAX_COUNT:
+                raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
+
+    def _unfolded(self, X):
+        """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
+        feature_shape = getattr(self, "feature_shape", None)
+        if isinstance(X, list) and feature_shape is not None:
             X = np.asarray(X)
         shape = getattr(X, "shape", None)
         for size, what in zip(shape or (), ("rows", "columns")):
             if isinstance(size, Integral) and size > MAX_COUNT:
                 raise ValueError(f"X has {size} {what}, at most {MAX_COUNT} are supported")
-        feature_shape = getattr(self, "feature_shape", None)
-        if feature_shape is not None and shape is not None and len(shape) > 2:
-            if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
-                raise ValueError(
-                    f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
-                )
-            X = np.asarray(X).reshape(shape[0], -1)
-        return X
+        if shape is None or len(shape) <= 2:
+            return X
+        if feature_shape is None:
+            if not hasattr(self, "feature_shape"):
+                return X
+            raise ValueError(
+                f"Found array with dim {len(shape)}, but feature_shape is None: pass "
+                f"feature_shape={tuple(shape[1:])}, or reshape X to (n_samples, n_features)"
+            )
+        if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
+            raise ValueError(
+                f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
+            )
+        return np.asarray(X).reshape(shape[0], -1)
 
     def _validate_fit(self, X, y, reset):
-        if self.oob_score and not self.bootstrap:
-            raise ValueError("oob_score=True needs bootstrap=True")
-        if self.max_samples is not None and not self.bootstrap:
-            raise ValueError(
-                f"max_samples={self.max_samples} needs bootstrap=True; without a bootstrap every "
-                "tree sees all rows"
-            )
-        X = self._unfold(X)
-        try:
-            X, y = validate_data(
-                self,
-                X,
-                y,
-                reset=reset,
-                dtype=table_dtype(X, self._scales),
-                order="C",
-                **self._target_options,
-            )
-        except (ValueError, TypeError) as error:
-            if "could not convert" not in str(error) and "float()" not in str(error):
-                raise
-            message = f"X, and y in regression, must hold numbers: {error}"
-            raise type(error)(message) from error
-        return (X if self._scales else as_bytes(X)), y
+        X = self._unfolded(X)
+        check_columns(X)
+        self._check_target_type(y)
+        X, y = self._validated(X, y, reset=reset, **self._target_options)
+        return X, y
 
     def _validate_predict(self, X):
+        """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
-        if not hasattr(self, "feature_names_in_"):
-            few = quick_table(X, self.n_features_in_, self._scales)
-            if few is not None:
-                return few
-        X = self._unfold(X)
-        dtype = table_dtype(X, self._scales)
-        X = validate_data(self, X, reset=False, dtype=dtype, order="C")
-        return X if self._scales else as_bytes(X)
+        names = getattr(self, "feature_names_in_", None)
+        few = X if names is None else few_frame_rows(X, names)
+        few = few_rows(few, self.n_features_in_, self._scales_features)
+        if few is not None:
+            return few if self._scales_features else FeatureMap().transform(few)
+        X = self._unfolded(X)
+        check_columns(X)
+        X = self._validated(X, reset=False)
+        return X if self._scales_features else FeatureMap().transform(X)
 
-    def _new_forest(self, arrays, **meta):
-        """A Forest of this estimator's task."""
-        return Forest(
-            arrays,
-            n_features=self.n_features_in_,
-            feature_names=getattr(self, "feature_names_in_", None),
-            **self._forest_options,
-            **meta,
-        )
+    def _validated(self, X, *y, reset, **options):
+        """`validate_data`, with errors that name the column."""
+        dtype = input_dtype(X, self._scales_features)
+        try:
+            return validate_data(self, X, *y, reset=reset, dtype=dtype, order="C", **options)
+        except (ValueError, TypeError) as error:
+            message = str(error)
+            if "Input X contains" in message:
+                raise ValueError(f"{message.splitlines()[0]} {_where_not_finite(X)}") from None
+            if "could not convert" in message or "float()" in message:
+                raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
+            raise
 
     # -------------------------------------------------------------------------------- predicting
 
@@ -414,51 +363,132 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         indicator : csr_matrix of shape (n_samples, n_nodes)
             1 where the row passes the node.
         n_nodes_ptr : ndarray of shape (n_estimators + 1,)
-            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` are tree i.
+            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
         X = self._validate_predict(X)
         return self.forest_.decision_path(X)
 
     @property
     def feature_importances_(self):
-        """ndarray of shape (n_features,): not negative, sum 1 (all 0 if no tree splits).
+        """ndarray of shape (n_features_in_,): not negative, sum 1 (all 0 if no tree splits).
 
-        Of the kind `importance_type`, see `Forest.feature_importances`. Reshape to `feature_shape`
-        to look at them as a picture.
+        Of the kind `importance_type`, see `Forest.feature_importances`.
         """
         check_is_fitted(self, "forest_")
         return self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
 
-    # ---------------------------------------------------------------------------------- out of bag
 
-    def _set_oob(self, rows, target):
+class BootstrapMixin:
+    """Bootstrap samples and out-of-bag scores; before `BaseForest` in the list of bases."""
+
+    _parameter_constraints: dict = {
+        "bootstrap": ["boolean"],
+        "max_samples": [
+            None,
+            Interval(RealNotInt, 0.0, 1.0, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "oob_score": ["boolean"],
+    }
+
+    def _draws_bootstrap(self):
+        """Does every tree draw rows?"""
+        return self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
+
+    def _validate_fit(self, X, y, reset):
+        for name, is_default in (
+            ("oob_score", not self.oob_score),
+            ("max_samples", self.max_samples is None),
+        ):
+            if not is_default and not self.bootstrap:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} needs bootstrap=True; without a bootstrap "
+                    "every tree is trained on all rows"
+                )
+        return super()._validate_fit(X, y, reset)
+
+    def _draw_weight(self, data, seed):
+        """How often a tree draws each row; the weights themselves without bootstrap."""
+        if not self._draws_bootstrap():
+            return data.weight
+        n_draws = resolve_count(self.max_samples, len(data), "max_samples")
+        return data.bootstrap(seed, n_draws)
+
+    def _finish_fit(self, data):
+        super()._finish_fit(data)
+        if self.oob_score:
+            self._set_oob(data)
+
+    def _set_oob(self, data):
         """Predict every row with the trees that did not draw it; set the oob attributes."""
-        total = np.zeros((len(rows), self.forest_.n_outputs))
-        n_trees = np.zeros(len(rows))
-        for tree in range(len(self.forest_)):
-            out = self._counts(rows, tree_seed(self._seed, tree)) == 0
-            total[out] += self.forest_[tree]._respond(rows.X[out])
+        total = np.zeros((len(data), self.forest_.n_outputs))
+        n_trees = np.zeros(len(data))
+        n_members = self._member_counts(True)[2]
+        for number in range(n_members):
+            out = self._draw_weight(data, tree_seed(self._seed, number)) == 0
+            total[out] += self._member(number)._respond(data.X[out])
             n_trees += out
         known = n_trees > 0
+        if not known.any():
+            raise ValueError(
+                f"oob_score=True: each of the {n_members} trees drew all {len(data)} distinct "
+                "rows, so none is left to score; train more trees or lower max_samples"
+            )
         if not known.all():
             warnings.warn(
                 "Some inputs do not have OOB scores. This probably means too few trees were used "
                 "to compute any reliable OOB estimates.",
-                stacklevel=5,
+                stacklevel=6,
             )
         with np.errstate(invalid="ignore"):
             response = total / n_trees[:, None]
-        of_samples = np.full((len(rows.position), response.shape[1]), np.nan)
-        present = rows.position >= 0
-        of_samples[present] = response[rows.position[present]]
-        self._set_oob_attributes(of_samples, response[known], rows, known)
+        of_samples = np.full((len(data.row_of_sample), response.shape[1]), np.nan)
+        present = data.row_of_sample >= 0
+        of_samples[present] = response[data.row_of_sample[present]]
+        self._set_oob_attributes(of_samples, response[known], data, known)
 
 
-def _fit_one(estimator, rows, target, seed, stop):
-    """Train one tree, in a worker: the tree, and what training recorded."""
-    weight = estimator._tree_weight(rows, target, seed)
-    grown = estimator._fit_tree(rows, target, weight, seed, stop)
-    return grown if isinstance(grown, tuple) else (grown, {})
+# ------------------------------------------------------------------------------------- parameters
+
+
+def store_parameters(estimator, arguments):
+    """Set the parameters of an estimator from the ``locals()`` of its ``__init__``."""
+    for name, value in arguments.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
+
+
+def check_n_jobs(n_jobs):
+    """Raise ValueError unless joblib can use this number of threads."""
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
+        )
+
+
+def resolve_count(value, total, name):
+    """A count of at most `total`, from an int or a fraction.
+
+    Parameters
+    ----------
+    value : int, float or None
+        A count, a fraction in (0, 1], or None for all.
+    total : int
+    name : str
+        The parameter, for the error.
+
+    Returns
+    -------
+    count : int
+        At least 1.
+    """
+    if value is None:
+        return total
+    if isinstance(value, Integral):
+        if value > total:
+            raise ValueError(f"{name}={value} is more than the {total} distinct ones")
+        return int(value)
+    return max(1, round(value * total))
 
 
 def draw_seed(random_state):
@@ -476,19 +506,176 @@ def draw_seed(random_state):
     return (int(high) << 31) + int(low)
 
 
-def _bar(total, name):
-    """A tqdm bar; None without tqdm."""
+# ------------------------------------------------------------------------------------------ input
+
+
+def check_sample_weight(sample_weight, n_samples):
+    """Weights as float64: finite, not negative, not all 0.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), float or None
+    n_samples : int
+
+    Returns
+    -------
+    weight : ndarray of shape (n_samples,), float64
+    """
+    if sample_weight is None:
+        return np.ones(n_samples)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
-            from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, desc=name, unit="tree")
+        weight = check_array(
+            sample_weight,
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            input_name="sample_weight",
+        )
+    except ValueError as error:
+        raise ValueError(f"sample_weight is not valid: {error}") from error
+    if weight.ndim == 0:
+        weight = np.full(n_samples, float(weight))
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
+        )
+    if (weight < 0).any():
+        raise ValueError(
+            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is all zero; at least one weight must be positive")
+    if not np.isfinite(weight.sum()):
+        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
+    return weight
+
+
+def check_columns(X):
+    """Raise for inputs that are not numbers, with the name of the column and what to do."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            "X is a masked array; fill the masked values first, as with "
+            "sklearn.impute.SimpleImputer on X.filled(np.nan)"
+        )
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for name, dtype in zip(X.columns, X.dtypes):
+            _check_kind(_kind_of(X, name, dtype), f"column {name!r} of X")
+        return
+    X = np.asarray(X) if isinstance(X, list | tuple) and _is_rectangular(X) else X
+    dtype = getattr(X, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return
+    if dtype.kind == "O" and getattr(X, "ndim", 0) == 2:
+        for j, column in enumerate(X.T):
+            if any(isinstance(value, str | bytes) for value in column):
+                _check_kind("U", f"column {j} of X")
+    else:
+        _check_kind(dtype.kind, "X")
+
+
+def _is_rectangular(X):
+    lengths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X}
+    return len(lengths) <= 1
+
+
+def _kind_of(X, name, dtype):
+    """Kind of a column of a data frame, as NumPy abbreviates it."""
+    text = str(dtype).lower()
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return dtype.kind
+    if "datetime" in text or "timestamp" in text or text.startswith("date"):
+        return "M"
+    if "timedelta" in text or "duration" in text:
+        return "m"
+    if text.startswith(("str", "utf8", "categor", "enum", "large_string")):
+        return "U"
+    if isinstance(dtype, np.dtype):
+        return "U" if any(isinstance(value, str) for value in X[name]) else "O"
+    return "f"
+
+
+def _check_kind(kind, where):
+    if kind in "US":
+        raise ValueError(
+            f"{where} holds strings or categories, numbers are needed; encode them first, as with "
+            "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
+            "float)"
+        )
+    if kind in "mM":
+        raise TypeError(
+            f"{where} holds dates or times, numbers are needed; derive numbers from them first, "
+            "such as the year, the day of the week, or the days since a reference date"
+        )
+
+
+def _where_not_finite(X):
+    """Name of the first column with a value that is not finite, and what to do."""
+    try:
+        values = np.asarray(X, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            j = int(np.flatnonzero(~np.isfinite(values.astype(np.float32)).all(axis=0))[0])
+    except (TypeError, ValueError, IndexError):
+        return ""
+    name = getattr(X, "columns", range(j + 1))[j]
+    return (
+        f"It is in column {name!r}. Fill missing values first, as with "
+        "sklearn.impute.SimpleImputer, and remove or clip infinite ones."
+    )
+
+
+# ---------------------------------------------------------------------------------------- threads
+
+
+class Control:
+    """How the training of trees is ended early, and how it reports its progress.
+
+    Attributes
+    ----------
+    stop : ndarray of shape (1,), uint8
+        Not 0 when training shall end early. Kernels read it.
+    report : callable or None
+        Called with the number of epochs done and the number of all epochs, where a single tree is
+        trained and its epochs are the only progress to show.
+    """
+
+    def __init__(self, report=None):
+        self.stop = np.zeros(1, dtype=np.uint8)
+        self.report = report
+
+
+def in_threads(function, members, n_jobs, verbose, name):
+    """Results of a function for each of some trees, computed in threads.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a tree and a `Control`.
+    members : sequence
+    n_jobs, verbose : int or None
+    name : str
+        For the progress.
+
+    Returns
+    -------
+    results : list
+    """
+    progress = Progress(verbose, len(members), name)
+    control = Control(progress.report_epochs if len(members) == 1 else None)
+    jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    try:
+        results = []
+        for result in jobs(delayed(function)(member, control) for member in members):
+            results.append(result)
+            if progress.unit == "tree":
+                progress.update(len(results))
+    finally:
+        control.stop[0] = 1  # threads that still work read it and end
+        progress.close()
+    return results
 
 
 class Progress:
-    """Shows how many of `total` trees are done.
+    """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
     Parameters
     ----------
@@ -496,34 +683,54 @@ class Progress:
         0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
     total : int
     name : str
+    unit : str, default="tree"
     """
 
-    def __init__(self, verbose, total, name):
+    def __init__(self, verbose, total, name, unit="tree"):
         self.verbose = int(verbose)
         self.total = total
         self.name = name
+        self.unit = unit
         self.start = time.perf_counter()
-        self.shown = 0
-        self.bar = _bar(total, name) if self.verbose else None
+        self.n_shown = 0
+        self.bar = _progress_bar(total, name, unit) if self.verbose else None
 
-    def update(self, done):
-        """Tell that `done` trees are done."""
+    def update(self, n_done):
+        """Show that `n_done` trees are trained."""
         if not self.verbose:
             return
         if self.bar is not None:
-            self.bar.update(done - self.bar.n)
+            self.bar.update(n_done - self.bar.n)
             return
         step = 1 if self.verbose > 1 else max(1, self.total // 10)
-        if done - self.shown >= step or done == self.total:
-            self.shown = done
-            rate = done / max(time.perf_counter() - self.start, 1e-9)
+        if n_done - self.n_shown >= step or n_done == self.total:
+            self.n_shown = n_done
+            rate = n_done / max(time.perf_counter() - self.start, 1e-9)
             print(
-                f"{self.name}: {done} of {self.total} trees, {rate:.1f} trees/s, "
-                f"{(self.total - done) / rate:.0f} s left",
+                f"{self.name}: {n_done} of {self.total} {self.unit}s, {rate:.1f} {self.unit}s/s, "
+                f"{(self.total - n_done) / rate:.0f} s left",
                 flush=True,
             )
 
+    def report_epochs(self, n_done, n_epochs):
+        """Show epochs instead of trees: `n_done` of `n_epochs` are done."""
+        if self.verbose and self.unit != "epoch":
+            self.close()
+            self.__init__(self.verbose, n_epochs, self.name, "epoch")
+        self.update(n_done)
+
     def close(self):
-        """The fit has ended."""
+        """End the bar, also where training has been interrupted."""
         if self.bar is not None:
             self.bar.close()
+
+
+def _progress_bar(total, name, unit):
+    """A tqdm bar; None without tqdm."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
+            from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, desc=name, unit=unit)

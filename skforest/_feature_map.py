@@ -1,111 +1,86 @@
-"""Training rows and weights as the kernels want them."""
+"""FeatureMap: from the matrix that a user passes to the one that kernels read.
+
+A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alike by `fit`,
+`predict` and whatever reads a saved forest. Kernels never see units. `FeatureGrid` describes how
+features lie beside each other in an image, a signal or a volume.
+"""
 
 from __future__ import annotations
 
+import math
+from numbers import Integral
+
 import numpy as np
-from sklearn.utils import check_array
 
-BLOCK = 4096  # rows that are handled together
-FEW = 32  # rows for which validation would dominate
-MAX_COUNT = 2**31 - 1  # of rows, and of features: kernels count in 32 bits
-BYTE_FEATURES = 2**24 // 255
-
-
-def table_dtype(X, exact=False):
-    """uint8 for bytes and bools, float32 for everything else; or what holds X exactly."""
-    dtype = getattr(X, "dtype", None)
-    dtypes = getattr(X, "dtypes", None)
-    if dtype is None and dtypes is not None:  # a DataFrame
-        names = {str(one) for one in dtypes}
-    else:
-        names = {str(dtype)}
-    if names <= {"uint8", "bool"}:
-        return np.uint8
-    return np.float64 if exact and names != {"float32"} else np.float32
+BLOCK = 4096  # rows that are converted together
+CACHED = 2**17  # numbers in float64 that stay in the cache
+FEW_ROWS = 32  # up to here, validation takes longer than prediction
+BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
+MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
+# Scaled values are clipped to this: their products with weights must stay within float32, or
+# margins become infinite and their differences NaN.
+LIMIT = 2.0**60
 
 
-def quick_table(X, n_features, exact=False):
-    """A few rows as uint8 or float32, or as they are, if they are plainly valid; else None.
+class FeatureMap:
+    """What happens to the features of a row before the kernels read them.
 
-    For a single row, the full validation takes several times as long as the prediction. Whatever
-    is not a sound matrix of numbers is left to it.
+    Either every feature is scaled, ``(x - offset) * scale``, computed in float64 and rounded to
+    float32; or features stay as they are, as bytes where all values are whole numbers from 0 to
+    255, and as float32 otherwise.
+
+    Parameters
+    ----------
+    offset, scale : ndarray of shape (n_features,), float64, default=None
+        None: features are not scaled.
     """
-    if (
-        type(X) is not np.ndarray
-        or X.ndim != 2
-        or not 0 < len(X) <= FEW
-        or X.shape[1] != n_features
-        or X.dtype not in (np.uint8, np.float32, np.float64)
-    ):
-        return None
-    if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = X if exact else X.astype(np.float32, copy=False)
-        if not np.isfinite(X).all():
-            return None
-    return X if exact else as_bytes(np.ascontiguousarray(X))
+
+    def __init__(self, offset=None, scale=None):
+        self.offset = np.zeros(0) if offset is None else offset
+        self.scale = np.zeros(0) if scale is None else scale
+
+    @classmethod
+    def min_max(cls, X, weight):
+        """The map that takes the range of every feature to [0, 1].
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        weight : ndarray of shape (n_samples,)
+            Rows of weight 0 do not count.
+
+        Returns
+        -------
+        feature_map : FeatureMap
+
+        Raises
+        ------
+        ValueError
+            If a range, or its reciprocal, is beyond float64.
+        """
+        return cls(*min_max(X[weight > 0] if (weight == 0).any() else X))
+
+    @property
+    def is_scaling(self):
+        """bool: are features scaled?"""
+        return len(self.scale) > 0
+
+    def transform(self, X):
+        """The rows as kernels read them.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Finite, in the dtype that `input_dtype` names.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+        """
+        return scaled(X, self.offset, self.scale) if self.is_scaling else as_bytes(X)
 
 
-def as_bytes(X):
-    """X as uint8 where all its values are whole numbers in 0 .. 255, as in most images.
-
-    A quarter of the memory, and the same splits: sums of bytes are exact in both dtypes as long as
-    they stay below 2^24, which BYTE_FEATURES makes sure of.
-    """
-    if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
-        return X
-    parts = []
-    with np.errstate(invalid="ignore"):
-        # In growing blocks: data of another kind is found out by its first row.
-        start, size = 0, 1
-        while start < len(X):
-            block = X[start : start + size]
-            part = block.astype(np.uint8)
-            if not (part == block).all():
-                return X
-            parts.append(part)
-            start, size = start + size, BLOCK
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-def validate_weight(sample_weight, n_samples):
-    """Weights as float64: finite, not negative, not all 0."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    try:
-        weight = check_array(
-            sample_weight,
-            dtype=np.float64,
-            ensure_2d=False,
-            ensure_min_samples=0,
-            input_name="sample_weight",
-        )
-    except ValueError as error:
-        raise ValueError(f"sample_weight is not valid: {error}") from error
-    if weight.ndim == 0:
-        weight = np.full(n_samples, float(weight))
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight a row"
-        )
-    if (weight < 0).any():
-        raise ValueError(
-            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
-        )
-    if not weight.any():
-        raise ValueError("sample_weight is all zero; at least one weight must be positive")
-    if not np.isfinite(weight.sum()):
-        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
-    return weight
-
-
-def tame(weight):
-    """Weights of an extreme scale times a power of two, which no tree depends on."""
-    exponent = np.frexp(weight.max())[1]
-    return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)
-
-
-CACHED = 2**17  # numbers that are in float64 together: they stay in the cache
+# -------------------------------------------------------------------------------- scaling features
 
 
 def min_max(X):
@@ -150,10 +125,9 @@ def scaled(X, offset, scale):
     Returns
     -------
     Z : ndarray of shape (n_samples, n_features), float32, C order
-        Values far outside the range that `min_max` saw stay within float32.
+        Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
     """
     Z = np.empty(X.shape, dtype=np.float32)
-    limit = np.float64(np.finfo(np.float32).max)
     size = max(16, CACHED // max(1, X.shape[1]))
     block = np.empty((min(size, len(X)), X.shape[1]))
     for start in range(0, len(X), size):
@@ -162,5 +136,257 @@ def scaled(X, offset, scale):
         with np.errstate(over="ignore"):
             np.subtract(X[rows], offset, out=part)
             part *= scale
-        np.clip(part, -limit, limit, out=Z[rows], casting="same_kind")
+        np.clip(part, -LIMIT, LIMIT, out=Z[rows], casting="same_kind")
     return Z
+
+
+# ------------------------------------------------------------------------------------------ dtypes
+
+
+def input_dtype(X, is_scaling):
+    """dtype to which an input is converted before a feature map is applied.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+    is_scaling : bool
+
+    Returns
+    -------
+    dtype : type
+        uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    """
+    dtype = getattr(X, "dtype", None)
+    dtypes = getattr(X, "dtypes", None)
+    if dtype is None and dtypes is not None:  # a DataFrame
+        names = {str(one) for one in dtypes}
+    else:
+        names = {str(dtype)}
+    if names <= {"uint8", "bool"}:
+        return np.uint8
+    return np.float64 if is_scaling and names != {"float32"} else np.float32
+
+
+def few_rows(X, n_features, is_scaling):
+    """A few rows in their input dtype if they are plainly valid, else None.
+
+    For a single row, full validation takes several times as long as the prediction. Everything
+    that is not a sound matrix of numbers is left to full validation.
+
+    Parameters
+    ----------
+    X : object
+    n_features : int
+    is_scaling : bool
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features) or None
+    """
+    if (
+        type(X) is not np.ndarray
+        or X.ndim != 2
+        or not 0 < len(X) <= FEW_ROWS
+        or X.shape[1] != n_features
+        or X.dtype not in (np.uint8, np.float32, np.float64)
+    ):
+        return None
+    if X.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            X = X if is_scaling else X.astype(np.float32, copy=False)
+        if not np.isfinite(X).all():
+            return None
+    return X if is_scaling else np.ascontiguousarray(X)
+
+
+def few_frame_rows(X, names):
+    """A few rows of a data frame as an ndarray if their columns are the given ones, else None.
+
+    Parameters
+    ----------
+    X : object
+    names : ndarray of str
+        Names of the features, in order.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features) or None
+    """
+    # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
+    columns = getattr(X, "columns", None)
+    if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:
+        return None
+    if len(columns) != len(names) or list(columns) != names.tolist():
+        return None
+    X = X.to_numpy()
+    return X if X.dtype in (np.uint8, np.float32, np.float64) else None
+
+
+def as_bytes(X):
+    """X as uint8 where all its values are whole numbers from 0 to 255, as in most images.
+
+    A quarter of the memory and the same splits: sums of bytes are exact in both dtypes as long as
+    they stay below 2^24, which BYTE_FEATURES ensures.
+    """
+    if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
+        return X
+    parts = []
+    with np.errstate(invalid="ignore"):
+        # In growing blocks: the first row of other data already settles the question.
+        start, size = 0, 1
+        while start < len(X):
+            block = X[start : start + size]
+            part = block.astype(np.uint8)
+            if not (part == block).all():
+                return X
+            parts.append(part)
+            start, size = start + size, BLOCK
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+# ------------------------------------------------------------------------------------ feature grid
+
+
+def as_integers(value, name):
+    """A positive int, or a flat sequence of them, as a tuple of int.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else; the message names the parameter.
+    """
+    items = _items(value, name, Integral, "an int of at least 1")
+    if any(isinstance(item, bool) or item < 1 for item in items):
+        raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
+    return tuple(int(item) for item in items)
+
+
+def as_booleans(value, name):
+    """A bool, or a flat sequence of them, as a tuple of bool; ValueError as `as_integers`."""
+    return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
+
+
+def _items(value, name, kind, what):
+    items = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    if len(items) == 0 or np.ndim(items) > 1 or not all(isinstance(item, kind) for item in items):
+        raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
+    return tuple(items)
+
+
+class FeatureGrid:
+    """The array that the features of a row fill, in C order.
+
+    Parameters
+    ----------
+    feature_shape : int, sequence of int or None
+        The parameter of an estimator. None: one axis.
+    n_features : int
+
+    Attributes
+    ----------
+    shape : tuple of int
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not multiply to the number of features.
+    """
+
+    def __init__(self, feature_shape, n_features):
+        if feature_shape is None:
+            self.shape = (n_features,)
+            return
+        self.shape = as_integers(feature_shape, "feature_shape")
+        if math.prod(self.shape) != n_features or len(self.shape) > MAX_AXES:
+            raise ValueError(
+                f"feature_shape={feature_shape} must have 1 to {MAX_AXES} lengths that multiply "
+                f"to the {n_features} features of X; their product is {math.prod(self.shape)}"
+            )
+
+    def per_axis(self, values, name, given):
+        """One entry for each axis, from a tuple with one entry or one for each axis.
+
+        Parameters
+        ----------
+        values : tuple
+        name : str
+            The parameter, for the error.
+        given : object
+            Its value, for the error.
+
+        Returns
+        -------
+        values : tuple
+
+        Raises
+        ------
+        ValueError
+            If the number of entries is another one.
+        """
+        n_axes = len(self.shape)
+        if len(values) not in (1, n_axes):
+            raise ValueError(
+                f"{name}={given} must be one value, or one for each of the {n_axes} axes of "
+                f"feature_shape={self.shape}"
+            )
+        return values * n_axes if len(values) == 1 else values
+
+    def sizes(self, value, name):
+        """Lengths of a patch along each axis.
+
+        Parameters
+        ----------
+        value : int or sequence of int
+        name : str
+            The parameter, for the error.
+
+        Returns
+        -------
+        sizes : tuple of int
+
+        Raises
+        ------
+        ValueError
+            If a length is not in 1 .. length of the axis.
+        """
+        sizes = self.per_axis(as_integers(value, name), name, value)
+        if any(size > length for size, length in zip(sizes, self.shape)):
+            raise ValueError(
+                f"{name}={value} must not exceed the lengths of feature_shape={self.shape}"
+            )
+        return sizes
+
+    def receptive_fields(self, size, stride=1):
+        """Features under a patch, at all of its places.
+
+        Parameters
+        ----------
+        size : tuple of int
+            Lengths of the patch along the first axes; the others are covered whole.
+        stride : int, default=1
+            Entries from one place to the next, along each of these axes.
+
+        Returns
+        -------
+        fields : ndarray of shape (n_places, n_features_of_patch), int32
+        """
+        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
+        axes = tuple(range(len(size)))
+        windows = np.lib.stride_tricks.sliding_window_view(number, size, axis=axes)
+        windows = windows[(slice(None, None, stride),) * len(size)]
+        n_places = math.prod(windows.shape[: len(size)])
+        return np.ascontiguousarray(windows.reshape(n_places, -1))
+
+    def edges(self):
+        """Pairs of neighbours along any axis.
+
+        Returns
+        -------
+        edges : ndarray of shape (n_edges, 2), int32
+        """
+        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
+        pairs = []
+        for axis in range(number.ndim):
+            along = np.moveaxis(number, axis, 0)
+            pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
+        return np.ascontiguousarray(np.concatenate(pairs))

@@ -1,30 +1,169 @@
-"""Forests whose trees are grown node by node."""
+"""Growing trees node by node: `grow_tree`, options of the split search, and estimators that use it.
+
+A new split search is a kernel that extends `SearchSplitter` and a dataclass of its options; an
+estimator names both in `_splitter`.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions
+from ._base import BaseForest, Integral, Interval, Real, RealNotInt, StrOptions
 from ._kernels.grow import Grower
-from ._kernels.projection import AxisSampler
+from ._kernels.projection import AxisSampler, Sampler
+from ._kernels.search import SearchSplitter
 from ._kernels.surrogate import StumpSplitter
 from .forest.edit import shrink
 
 MAX_DEPTH = 2**31 - 1
-SEARCHED = 1024  # rows in which the first cut of a stump is searched
-VISITS = 20_000  # rows that n_epochs="auto" shows to a stump, in 3 to 30 epochs
-MAX_EPOCHS = 30
-MANY = 2**40
+SEARCHED = 1024  # rows among which the cut of a large node is searched by default
+STUMP_VISITS = 20_000  # n_epochs="auto": rows shown to a stump, in 3 to 30 epochs
+MAX_STUMP_EPOCHS = 30
+UNLIMITED = 2**40
+
+
+# ----------------------------------------------------------------------------------- grow one tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitterOptions:
+    """What a search among random directions needs; see `SearchSplitter`.
+
+    Parameters
+    ----------
+    criterion : {"gini", "entropy", "squared_error"}
+    sampler : Sampler
+        Draws directions. It holds scratch memory, so each tree has one of its own.
+    n_candidates : int
+        Directions tried at a node.
+    exact : bool
+        Cut between any two rows, by sorting; else between bins.
+    n_bins : int
+    max_search_samples : int
+        Larger nodes are searched in a random subset of this size, unless `exact`.
+    min_samples_leaf : int
+    min_weight_leaf : float
+    may_overflow : bool, default=False
+        Are features so large that a projection may exceed float32?
+    """
+
+    criterion: str
+    sampler: Sampler
+    n_candidates: int
+    exact: bool
+    n_bins: int
+    max_search_samples: int
+    min_samples_leaf: int
+    min_weight_leaf: float
+    may_overflow: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StumpOptions(SplitterOptions):
+    """What the optimisation of a hyperplane adds; as the parameters of `CO2ForestClassifier`."""
+
+    objective: str
+    nu: float = 100.0
+    learning_rate: float = 0.03
+    momentum: float = 0.9
+    batch_size: int = 100
+    n_visits: int = STUMP_VISITS
+    max_epochs: int = MAX_STUMP_EPOCHS
+    smoothing: float
+    row_norm: float
+    holdout: float = 0.0
+    old_signs: bool = False
+    gradient_leaves: bool = False
+    keep_last: bool = False
+
+
+@dataclass(frozen=True)
+class GrowthLimits:
+    """When growth ends.
+
+    Parameters
+    ----------
+    max_depth : int
+    min_samples_split : int
+    min_gain : float
+        Least decrease of weight times impurity, in units of the target.
+    max_leaf_nodes : int
+        0: no limit, and growth is depth first.
+    """
+
+    max_depth: int
+    min_samples_split: int
+    min_gain: float
+    max_leaf_nodes: int = 0
+
+
+def grow_tree(data, splitter, options, limits, seed, stop):
+    """Grow one tree.
+
+    Parameters
+    ----------
+    data : TrainingSet
+        The sample of the tree.
+    splitter : type
+        A subclass of `SearchSplitter`.
+    options : SplitterOptions
+    limits : GrowthLimits
+    seed : int
+    stop : ndarray of shape (1,), uint8
+        Not 0 when training shall end early.
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+        As a `Forest` takes them, with leaf values in the units of y.
+    """
+    # Weights are divided by a power of two near their sum: no tree depends on their scale, not
+    # even where logarithms of them tie.
+    unit = np.ldexp(1.0, np.frexp(data.weight.sum())[1])
+    grown = splitter(
+        data.sample(data.weight / unit),
+        replace(options, min_weight_leaf=options.min_weight_leaf / unit),
+        seed,
+        stop,
+    )
+    grower = Grower(
+        grown,
+        limits.max_depth,
+        limits.min_samples_split,
+        limits.min_gain / unit,
+        limits.max_leaf_nodes,
+    )
+    arrays = grower.grow() | grown.directions() | grown.values()
+    arrays["node_weight"] = arrays["node_weight"] * unit
+    arrays["gain"] = arrays["gain"] * np.float32(unit)
+    arrays["tree_start"] = np.array([0, len(arrays["child"])])
+    arrays["baseline"] = data.baseline
+    if not data.is_classification:
+        arrays["value"] = arrays["value"] * np.float32(data.target_scale)
+    return arrays
+
+
+# --------------------------------------------------------------------- estimators with grown trees
 
 
 class GreedyForest(BaseForest):
-    """What forests grown node by node share; not for direct use."""
+    """Estimators whose trees are grown node by node; not for direct use."""
 
     _parameter_constraints: dict = {
         **BaseForest._parameter_constraints,
+        "max_depth": [Interval(Integral, 1, None, closed="left"), None],
+        "min_samples_split": [
+            Interval(Integral, 2, None, closed="left"),
+            Interval(RealNotInt, 0.0, 1.0, closed="right"),
+        ],
+        "min_samples_leaf": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0.0, 1.0, closed="neither"),
+        ],
         "max_features": [
             StrOptions({"auto", "sqrt", "log2"}),
             Interval(Integral, 1, None, closed="left"),
@@ -36,6 +175,82 @@ class GreedyForest(BaseForest):
         "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
         "importance_type": [StrOptions({"impurity", "count"})],
     }
+    _search_constraints: dict = {
+        "splitter": [StrOptions({"hist", "exact"})],
+        "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
+        "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
+    }
+
+    def _fit_tree(self, data, seed, control, **shared):
+        splitter, options = self._splitter(data, **shared)
+        limits = self._growth_limits(data)
+        arrays = grow_tree(data, splitter, options, limits, seed, control.stop)
+        metadata = self._directions_metadata(data, arrays)
+        forest = self._new_forest(arrays, data, **metadata)
+        # Best-first growth searches nodes that it never splits.
+        return forest.compact() if self.max_leaf_nodes else forest
+
+    @abstractmethod
+    def _splitter(self, data, **shared):
+        """The kernel class that splits the nodes of a tree, and its options.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The sample of the tree.
+        **shared
+            What `_fit_forest` computed for all trees.
+
+        Returns
+        -------
+        splitter : type
+        options : SplitterOptions
+        """
+
+    @abstractmethod
+    def _directions_metadata(self, data, arrays):
+        """Add arrays that the directions need; what else their Forest takes, as a dict."""
+
+    def _search_options(self, data, **options):
+        """`SplitterOptions` of a search among single features, as keywords; `options` override."""
+        _, min_leaf = self._min_samples(data)
+        own = {
+            "criterion": self._criterion,
+            "n_candidates": self.max_features_,
+            "exact": False,
+            "n_bins": self._auto_bins(),
+            "max_search_samples": SEARCHED,
+            "min_samples_leaf": min_leaf,
+            "min_weight_leaf": self.min_weight_fraction_leaf * data.weight.sum(),
+        } | options
+        if "sampler" not in own:
+            own["sampler"] = AxisSampler(data.X.shape[1])
+        n_rows = np.count_nonzero(data.weight)
+        searched = None if own["exact"] else own["max_search_samples"]
+        own["max_search_samples"] = n_rows if searched is None else min(n_rows, searched)
+        return own
+
+    def _growth_limits(self, data):
+        min_split, _ = self._min_samples(data)
+        min_gain = self.min_impurity_decrease * data.weight.sum()
+        if not data.is_classification:
+            # The parameter is a mean over outputs in units of y; the target has been scaled.
+            min_gain *= data.n_outputs / data.target_scale**2
+        return GrowthLimits(self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0)
+
+    def _depth_limit(self):
+        """Depth at which nodes are leaves."""
+        return MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
+
+    def _min_samples(self, data):
+        """(min_samples_split, min_samples_leaf) as counts."""
+        n_rows = np.count_nonzero(data.weight)
+        split, leaf = self.min_samples_split, self.min_samples_leaf
+        if not isinstance(split, Integral):
+            split = max(2, int(np.ceil(split * n_rows)))
+        if not isinstance(leaf, Integral):
+            leaf = max(1, int(np.ceil(leaf * n_rows)))
+        return max(split, 2 * leaf), leaf
 
     def _resolve_max_features(self, n_features):
         value = self.max_features
@@ -52,157 +267,57 @@ class GreedyForest(BaseForest):
         return max(1, int(value * n_features))
 
     def _auto_bins(self):
-        """Bins that the number of classes deserves."""
+        """Default number of bins, fewer where there are many classes to add up."""
         return 32 if getattr(self, "n_classes_", 2) >= 10 else 64
-
-    def _spread(self, rows):
-        """Units of the features: of these rows, or of the trees that are added to."""
-        if self.warm_start and hasattr(self, "forest_") and len(self.forest_.spread):
-            return self.forest_.spread
-        return rows.spread()
-
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        # Divided by a power of two near the sum: no tree depends on the scale of the weights, not
-        # even where logarithms of them tie.
-        unit = np.ldexp(1.0, np.frexp(weight.sum())[1])
-        weight = weight / unit
-        chosen = np.flatnonzero(weight).astype(np.int32)
-        min_split, min_leaf = self._min_samples(len(chosen))
-        splitter = self._splitter(rows, target, weight, chosen, min_leaf, seed, stop)
-        n_outputs = self._forest_options["n_outputs"]
-        min_gain = self.min_impurity_decrease * weight.sum()
-        if target.ndim == 2:
-            # Given as a mean over outputs, in the units of y; the target is scaled.
-            min_gain *= n_outputs / self._target_scale**2
-        grower = Grower(
-            splitter, self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0
-        )
-        arrays = grower.grow() | splitter.directions() | splitter.values()
-        arrays["node_weight"] = arrays["node_weight"] * unit
-        arrays["gain"] = arrays["gain"] * np.float32(unit)
-        arrays["tree_start"] = np.array([0, len(arrays["child"])])
-        if target.ndim == 2:
-            arrays["baseline"] = self._baseline
-            arrays["value"] = arrays["value"] * np.float32(self._target_scale)
-        meta = self._directions_meta(rows, arrays)
-        forest = self._new_forest(arrays, **meta)
-        # Best-first growth searches nodes that it never splits.
-        return forest.compact() if self.max_leaf_nodes else forest
-
-    def _depth_limit(self):
-        """Depth at which nodes are leaves."""
-        return MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH)
-
-    @abstractmethod
-    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
-        """The `NodeSplitter` of a tree.
-
-        Parameters
-        ----------
-        rows, target, weight, seed, stop
-            As in `_fit_tree`, but for the scale of the weights.
-        chosen : ndarray of shape (n_chosen,), int32
-            Rows of the tree.
-        min_leaf : int
-        """
-
-    @abstractmethod
-    def _directions_meta(self, rows, arrays):
-        """Add arrays that the directions need; what else a Forest of them is told, as a dict."""
 
 
 class ObliqueForest(GreedyForest):
-    """What forests of hyperplanes over features in [0, 1] share; not for direct use."""
+    """Estimators with hyperplanes over features scaled to [0, 1]; not for direct use."""
 
     _parameter_constraints: dict = {
         **GreedyForest._parameter_constraints,
         "weight_dtype": [StrOptions({"float32", "float16"})],
     }
     _criterion = "squared_error"
-    _scales = True
+    _scales_features = True
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        forest = super()._fit_tree(rows, target, weight, seed, stop)
-        if self.weight_dtype == "float32" or stop[0]:
+    def _fit_tree(self, data, seed, control, **shared):
+        forest = super()._fit_tree(data, seed, control, **shared)
+        if self.weight_dtype == "float32" or control.stop[0]:
             return forest
-        scale = self._target_scale if target.ndim == 2 else 1.0
-        return shrink(forest, rows.X, target, weight, criterion=self._criterion, scale=scale)
+        return shrink(
+            forest,
+            data.X,
+            data.target,
+            data.weight,
+            criterion=self._criterion,
+            scale=data.target_scale,
+        )
 
-    def _resolve(self, rows, target, goes_on):
-        self.max_features_ = self._resolve_max_features(rows.X.shape[1])
-        self._spread(rows)  # once, before the threads ask for it
+    def _resolve_settings(self, data, is_warm_start):
+        self.max_features_ = self._resolve_max_features(data.X.shape[1])
+        data.spread()  # computed once, before threads ask for it
 
     def _auto_max_features(self, n_features):
         return math.ceil(math.sqrt(n_features))
 
-    def _directions_meta(self, rows, arrays):
-        arrays |= {"spread": self._spread(rows), "offset": self._offset, "scale": self._scale}
+    def _directions_metadata(self, data, arrays):
+        arrays["spread"] = data.spread()
         return {}
 
-    def _search_arguments(
-        self, rows, target, weight, chosen, min_leaf, seed, stop, sampler=None, *, exact=False
-    ):
-        """Arguments of a `SearchSplitter`: of features, unless there is a sampler.
+    def _first_cut_options(self, data, **options):
+        """Options of the search for the single feature with which a hyperplane begins."""
+        own = {"exact": self.splitter == "exact", "max_search_samples": self.max_search_samples}
+        if self.max_bins != "auto":
+            own["n_bins"] = self.max_bins
+        return self._search_options(data, **own | options)
 
-        Exact cuts are sought among all rows of a node, others in some of a large node.
-        """
-        return (
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self._criterion,
-            seed,
-            stop,
-            sampler or AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            exact,
-            self._auto_bins(),
-            len(chosen) if exact else min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
-        )
+    def _stump_splitter(self, data, first_cut=None, **options):
+        """The splitter of hyperplanes; `first_cut` and `options` as in `StumpOptions`."""
+        first_cut = self._first_cut_options(data, **(first_cut or {}))
+        return StumpSplitter, StumpOptions(**first_cut, **options)
 
-    def _stump_splitter(
-        self,
-        rows,
-        target,
-        weight,
-        chosen,
-        min_leaf,
-        seed,
-        stop,
-        *,
-        objective,
-        nu=100.0,
-        learning_rate=0.03,
-        momentum=0.9,
-        n_epochs="auto",
-        batch_size=100,
-        smoothing,
-        row_norm,
-        holdout=0.0,
-        signs="current",
-        leaves="counts",
-        keep="best",
-    ):
-        """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
-        auto = n_epochs == "auto"
-        return StumpSplitter(
-            *self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop),
-            objective,
-            nu,
-            learning_rate,
-            momentum,
-            batch_size,
-            VISITS if auto else MANY,
-            MAX_EPOCHS if auto else n_epochs,
-            smoothing,
-            row_norm or 0.0,
-            holdout,
-            signs == "old",
-            leaves == "gradient",
-            keep == "last",
-        )
+
+def search_splitter(options):
+    """The splitter that searches among random directions, from keywords of `SplitterOptions`."""
+    return SearchSplitter, SplitterOptions(**options)

@@ -1,4 +1,4 @@
-"""Which of some settings suits a training set, by small forests and rows held out."""
+"""Choosing settings by training small forests: on held-out rows, and by quick importances."""
 
 from __future__ import annotations
 
@@ -6,82 +6,19 @@ from copy import copy
 
 import numpy as np
 
-from ._kernels.grow import Grower
+from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler
 from ._kernels.rows import tree_seed
-from ._kernels.search import SearchSplitter
 from .forest import Forest
 
-N_TREES = 10  # of each pilot forest, unless told otherwise
-MAX_ROWS = 2000  # that it trains on, and as many that it is tried on
-BLOCK = 256  # rows that are answered together
-MIN_ROWS = 30  # with fewer, the first setting is as good as any
-FIRST_SEED = 2**62  # far from the numbers of the trees that stay
+# Of the forests that are compared on held-out rows.
+N_TREES = 10
+MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
+MIN_ROWS = 30  # with fewer, the first setting is taken
+BLOCK = 256  # rows that are predicted together: there may be many classes
+FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
 
-
-def choose(estimator, rows, target, settings, n_trees=N_TREES, **own):
-    """The setting whose forest errs least on rows that it has not seen.
-
-    The error is the mean squared difference to the targets, with classes one-hot (Brier score).
-
-    Parameters
-    ----------
-    estimator : BaseForest
-        While it is fitted, with its seed.
-    rows : RowSet
-    target : ndarray
-        As of `BaseForest._fit_tree`.
-    settings : list of dict
-        Attributes of the estimator, by name.
-    n_trees : int, default=10
-        Of each pilot forest.
-    **own
-        Attributes of all pilot forests.
-
-    Returns
-    -------
-    setting : dict
-    """
-    present = np.flatnonzero(rows.weight)
-    if len(settings) == 1 or len(present) < MIN_ROWS:
-        return settings[0]
-    # The stream of RandomState is frozen: the choice does not depend on the version of NumPy.
-    random = np.random.RandomState(tree_seed(estimator._seed, FIRST_SEED) % 2**32)
-    present = random.permutation(present)
-    n_train = min(MAX_ROWS, 2 * len(present) // 3)
-    train = np.sort(present[:n_train])
-    tried = present[n_train : n_train + MAX_ROWS]
-    part = copy(rows)
-    part.X, part.Y, part.weight = rows.X[train], rows.Y[train], rows.weight[train]
-    errors = []
-    for setting in settings:
-        trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
-        forest = _trial(estimator, setting | own)._fit_forest(part, target[train], trees)
-        errors.append(_error(forest, rows, tried))
-    return settings[int(np.argmin(errors))]
-
-
-def _error(forest, rows, tried):
-    """Weighted sum of squared differences between answers and targets of some rows."""
-    total = 0.0
-    # Few at once: there may be many classes.
-    for first in range(0, len(tried), BLOCK):
-        block = tried[first : first + BLOCK]
-        answer = forest._respond(rows.X[block])
-        truth = rows.Y[block]
-        if forest.task == "classification":
-            truth = np.arange(answer.shape[1]) == truth
-        total += rows.weight[block] @ ((answer - truth) ** 2).sum(axis=1)
-    return total
-
-
-def _trial(estimator, setting):
-    """A copy of an estimator with a setting, that grows trees and does no more with them."""
-    trial = copy(estimator)
-    trial.__dict__.update(setting, refine=None, max_samples=None, verbose=0)
-    return trial
-
-
+# Of the forest behind `quick_importances`.
 IMPORTANCE_TREES = 50
 MAX_DRAWS = 2000  # rows of a tree
 MIN_LEAF = 2
@@ -89,16 +26,65 @@ MAX_DEPTH = 2**31 - 1
 IMPORTANCE_SEED = 3 * 2**61  # far from the numbers of trees and bags
 
 
-def quick_importances(rows, target, options, seed):
-    """Impurity importances of a random forest of a few axis-parallel trees.
+def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
+    """The setting whose small forest has the least error on held-out rows.
+
+    The error is the mean squared difference to the targets, with one-hot classes (Brier score).
 
     Parameters
     ----------
-    rows : RowSet
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers, or a real target.
-    options : dict
-        Task, number of outputs and classes, as a `Forest` takes them.
+    estimator : BaseForest
+        While it is fitted, with its seed.
+    data : TrainingSet
+    settings : list of dict
+        Attributes of the estimator, by name.
+    n_trees : int, default=10
+        Trees of each small forest.
+    **shared
+        Attributes that all small forests have.
+
+    Returns
+    -------
+    setting : dict
+    """
+    present = np.flatnonzero(data.weight)
+    if len(settings) == 1 or len(present) < MIN_ROWS:
+        return settings[0]
+    # The stream of RandomState is frozen: the choice does not depend on the version of NumPy.
+    random = np.random.RandomState(tree_seed(estimator._seed, FIRST_SEED) % 2**32)
+    present = random.permutation(present)
+    n_train = min(MAX_ROWS, 2 * len(present) // 3)
+    train = data.subset(np.sort(present[:n_train]))
+    test = data.subset(present[n_train : n_train + MAX_ROWS])
+    trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
+    errors = []
+    for setting in settings:
+        # The copy trains trees and does nothing else with them.
+        trial = copy(estimator)
+        trial.__dict__.update(setting | shared, refine=None, max_samples=None, verbose=0)
+        errors.append(_squared_error(trial._fit_forest(train, trees), test))
+    return settings[int(np.argmin(errors))]
+
+
+def _squared_error(forest, data):
+    """Weighted sum of squared differences between predictions and targets."""
+    total = 0.0
+    for first in range(0, len(data), BLOCK):
+        block = slice(first, first + BLOCK)
+        response = forest._respond(data.X[block])
+        truth = data.y[block]
+        if forest.task == "classification":
+            truth = np.arange(response.shape[1]) == truth
+        total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
+    return total
+
+
+def quick_importances(data, seed):
+    """Impurity importances of a random forest of a few axis-aligned trees.
+
+    Parameters
+    ----------
+    data : TrainingSet
     seed : int
 
     Returns
@@ -106,32 +92,33 @@ def quick_importances(rows, target, options, seed):
     importances : ndarray of shape (n_features,), float64
         Not negative, with sum 1, or all 0.
     """
-    n_features = rows.X.shape[1]
+    n_features = data.X.shape[1]
     stop = np.zeros(1, dtype=np.uint8)
     total = np.zeros(n_features)
+    if data.is_classification:
+        n_candidates = max(1, int(np.sqrt(n_features)))
+        classes = np.arange(data.n_outputs)
+        task = {"task": "classification", "classes": classes, "n_shared_values": len(classes)}
+    else:
+        n_candidates = max(1, n_features // 3)
+        task = {"task": "regression"}
+    limits = GrowthLimits(MAX_DEPTH, 2 * MIN_LEAF, 0.0)
     for tree in range(IMPORTANCE_TREES):
-        own = tree_seed(seed, IMPORTANCE_SEED + tree)
-        weight = rows.bootstrap(own, min(len(rows), MAX_DRAWS))
-        splitter = SearchSplitter(
-            rows.X,
-            target,
-            options["n_outputs"],
-            weight,
-            np.flatnonzero(weight).astype(np.int32),
-            "gini" if target.ndim == 1 else "squared_error",
-            own,
-            stop,
-            AxisSampler(n_features),
-            max(1, int(np.sqrt(n_features)) if target.ndim == 1 else n_features // 3),
-            False,
-            32,
-            1024,
-            MIN_LEAF,
-            0.0,
-            False,
+        own_seed = tree_seed(seed, IMPORTANCE_SEED + tree)
+        sample = data.sample(data.bootstrap(own_seed, min(len(data), MAX_DRAWS)))
+        splitter, options = search_splitter(
+            {
+                "criterion": "gini" if data.is_classification else "squared_error",
+                "sampler": AxisSampler(n_features),
+                "n_candidates": n_candidates,
+                "exact": False,
+                "n_bins": 32,
+                "max_search_samples": 1024,
+                "min_samples_leaf": MIN_LEAF,
+                "min_weight_leaf": 0.0,
+            }
         )
-        arrays = Grower(splitter, MAX_DEPTH, 2 * MIN_LEAF, 0.0, 0).grow()
-        arrays |= splitter.directions() | splitter.values()
-        arrays["tree_start"] = [0, len(arrays["child"])]
-        total += Forest(arrays, n_features=n_features, **options).feature_importances()
+        arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
+        forest = Forest(arrays, n_features=n_features, n_outputs=data.n_outputs, **task)
+        total += forest.feature_importances()
     return total / (total.sum() or 1)

@@ -1,4 +1,4 @@
-"""What classifiers and regressors add to the door: targets, weights, predictions."""
+"""Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
-from ._feature_map import tame
+from .training.losses import SquaredError, TargetUnits
 
-# Largest deviations of a target that float32 leaf values and their squares hold.
-MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
+GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
 
 class ForestClassifierMixin(ClassifierMixin):
@@ -27,36 +26,47 @@ class ForestClassifierMixin(ClassifierMixin):
     }
     _target_options = {"multi_output": False}
 
-    def _encode(self, y, goes_on):
+    # ------------------------------------------------------------------------------------- target
+
+    def _check_target_type(self, y):
+        check_no_missing_labels(y)
+
+    def _encode_target(self, y, is_warm_start):
+        """Class numbers of the labels, in one column."""
         try:
             check_classification_targets(y)
             y = column_or_1d(y, warn=True)
             classes, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
-            raise TypeError(f"y must hold labels of one kind: {error}") from error
-        if goes_on and not np.array_equal(classes, self.classes_):
+            raise TypeError(f"y must hold labels of one type: {error}") from error
+        if is_warm_start and not np.array_equal(classes, self.classes_):
             raise ValueError(
-                f"y has classes {classes}, but warm_start=True goes on with {self.classes_}"
+                f"y has classes {classes}, but warm_start=True continues with {self.classes_}"
             )
         self.classes_ = classes
         self.n_classes_ = len(classes)
         self.n_outputs_ = 1
         return codes.astype(np.float64)[:, None]
 
-    def _encode_known(self, y):
-        """Numbers of labels that the estimator was fitted on."""
+    def _encode_known_target(self, y):
+        """Class numbers of labels that the estimator was fitted on."""
         try:
             y = column_or_1d(y, warn=True)
             unknown = np.setdiff1d(y, self.classes_)
             if not len(unknown):
                 return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         except TypeError as error:
-            raise TypeError(f"y must hold labels of one kind: {error}") from error
-        raise ValueError(f"y has labels {unknown}, the estimator knows {self.classes_}")
+            raise TypeError(f"y must hold labels of one type: {error}") from error
+        raise ValueError(f"y has labels {unknown}, the estimator was fitted on {self.classes_}")
 
-    def _make_target(self, rows, goes_on):
-        """Class numbers of the rows; class weights become row weights, as if rows were copied."""
-        target = rows.Y[:, 0].astype(np.int32)
+    def _set_target(self, data, is_warm_start):
+        """Class numbers as the target; class weights multiply the weights of the rows."""
+        target = data.y[:, 0].astype(np.int32)
+        data = self._with_class_weights(data, target)
+        return data.with_target(target, self._target_units(data, target, is_warm_start))
+
+    def _with_class_weights(self, data, target):
+        """The training set with its weights multiplied by those of the classes."""
         if isinstance(self.class_weight, dict):
             labels = self.classes_[target]
             try:
@@ -65,40 +75,46 @@ class ForestClassifierMixin(ClassifierMixin):
                 message = f"class_weight={self.class_weight!r} is not valid: {error}"
                 raise type(error)(message) from error
         elif self.class_weight == "balanced":
-            factor = self._balance(target, rows.weight)
+            factor = self._balancing_factor(target, data.weight)
         else:
-            return target
-        rows.weight = tame(rows.weight * factor[target])
-        if not rows.weight.any() or not np.isfinite(rows.weight).all() or rows.weight.min() < 0:
+            return data
+        weight = data.weight * factor[target]
+        if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
                 f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "
                 "more, not all 0"
             )
-        return target
+        return data.with_weight(weight)
 
-    def _balance(self, target, weight):
-        """Factor that gives every class present the same weight."""
+    def _target_units(self, data, target, is_warm_start):
+        """Raw prediction that training starts from; class numbers have no unit."""
+        return TargetUnits(np.zeros(self.n_classes_), 1.0, np.ones(self.n_classes_))
+
+    def _balancing_factor(self, target, weight):
+        """Factor for each class that gives every class present the same weight."""
         per_class = np.bincount(target, weights=weight, minlength=self.n_classes_)
         present = per_class > 0
         factor = np.zeros(self.n_classes_)
         factor[present] = per_class.sum() / (present.sum() * per_class[present])
         return factor
 
-    def _tree_weight(self, rows, target, seed):
-        """Weights of the rows of one tree: its bootstrap, perhaps balanced."""
-        weight = self._counts(rows, seed)
+    def _tree_weight(self, data, seed):
+        """Weights of the rows of one tree: its bootstrap, balanced if asked for."""
+        weight = self._draw_weight(data, seed)
         if self.class_weight == "balanced_subsample":
-            weight = weight * self._balance(target, weight)[target]
+            weight = weight * self._balancing_factor(data.target, weight)[data.target]
         return weight
 
     @property
-    def _forest_options(self):
+    def _task_metadata(self):
         return {
             "task": "classification",
             "n_outputs": self.n_classes_,
             "n_shared_values": self.n_classes_,
             "classes": self.classes_,
         }
+
+    # -------------------------------------------------------------------------------- predictions
 
     def predict_proba(self, X):
         """Class probabilities.
@@ -142,10 +158,10 @@ class ForestClassifierMixin(ClassifierMixin):
         response = self._response(X)
         return self.classes_[response.argmax(axis=1)]
 
-    def _set_oob_attributes(self, of_samples, response, rows, known):
+    def _set_oob_attributes(self, of_samples, response, data, known):
         self.oob_decision_function_ = of_samples
         self.oob_score_ = accuracy_score(
-            rows.Y[known, 0], response.argmax(axis=1), sample_weight=rows.weight[known]
+            data.y[known, 0], response.argmax(axis=1), sample_weight=data.weight[known]
         )
 
 
@@ -154,57 +170,63 @@ class ForestRegressorMixin(RegressorMixin):
 
     _target_options = {"multi_output": True, "y_numeric": True}
 
-    def _encode(self, y, goes_on):
+    # ------------------------------------------------------------------------------------- target
+
+    def _check_target_type(self, y):
+        dtype = getattr(y, "dtype", None)
+        kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
+        if kind in "USmM" or (kind == "O" and np.ndim(y) == 1 and _first_string(y) is not None):
+            classifier = type(self).__name__.replace("Regressor", "Classifier")
+            raise ValueError(
+                f"y holds strings or dates, {type(self).__name__} predicts numbers; to predict "
+                f"labels, use {classifier} (could not convert string to float)"
+            )
+
+    def _encode_target(self, y, is_warm_start):
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         self._is_1d = y.ndim == 1
         y = y.reshape(len(y), -1)
-        if goes_on and y.shape[1] != self.n_outputs_:
+        if is_warm_start and y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has {y.shape[1]} outputs, but warm_start=True goes on with {self.n_outputs_}"
+                f"y has {y.shape[1]} outputs, but warm_start=True continues with {self.n_outputs_}"
             )
         self.n_outputs_ = y.shape[1]
         return np.ascontiguousarray(y)
 
-    def _encode_known(self, y):
-        is_1d = self._is_1d
-        Y = self._encode(y, False)
-        if self._is_1d != is_1d or Y.shape[1] != self.forest_.n_outputs:
+    def _encode_known_target(self, y):
+        was_1d = self._is_1d
+        Y = self._encode_target(y, False)
+        if self._is_1d != was_1d or Y.shape[1] != self.forest_.n_outputs:
             raise ValueError(
-                f"y has shape {y.shape}, the estimator was fitted with {self.forest_.n_outputs} "
-                "outputs"
+                f"y has shape {np.shape(y)}, the estimator was fitted with "
+                f"{self.forest_.n_outputs} outputs"
             )
         return Y
 
-    def _make_target(self, rows, goes_on):
-        if goes_on:
-            baseline = self.forest_.baseline
-        else:
-            baseline = np.average(rows.Y, axis=0, weights=rows.weight)
-        target = rows.Y - baseline
-        # A power of two near the largest deviation: squares then stay far from the ends of
-        # float32.
-        largest = np.abs(target).max()
-        scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
-        if not MIN_SCALE <= scale <= MAX_SCALE:
-            raise ValueError(
-                f"y deviates from its mean by up to {largest}; deviations between {MIN_SCALE:.0e} "
-                f"and {MAX_SCALE:.0e} are supported: rescale y"
-            )
-        self._baseline = baseline
-        self._target_scale = scale
-        return target / scale
+    def _set_target(self, data, is_warm_start):
+        """The target in the units of the loss: deviations from a baseline."""
+        loss = self._make_loss()
+        keeps_baseline = is_warm_start and loss.calibration_level is None
+        baseline = self.forest_.baseline if keeps_baseline else None
+        units = loss.target_units(data.y, data.weight, baseline)
+        return data.with_target(loss.scale_target(data.y, units), units)
 
-    def _tree_weight(self, rows, target, seed):
-        return self._counts(rows, seed)
+    def _make_loss(self):
+        return SquaredError(self.n_outputs_)
+
+    def _tree_weight(self, data, seed):
+        return self._draw_weight(data, seed)
 
     @property
-    def _forest_options(self):
+    def _task_metadata(self):
         return {"task": "regression", "n_outputs": self.n_outputs_}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    # -------------------------------------------------------------------------------- predictions
 
     def predict(self, X):
         """Predicted target.
@@ -220,19 +242,16 @@ class ForestRegressorMixin(RegressorMixin):
         response = self._response(X)
         return response[:, 0] if self._is_1d else response
 
-    def _set_oob_attributes(self, of_samples, response, rows, known):
+    def _set_oob_attributes(self, of_samples, response, data, known):
         self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
-        self.oob_score_ = r2_score(rows.Y[known], response, sample_weight=rows.weight[known])
-
-
-GATES = {"hard": "hard", "soft": "sigmoid"}
+        self.oob_score_ = r2_score(data.y[known], response, sample_weight=data.weight[known])
 
 
 class RoutingMixin:
-    """What estimators with a parameter `routing` share; not for direct use."""
+    """Hard or soft routing of fitted soft trees, by the parameter `routing`."""
 
     def _gated(self, forest, routing=None):
-        """The same arrays with the gates of a way of routing; None: that of `routing`."""
+        """The same trees with the gates of a way of routing; None: that of `routing`."""
         routing = self.routing if routing is None else routing
         if routing not in GATES:
             raise ValueError(f'routing={routing!r} must be "hard" or "soft"')
@@ -240,7 +259,7 @@ class RoutingMixin:
         return forest if forest.gate == gate else forest._with(forest.arrays, gate=gate)
 
     def routing_scores(self, X, y, sample_weight=None):
-        """Scores with hard and with soft routing, and how far the two predictions are apart.
+        """Scores with hard and with soft routing, and how much the two predictions differ.
 
         Parameters
         ----------
@@ -262,3 +281,26 @@ class RoutingMixin:
             scores[routing] = other.score(X, y, sample_weight)
             responses.append(other._response(X))
         return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}
+
+
+# ----------------------------------------------------------------------------------------- targets
+
+
+def check_no_missing_labels(y):
+    """Raise ValueError if a label is None or NaN, with its position."""
+    values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
+    if not isinstance(values, list | tuple | np.ndarray) or np.ndim(values) != 1:
+        return
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return
+    for i, label in enumerate(values):
+        # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
+        is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+        if is_missing or (isinstance(label, float) and label != label):
+            raise ValueError(
+                f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
+            )
+
+
+def _first_string(values):
+    return next((value for value in values if isinstance(value, str | bytes)), None)

@@ -1,41 +1,173 @@
 """End-to-end decision trees and forests.
 
 Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests", 2020. Splits are soft
-while they learn, by expectation maximisation and gradient descent, and become steeper with every
-epoch; the fitted tree is hard.
+while they are trained, by expectation maximisation and gradient descent, and become steeper with
+every epoch; the fitted tree is hard.
 """
 
+from __future__ import annotations
+
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from ._base import Integral, Interval, Real, StrOptions
-from ._greedy import ObliqueForest
+from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
+from ._docs import described
+from ._feature_map import FeatureGrid
+from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
-from ._selection import choose
+from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
-from .training.endtoend import Annealing, Units, grid_edges, patch_places, train_together
+from .training.endtoend import Annealing, Units, train_together
 
-LEAST_BATCHES = 10  # steps of an epoch of a stump, where there are 16 rows for each
-LEAST_SPREAD = 0.3  # of the largest deviation: no feature counts as if it varied less
-LEAST_UNIT = 1e-6  # features that are less beside others of the same unit are left out
-VISITS = 80_000  # rows that "auto" epochs show
-TREE_ROWS = 50_000  # rows times "auto" trees
-# What an "auto" once came to, where trees are added.
-KEPT = "max_depth greedy_epochs finetune_epochs learning_rate batch_size steepness_step".split()
-KEPT += ["max_features"]
-POWERS = (0.5, 0.8)  # of the number of features, from which "auto" chooses
-TRIED_ROWS = 1000  # from which on it does; fewer tell too little
-# Of the forests that it tries; hard, so that `routing` has no part in training.
-PILOT = {"n_trees": 6, "batch_size_": 100, "routing": "hard"}
-CACHED = 2**18  # numbers of a batch, which it reads twice
+MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
+# A feature is measured in units of its deviation, but of at least this share of the largest one.
+MIN_SPREAD = 0.3
+MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
+VISITS = 80_000  # "auto" epochs: rows shown in all
+TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
+CACHED = 2**18  # numbers of a batch, which is read twice
+# Parameters whose resolved values stay when trees are added.
+KEPT = (
+    "max_depth",
+    "greedy_epochs",
+    "finetune_epochs",
+    "learning_rate",
+    "batch_size",
+    "steepness_step",
+    "max_features",
+)
+# max_features="auto": powers of the number of features that are compared on held-out rows, where
+# there are at least so many rows; and settings of the forests compared, which are hard, so that
+# `routing` does not influence training.
+POWERS = (0.5, 0.8)
+MIN_COMPARED_ROWS = 1000
+COMPARED = {"n_trees": 6, "batch_size_": 100, "routing": "hard"}
+
+PARAMETERS = """
+n_estimators : "auto" or int
+    Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
+    with which training begins, and by the features that each split may use. "auto": 50000 / n
+    for n training rows, but 16 to 50.
+max_depth : "auto", int or None
+    Largest depth of a leaf, at least 1. {auto_depth}; no limit with `max_leaf_nodes`. None: no
+    limit.
+growth : {"level", "best"}
+    "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
+    split has the largest gain is split next, until there are `max_leaf_nodes`.
+max_leaf_nodes : int or None
+    Number of leaves of a tree, at least 2, with growth="best" only. None: no limit.
+greedy_epochs : "auto" or int
+    Passes over the rows of a node that train its split when the tree is grown, at least 1.
+    "auto": 80000 / n for n training rows, but 4 to {most_epochs}.
+finetune_epochs : "auto" or int
+    Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
+    it was grown. "auto": 80000 / n for n rows, but 8 to 30.
+learning_rate : "auto" or float
+    Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
+    units of the reciprocal of the deviation of its feature. Constant while trees grow, then
+    falling to 0 along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+batch_size : "auto" or int
+    Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its batches
+    would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
+    features, if that is less; 32 to 1000.
+steepness : float
+    Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+steepness_step : "auto" or float
+    Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
+    which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
+    `patch_size` and `smoothness`.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Features of a split, drawn for each split. An int is a count, a float a multiple of the number
+    of features, None all, "sqrt" the square root of the number of features. "auto": all for a
+    single tree, and with `smoothness`; half of them with `feature_shape`; else their square root,
+    rounded up, or, from 1000 rows on, their power 0.8, if small forests on a part of the rows
+    have less error with it on others. Constant features are left out.
+feature_shape : int, tuple of int or None
+    Shape of the grid that the features fill, such as (28, 28); for `patch_size` and `smoothness`.
+    X may then be given as ``(n_samples, *feature_shape)``. The features of a grid have one unit,
+    so that those that vary little have little influence. None: one axis, and each feature in a
+    unit of its own.
+patch_size : int, tuple of int or None
+    Every split uses the features of one patch of this size, at a random place of the grid; an int
+    holds for all axes. None: features are drawn as `max_features` says.
+smoothness : float
+    Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
+    neighbours in the grid, along all of its axes. Makes the weights of splits readable as images;
+    0.0001 to 0.1 are usual, larger values cost accuracy.
+routing : {"hard", "soft"}
+    How rows are predicted. "hard": one branch at every split. "soft": both, weighted by their
+    probabilities at the last steepness (a shallow neural decision forest). Can be changed after
+    `fit`.
+warm_start : bool
+    Whether to keep the trees of the last fit and add those missing to `n_estimators`. Resolved
+    values of "auto" stay, except that of `n_estimators`; the last steepness must be the same.
+"""
+
+CLASSIFIER_PARAMETERS = PARAMETERS.replace(
+    "{auto_depth}", '"auto": 8, or 10 with more than 10000 rows'
+).replace("{most_epochs}", "15")
+REGRESSOR_PARAMETERS = PARAMETERS.replace("{auto_depth}", '"auto": 10').replace(
+    "{most_epochs}", "30"
+)
+
+ATTRIBUTES = """
+n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+    Resolved values of these parameters; `max_features_` with `patch_size`: features of a patch.
+learning_rate_, steepness_step_ : float
+    Resolved values of these parameters.
+steepness_ : float
+    Steepness after the last epoch, that of soft routing.
+loss_curve_ : list of ndarray
+    One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
+    each batch before its step.
+n_iter_ : list of int
+    Epochs of joint training, one entry per tree.
+"""
+
+NOTES = """
+Splits are trained by Adam; leaves are set from their responsibilities after every epoch (equation
+13), those of the batches of that epoch. Where all rows of a node end on one side of its split,
+another one is tried, up to 5 times. After training, leaves are computed from the rows that hard
+routing sends to them, and leaves that no row reaches are removed.
+
+Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
+predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the
+largest deviation of a feature where that is more; with `feature_shape`, all are divided by the
+largest deviation.
+"""
+
+REFERENCES = """
+.. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
+   Forests", International Journal of Computer Vision 128, 2020.
+"""
 
 
-class _E2EForest(RoutingMixin, ObliqueForest):
+@dataclass(frozen=True, kw_only=True)
+class SoftOptions(SplitterOptions):
+    """What a soft split adds to the search of a node; see `SoftSplitter`."""
+
+    mean: np.ndarray
+    unit: np.ndarray
+    receptive_fields: np.ndarray
+    n_used: int
+    n_epochs: int
+    learning_rate: float
+    steepness: float
+    steepness_step: float
+    batch_size: int
+    min_batches: int
+    smoothness: float
+    edges: np.ndarray
+
+
+class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
+        **BootstrapMixin._parameter_constraints,
         "n_estimators": [
             StrOptions({"auto"}),
             *ObliqueForest._parameter_constraints["n_estimators"],
@@ -86,83 +218,72 @@ class _E2EForest(RoutingMixin, ObliqueForest):
         verbose=0,
         warm_start=False,
     ):
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.growth = growth
-        self.max_leaf_nodes = max_leaf_nodes
-        self.greedy_epochs = greedy_epochs
-        self.finetune_epochs = finetune_epochs
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.steepness = steepness
-        self.steepness_step = steepness_step
-        self.max_features = max_features
-        self.feature_shape = feature_shape
-        self.patch_size = patch_size
-        self.smoothness = smoothness
-        self.routing = routing
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.max_samples = max_samples
-        self.oob_score = oob_score
-        self.weight_dtype = weight_dtype
-        self.importance_type = importance_type
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
+        store_parameters(self, locals())
 
     # ----------------------------------------------------------------------------------- settings
 
-    def _resolve(self, rows, target, goes_on):
-        before = {f"{name}_": getattr(self, f"{name}_") for name in KEPT} if goes_on else {}
-        super()._resolve(rows, target, goes_on)
-        n, p = rows.X.shape
+    def _resolve_settings(self, data, is_warm_start):
+        kept = {name: getattr(self, f"{name}_") for name in KEPT} if is_warm_start else {}
+        super()._resolve_settings(data, is_warm_start)
+        n, p = data.X.shape
         if self.growth == "level" and self.max_leaf_nodes is not None:
             raise ValueError(
                 f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth="level" grows '
                 "to max_depth"
             )
+        # Real targets need deeper trees and better splits than classes.
+        shallow, most = (8, 15) if data.is_classification else (10, 30)
+        depth = shallow if n <= 10_000 else 10
+        self._resolve_auto(
+            {
+                "n_estimators": min(max(TREE_ROWS // n, 16), 50),
+                "max_depth": depth if self.max_leaf_nodes is None else None,
+                "greedy_epochs": min(max(VISITS // n, 4), most),
+                "finetune_epochs": min(max(VISITS // n, 8), 30),
+                "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
+                "steepness_step": 0.2 if self._is_table() else 0.1,
+            }
+            | kept
+        )
+        self.batch_size_ = min(self.batch_size_, max(n, 32))
+        self._candidates = self._candidate_settings(n, p, kept)
+        self.__dict__.update(self._candidates[0])
+        self.steepness_ = self._annealing.final
+        if is_warm_start:
+            self._check_compatible()
 
-        def settle(name, auto):
+    def _resolve_auto(self, values):
+        """Set resolved values: those given for "auto", else the parameters themselves."""
+        for name, value in values.items():
             given = getattr(self, name)
-            auto = before.get(f"{name}_", auto)
-            setattr(self, f"{name}_", auto if isinstance(given, str) else given)
+            if name != "max_features" and name != "learning_rate":
+                setattr(self, f"{name}_", value if isinstance(given, str) else given)
 
-        settle("n_estimators", min(max(TREE_ROWS // n, 16), 50))
-        # Real targets ask more of a tree than classes, and more of each split.
-        shallow, most = (8, 15) if target.ndim == 1 else (10, 30)
-        deepest = shallow if n <= 10_000 else 10
-        settle("max_depth", deepest if self.max_leaf_nodes is None else None)
-        settle("greedy_epochs", min(max(VISITS // n, 4), most))
-        settle("finetune_epochs", min(max(VISITS // n, 8), 30))
-        settle("batch_size", min(1000, max(32, min(n // 10, CACHED // p))))
-        settle("steepness_step", 0.2 if self._is_table() else 0.1)
-
+    def _candidate_settings(self, n, p, kept):
+        """Numbers of features of a split to choose from, with their learning rates."""
         choices = [self.max_features_]
-        if self.max_features == "auto" and goes_on:
-            choices = [before["max_features_"]]
+        if self.max_features == "auto" and kept:
+            choices = [kept["max_features"]]
         elif self.max_features == "auto" and self._is_table():
-            powers = POWERS if n >= TRIED_ROWS else POWERS[:1]
+            powers = POWERS if n >= MIN_COMPARED_ROWS else POWERS[:1]
             choices = sorted({math.ceil(p**power) for power in powers})
         settings = []
-        for self.max_features_ in choices:
-            self.max_features_ = self._places(p)[1]
-            # A step moves a margin by about as much as the features are many.
-            settle("learning_rate", min(0.05, 0.13 * self.max_features_**-0.7))
-            chosen = "max_features_", "learning_rate_"
-            settings.append({name: getattr(self, name) for name in chosen})
-        self.__dict__.update(settings[0])
-        self.steepness_ = self._annealing.final
-        if goes_on:
-            self._check_kept()
-        self.__dict__.update(choose(self, rows, target, settings, **PILOT))
+        for n_features in choices:
+            self.max_features_ = n_features
+            n_features = self._receptive_fields(p)[1]
+            rate = self.learning_rate
+            if isinstance(rate, str):
+                # A step changes a margin in proportion to the number of features.
+                rate = kept.get("learning_rate", min(0.05, 0.13 * n_features**-0.7))
+            settings.append({"max_features_": n_features, "learning_rate_": rate})
+        return settings
 
-    def _check_kept(self):
-        """Raise where trees to be added would not fit those that are there."""
+    def _select_settings(self, data, is_warm_start):
+        settings = self.__dict__.pop("_candidates")
+        self.__dict__.update(best_setting(self, data, settings, **COMPARED))
+
+    def _check_compatible(self):
+        """Raise where trees to be added would not fit those that exist."""
         before = self.forest_
         if before.steepness != self.steepness_:
             raise ValueError(
@@ -176,9 +297,6 @@ class _E2EForest(RoutingMixin, ObliqueForest):
                 f"{self.weight_dtype!r}"
             )
 
-    def _joined(self, forests, consume=False):
-        return super()._joined([self._gated(forest) for forest in forests], consume)
-
     @property
     def _annealing(self):
         return Annealing(
@@ -191,305 +309,164 @@ class _E2EForest(RoutingMixin, ObliqueForest):
         )
 
     def _is_table(self):
-        """A forest of features in no order, whose number for a split is tried out."""
-        return self.feature_shape is None and not self._sees_all()
+        """A forest of features without an order, whose number for a split is chosen?"""
+        return self.feature_shape is None and not self._uses_all_features()
 
-    def _sees_all(self):
-        """A single tree, or splits that have their features by their places."""
+    def _uses_all_features(self):
+        """A single tree, or splits whose features are given by their places?"""
         return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
 
     def _auto_max_features(self, n_features):
-        return n_features if self._sees_all() else math.ceil(n_features / 2)
+        return n_features if self._uses_all_features() else math.ceil(n_features / 2)
 
-    def _members(self, goes_on):
-        return "n_estimators", self.n_estimators_, len(self.forest_) if goes_on else 0
+    def _member_counts(self, is_warm_start):
+        n_done = len(self.forest_) if is_warm_start else 0
+        return "n_estimators", self.n_estimators_, n_done
 
     def _depth_limit(self):
-        return 2**31 - 1 if self.max_depth_ is None else min(self.max_depth_, 2**31 - 1)
+        return MAX_DEPTH if self.max_depth_ is None else min(self.max_depth_, MAX_DEPTH)
 
-    def _grid(self, n_features):
-        """Shape of the grid that the features fill: one axis without `feature_shape`."""
-        shape = np.atleast_1d(n_features if self.feature_shape is None else self.feature_shape)
-        whole = shape.ndim == 1 and shape.dtype.kind in "iu" and (shape > 0).all()
-        if not whole or math.prod(shape.tolist()) != n_features:
-            raise ValueError(
-                f"feature_shape={self.feature_shape!r} must be whole numbers from 1, with the "
-                f"product {n_features}, the number of features of X"
-            )
-        return tuple(shape.tolist())
-
-    def _places(self, n_features):
-        """Features of a split: every row is a choice; or one row that is chosen from."""
-        shape = self._grid(n_features)
+    def _receptive_fields(self, n_features):
+        """Features that a split may use: one row for each place, and how many it uses."""
+        grid = FeatureGrid(self.feature_shape, n_features)
         if self.patch_size is None:
             n_used = min(self.max_features_, n_features)
             return np.arange(n_features, dtype=np.int32)[None], n_used
-        size = np.atleast_1d(self.patch_size)
-        if size.shape == (1,):
-            size = np.repeat(size, len(shape))
-        fits = size.ndim == 1 and size.dtype.kind in "iu" and len(size) == len(shape)
-        if not fits or (size < 1).any() or (size > shape).any():
-            raise ValueError(
-                f"patch_size={self.patch_size!r} must be a whole number, or one for each axis of "
-                f"feature_shape={shape}, from 1 to the length of the axis"
-            )
+        size = grid.sizes(self.patch_size, "patch_size")
         if self.max_features not in ("auto", None):
             raise ValueError(
-                f"max_features={self.max_features!r} has no meaning beside "
+                f"max_features={self.max_features!r} has no meaning with "
                 f'patch_size={self.patch_size!r}: leave it at "auto"'
             )
-        places = patch_places(shape, tuple(size.tolist()))
-        return places, places.shape[1]
+        fields = grid.receptive_fields(size)
+        return fields, fields.shape[1]
 
     # ----------------------------------------------------------------------------------- training
 
-    def _fit_forest(self, rows, target, trees):
-        # No BLAS, whose last bits depend on its threads.
-        mean = np.einsum("i,ij->j", rows.weight, rows.X, dtype=np.float64) / rows.weight.sum()
-        unit = self._feature_units(rows)
-        p = rows.X.shape[1]
-        edges = grid_edges(self._grid(p)) if self.smoothness else np.zeros((0, 2), dtype=np.int32)
-        places, self._n_used = self._places(p)
-        # What does not vary is no choice.
-        if len(places) > 1:
-            places = places[(unit[places] > 0).any(axis=1)] if unit.any() else places
-        elif self._n_used < p and unit.any():
-            places = np.flatnonzero(unit > 0).astype(np.int32)[None]
-            self._n_used = min(self._n_used, places.shape[1])
-        self._units = Units(mean.astype(np.float32), unit.astype(np.float32), places, edges)
-        try:
-            return super()._fit_forest(rows, target, trees)
-        finally:
-            del self._units, self._n_used
+    def _fit_forest(self, data, trees):
+        p = data.X.shape[1]
+        unit = self._feature_units(data)
+        edges = np.zeros((0, 2), dtype=np.int32)
+        if self.smoothness:
+            edges = FeatureGrid(self.feature_shape, p).edges()
+        fields, n_used = self._receptive_fields(p)
+        # Constant features are left out.
+        if len(fields) > 1:
+            fields = fields[(unit[fields] > 0).any(axis=1)] if unit.any() else fields
+        elif n_used < p and unit.any():
+            fields = np.flatnonzero(unit > 0).astype(np.int32)[None]
+            n_used = min(n_used, fields.shape[1])
+        units = Units(data.mean().astype(np.float32), unit.astype(np.float32), fields, edges)
+        return super()._fit_forest(data, trees, units=units, n_used=n_used)
 
-    def _feature_units(self, rows):
-        """Reciprocals of what counts as the deviation of each feature, 0 where it does not vary.
+    def _feature_units(self, data):
+        """Factors that bring the features to a common deviation, 0 for constant ones.
 
-        Where the features fill a grid they have one unit, as they came; else each has its own,
-        but for those that hardly vary.
+        Features on a grid have one unit; others have one each, except that those which vary
+        little are not amplified without limit.
         """
-        varies = rows.X.max(axis=0) > rows.X.min(axis=0)
-        spread = np.where(varies, self._spread(rows).astype(np.float64), 0.0)
+        varies = data.X.max(axis=0) > data.X.min(axis=0)
+        spread = np.where(varies, data.spread().astype(np.float64), 0.0)
         if self.feature_shape is not None:
-            scale = self._scale
+            scale = data.feature_map.scale
             unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
-            return np.where(unit > LEAST_UNIT, unit, 0.0)
-        spread = np.maximum(spread, LEAST_SPREAD * spread.max())
+            return np.where(unit > MIN_UNIT, unit, 0.0)
+        spread = np.maximum(spread, MIN_SPREAD * spread.max())
         return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
-    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
-        annealing, units = self._annealing, self._units
-        return SoftSplitter(
-            *self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop),
-            units.mean,
-            units.unit,
-            units.places,
-            self._n_used,
-            annealing.greedy_epochs,
-            annealing.learning_rate,
-            annealing.steepness,
-            annealing.steepness_step,
-            annealing.batch_size,
-            LEAST_BATCHES,
-            self.smoothness,
-            units.edges,
+    def _splitter(self, data, units, n_used):
+        annealing = self._annealing
+        return SoftSplitter, SoftOptions(
+            **self._search_options(data),
+            mean=units.mean,
+            unit=units.unit,
+            receptive_fields=units.places,
+            n_used=n_used,
+            n_epochs=annealing.greedy_epochs,
+            learning_rate=annealing.learning_rate,
+            steepness=annealing.steepness,
+            steepness_step=annealing.steepness_step,
+            batch_size=annealing.batch_size,
+            min_batches=MIN_BATCHES,
+            smoothness=self.smoothness,
+            edges=units.edges,
         )
 
-    def _directions_meta(self, rows, arrays):
-        super()._directions_meta(rows, arrays)
+    def _directions_metadata(self, data, arrays):
+        super()._directions_metadata(data, arrays)
         return {"gate": "sigmoid", "steepness": self.steepness_}
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        forest = super()._fit_tree(rows, target, weight, seed, stop)
-        _, min_leaf = self._min_samples(np.count_nonzero(weight))
+    def _fit_tree(self, data, seed, control, units, n_used):
+        forest = super()._fit_tree(data, seed, control, units=units, n_used=n_used)
+        _, min_leaf = self._min_samples(data)
         forest, record = train_together(
             forest,
-            rows.X,
-            target,
-            weight,
+            data.X,
+            data.target,
+            data.weight,
             seed,
-            stop,
+            control.stop,
             self._annealing,
-            self._units,
+            units,
             float(self.smoothness),
-            (min_leaf, self.min_weight_fraction_leaf * weight.sum()),
+            (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
             self._criterion,
-            self._target_scale if target.ndim == 2 else 1.0,
+            data.target_scale,
         )
         return self._gated(forest), record
 
-    # ----------------------------------------------------------------------------------- routing
+    def _joined(self, forests, consume=False):
+        return super()._joined([self._gated(forest) for forest in forests], consume)
+
+    # -------------------------------------------------------------------------------- predictions
 
     def _response(self, X):
         X = self._validate_predict(X)
         return self._in_blocks(X, self._gated(self.forest_).response)
 
 
-class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     """Classify with trees of hyperplanes, trained together: soft first, hard in the end.
 
     A row goes right at a split with a probability, the sigmoid of its margin times a steepness, so
     that the likelihood of the labels can be differentiated (equations 1 to 5 of the paper [1]_).
     Trees are grown by training one such split at a time, then trained as a whole by expectation
-    maximisation, while the steepness grows; predictions send every row one way at every split.
+    maximisation, while the steepness grows; predictions send every row to one side of every split.
+    `E2EDecisionForest` is another name of this class.
 
     Parameters
     ----------
-    n_estimators : "auto" or int, default="auto"
-        Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
-        that training begins with, and by the features that each split may use. "auto": 50000 / n
-        for n rows of the training set, but 16 to 50.
-    max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 8, or 10 with more than 10000 rows; no limit
-        with `max_leaf_nodes`. None: no limit.
-    growth : {"level", "best"}, default="level"
-        "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
-        split gains most is next, until there are `max_leaf_nodes`.
-    max_leaf_nodes : int or None, default=None
-        Leaves of a tree, at least 2, with growth="best" only. None: no limit.
-    greedy_epochs : "auto" or int, default="auto"
-        How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 80000 / n times for n rows of the training set, but 4 to 15 times.
-    finetune_epochs : "auto" or int, default="auto"
-        How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
-    learning_rate : "auto" or float, default="auto"
-        Of Adam, more than 0, at most 1e6: about what a weight changes in a step, in units of the
-        reciprocal of the deviation of its feature. Constant while trees grow, then falling to 0
-        along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
-    batch_size : "auto" or int, default="auto"
-        Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its
-        batches would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number
-        of features, if that is less; 32 to 1000.
-    steepness : float, default=1.0
-        Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
-    steepness_step : "auto" or float, default="auto"
-        What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
-        where that of its splits ended. "auto": 0.1, as in the paper, or 0.2 in forests without
-        `feature_shape`, `patch_size` and `smoothness`.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Features of a split, drawn for each anew. An int is a count, a float a multiple of the
-        number of features, None all, "sqrt" the square root of the number of features. "auto": all
-        for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
-        square root, rounded up, or, from 1000 rows on, their power of 0.8, if small forests on a
-        part of the rows find that better on others. Features that do not vary are left out.
-    feature_shape : int, tuple of int or None, default=None
-        Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
-        `smoothness`. X may then come with such arrays as its rows. The features of a grid have one
-        unit, so that those that hardly vary beside others hardly count. None: one axis, and each
-        feature in a unit of its own.
-    patch_size : int, tuple of int or None, default=None
-        Every split sees the features of one patch of this size, somewhere in the grid; an int
-        stands for all axes. None: features as `max_features` says.
-    smoothness : float, default=0.0
-        Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
-        neighbours in the grid, along all of its axes. Makes splits pictures that can be read;
-        0.0001 to 0.1 are usual, more costs accuracy.
-    routing : {"hard", "soft"}, default="hard"
-        How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
-        of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree. Equal
-        rows count as one.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: entropy, in bits.
-    bootstrap : bool, default=False
-        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
-        probability proportional to their weight. False: every tree sees all rows.
-    max_samples : int, float or None, default=None
-        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Not with bootstrap=False.
-    oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
-    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
-        Weights of the classes, which multiply the weights of their rows: a dict from label to
-        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
-        in every tree's bootstrap.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Of `feature_importances_`: decrease of impurity, shared among the features of a split by
-        the sizes of their weights; or number of splits with a weight for the feature.
-    n_jobs : int or None, default=None
-        Threads that train trees, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first directions, of their features, of batches and bootstraps.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a tree.
-    warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`. What "auto" came
-        to then stays, but for `n_estimators` itself; the last steepness must be the same.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees, with the gate "hard" or "sigmoid", as `routing` was when they were fitted.
-    classes_ : ndarray of shape (n_classes_,)
-    n_classes_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-        1.
-    n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-        What "auto" came to; `max_features_` with `patch_size`: features of a patch.
-    learning_rate_, steepness_step_ : float
-    steepness_ : float
-        After the last epoch; that of soft routing.
-    loss_curve_ : list of ndarray
-        One entry a tree: mean negative log-likelihood of the rows in every epoch of joint
-        training, each batch before its step.
-    n_iter_ : list of int
-        Epochs of joint training, one entry a tree.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1; all 0 where no tree has a split.
-    oob_score_ : float
-        Accuracy on the rows out of bag. Only with oob_score=True.
-    oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
-        Probabilities from the trees that did not draw the row. Only with oob_score=True.
+    {attributes}
 
     See Also
     --------
     E2EDecisionForestRegressor : The same for real targets.
     NonGreedyForestClassifier : Hard trees that are trained together, by a bound of their loss.
-    CO2ForestClassifier : Hyperplanes that are found node by node.
+    CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
     Notes
     -----
-    Splits step by Adam, leaves are set from their responsibilities after every epoch (equation
-    13), those of the last epoch's batches. Where all rows of a node end on one side of its split,
-    another one is tried, up to 5 times. After training, the leaves are counted from the rows that
-    hard routing sends there, and what no row reaches is gone.
+    {notes}
 
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts. Training sees them less their mean, and over their standard deviation, or over 0.3
-    of the largest deviation of a feature where that is more; with `feature_shape`, all of them as
-    they came, over the largest deviation.
-
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
-       Forests", International Journal of Computer Vision 128, 2020.
+    {references}
 
     Examples
     --------
-    >>> from skforest import E2EDecisionForest
+    >>> from skforest import E2EDecisionForestClassifier
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.model_selection import train_test_split
     >>> X, y = load_digits(return_X_y=True)
     >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    >>> tree = E2EDecisionForest(1, random_state=0).fit(X_train, y_train)
+    >>> tree = E2EDecisionForestClassifier(1, random_state=0).fit(X_train, y_train)
     >>> bool(tree.score(X_test, y_test) > 0.9)
     True
     >>> tree.routing_scores(X_test, y_test)["gap"] < 0.05
@@ -535,186 +512,42 @@ class E2EDecisionForest(ForestClassifierMixin, _E2EForest):
         verbose=0,
         warm_start=False,
     ):
-        super().__init__(
-            n_estimators,
-            max_depth=max_depth,
-            growth=growth,
-            max_leaf_nodes=max_leaf_nodes,
-            greedy_epochs=greedy_epochs,
-            finetune_epochs=finetune_epochs,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            steepness=steepness,
-            steepness_step=steepness_step,
-            max_features=max_features,
-            feature_shape=feature_shape,
-            patch_size=patch_size,
-            smoothness=smoothness,
-            routing=routing,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            min_impurity_decrease=min_impurity_decrease,
-            bootstrap=bootstrap,
-            max_samples=max_samples,
-            oob_score=oob_score,
-            weight_dtype=weight_dtype,
-            importance_type=importance_type,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            warm_start=warm_start,
-        )
-        self.class_weight = class_weight
+        store_parameters(self, locals())
 
 
+E2EDecisionForest = E2EDecisionForestClassifier
+
+
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     """Predict real targets with trees of hyperplanes that are trained together, by likelihood.
 
-    As `E2EDecisionForest`, with leaves that answer with a normal density, of a mean and a variance
-    for each output, instead of shares of classes.
+    As `E2EDecisionForestClassifier`, with leaves that hold a normal density, with a mean and a
+    variance for each output, instead of class probabilities.
 
     Parameters
     ----------
-    n_estimators : "auto" or int, default="auto"
-        Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
-        that training begins with, and by the features that each split may use. "auto": 50000 / n
-        for n rows of the training set, but 16 to 50.
-    max_depth : "auto", int or None, default="auto"
-        Largest depth of a leaf, at least 1. "auto": 10; no limit with `max_leaf_nodes`. None: no
-        limit.
-    growth : {"level", "best"}, default="level"
-        "level": every node is split until it is pure, or `max_depth` deep. "best": the node whose
-        split gains most is next, until there are `max_leaf_nodes`.
-    max_leaf_nodes : int or None, default=None
-        Leaves of a tree, at least 2, with growth="best" only. None: no limit.
-    greedy_epochs : "auto" or int, default="auto"
-        How often the rows of a node are shown to its split when the tree is grown, at least 1.
-        "auto": 80000 / n times for n rows of the training set, but 4 to 30 times.
-    finetune_epochs : "auto" or int, default="auto"
-        How often all rows are shown to the whole tree when it has been grown. 0: the tree stays
-        as it was grown. "auto": 80000 / n times for n rows, but 8 to 30 times.
-    learning_rate : "auto" or float, default="auto"
-        Of Adam, more than 0, at most 1e6: about what a weight changes in a step, in units of the
-        reciprocal of the deviation of its feature. Constant while trees grow, then falling to 0
-        along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
-    batch_size : "auto" or int, default="auto"
-        Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its
-        batches would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number
-        of features, if that is less; 32 to 1000.
-    steepness : float, default=1.0
-        Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
-    steepness_step : "auto" or float, default="auto"
-        What each epoch adds to the steepness, 0 to 1e6. Training of the whole tree goes on from
-        where that of its splits ended. "auto": 0.1, as in the paper, or 0.2 in forests without
-        `feature_shape`, `patch_size` and `smoothness`.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Features of a split, drawn for each anew. An int is a count, a float a multiple of the
-        number of features, None all, "sqrt" the square root of the number of features. "auto": all
-        for a single tree, and with `smoothness`; half of them with `feature_shape`; else their
-        square root, rounded up, or, from 1000 rows on, their power of 0.8, if small forests on a
-        part of the rows find that better on others. Features that do not vary are left out.
-    feature_shape : int, tuple of int or None, default=None
-        Shape of the grid that the features fill, such as (28, 28); for `patch_size` and
-        `smoothness`. X may then come with such arrays as its rows. The features of a grid have one
-        unit, so that those that hardly vary beside others hardly count. None: one axis, and each
-        feature in a unit of its own.
-    patch_size : int, tuple of int or None, default=None
-        Every split sees the features of one patch of this size, somewhere in the grid; an int
-        stands for all axes. None: features as `max_features` says.
-    smoothness : float, default=0.0
-        Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
-        neighbours in the grid, along all of its axes. Makes splits pictures that can be read;
-        0.0001 to 0.1 are usual, more costs accuracy.
-    routing : {"hard", "soft"}, default="hard"
-        How predictions go. "hard": one way at every split. "soft": all ways, by the probabilities
-        of the last steepness (a shallow neural decision forest). Can be changed after `fit`.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are not split when trees grow; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf; a float is a fraction of the rows of the tree. Equal
-        rows count as one.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, 0 to 0.5.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: mean squared error, averaged over outputs.
-    bootstrap : bool, default=False
-        True: each tree learns from a bootstrap sample, rows drawn with replacement, with
-        probability proportional to their weight. False: every tree sees all rows.
-    max_samples : int, float or None, default=None
-        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Not with bootstrap=False.
-    oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Not with bootstrap=False.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Of `feature_importances_`: decrease of impurity, shared among the features of a split by
-        the sizes of their weights; or number of splits with a weight for the feature.
-    n_jobs : int or None, default=None
-        Threads that train trees, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first directions, of their features, of batches and bootstraps.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a tree.
-    warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`. What "auto" came
-        to then stays, but for `n_estimators` itself; the last steepness must be the same.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees, with the gate "hard" or "sigmoid", as `routing` was when they were fitted.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-        What "auto" came to; `max_features_` with `patch_size`: features of a patch.
-    learning_rate_, steepness_step_ : float
-    steepness_ : float
-        After the last epoch; that of soft routing.
-    loss_curve_ : list of ndarray
-        One entry a tree: mean negative log-likelihood of the rows in every epoch of joint
-        training, but for a constant, each batch before its step.
-    n_iter_ : list of int
-        Epochs of joint training, one entry a tree.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1; all 0 where no tree has a split.
-    oob_score_ : float
-        R2 on the rows out of bag. Only with oob_score=True.
-    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
-        Predictions from the trees that did not draw the row. Only with oob_score=True.
+    {attributes}
 
     See Also
     --------
-    E2EDecisionForest : The same for labels.
+    E2EDecisionForestClassifier : The same for labels.
     NonGreedyForestRegressor : Hard trees that are trained together, by a bound of their loss.
-    CO2ForestRegressor : Hyperplanes that are found node by node.
+    CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
     Notes
     -----
-    Splits step by Adam, leaves are set from their responsibilities after every epoch (equation
-    13), those of the last epoch's batches. Where all rows of a node end on one side of its split,
-    another one is tried, up to 5 times. After training, the leaves are counted from the rows that
-    hard routing sends there, and what no row reaches is gone.
+    {notes}
 
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts. Training sees them less their mean, and over their standard deviation, or over 0.3
-    of the largest deviation of a feature where that is more; with `feature_shape`, all of them as
-    they came, over the largest deviation.
-
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
-       Forests", International Journal of Computer Vision 128, 2020.
+    {references}
 
     Examples
     --------
@@ -725,5 +558,3 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     >>> bool(forest.fit(X, y).oob_score_ > 0.3)
     True
     """
-
-    _criterion = "squared_error"

@@ -1,8 +1,8 @@
 """Random hinge forests and ferns.
 
 Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning". The
-answer of a tree is the smallest margin on the way to a leaf times the vector of the leaf.
-Features, thresholds and vectors are trained by stochastic gradient descent, all trees at once.
+response of a tree is the smallest margin on the path to a leaf times the vector of the leaf.
+Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
 """
 
 from __future__ import annotations
@@ -13,50 +13,176 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions, draw_seed
-from ._feature_map import min_max, scaled, tame, validate_weight
-from ._kernels.loss import (
-    AbsoluteError,
-    HuberLoss,
-    LogLoss,
-    PoissonLoss,
-    QuantileLoss,
-    SquaredError,
+from ._base import (
+    BaseForest,
+    BootstrapMixin,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_sample_weight,
+    draw_seed,
+    store_parameters,
 )
-from ._kernels.rows import RowSet, tree_seed
+from ._docs import described
+from ._feature_map import FeatureGrid, FeatureMap
+from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._training_set import TrainingSet
 from .forest import Forest
 from .forest.storage import join
-from .training.hinge import (
-    HingeInput,
-    HingeSettings,
-    HingeTraining,
-    kernel_places,
-    train_hinge,
-    whole_rows,
+from .training.calibration import calibrated_baseline
+from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
+from .training.losses import LOSSES, TargetUnits, make_loss
+
+LARGE = 10_000  # rows from which on "auto" values are those of large tables
+MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
+# learning_rate="auto" times the number of trees, whose responses are added.
+ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
+
+PARAMETERS = """
+n_estimators : int
+    Number of trees of a bag, at least 1. Their responses are added.
+structure : {"tree", "fern"}
+    "tree": every split has a feature and a threshold of its own. "fern": all splits of a level
+    share one, which takes half of the parameters and is a little faster.
+features : {"linear", "identity", "both", "conv"}
+    What splits compare with their thresholds. "linear": learned inner products. "identity": the
+    columns of X. "both": any of these, with equal probabilities, but columns in at most a quarter
+    of the splits. "conv": convolutions over images with learned kernels, at all places.
+feature_shape : tuple of int or None
+    Height, width and optionally number of channels of the images. Needed for "conv", and without
+    effect otherwise. X may then be given as ``(n_samples, *feature_shape)``.
+kernel_size : int
+    Height and width of the kernels of "conv", which cover all channels.
+stride : int
+    Pixels from one place of a kernel to the next, in both directions.
+head : {"leaves", "linear"}
+    "leaves": leaves hold vectors with one number for each output, and trees are added. "linear":
+    leaves hold one number, and a learned matrix maps the responses of the trees to the outputs;
+    the paper's choice for tables.
+n_directions : "auto" or int
+    Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 from
+    10000 rows on. For "conv" the number of kernels; "auto": 80.
+max_depth : "auto" or int
+    Depth of the trees, 1 to 16. "auto": 5, or 8 from 10000 rows on.
+n_bags : "auto" or int
+    Number of forests that are trained independently and averaged. "auto": 5.
+optimizer : {"adam", "adagrad", "sgd"}
+    How a gradient becomes a step. "sgd" uses `momentum`. Only leaves and thresholds that the rows
+    of the batch use are moved.
+learning_rate : "auto" or float
+    Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the responses of
+    trees are added, and ten times that for "adagrad".
+momentum : float
+    Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
+weight_decay : float
+    Fraction of the weights of inner products and leaves that a step removes, in units of its
+    length. Not negative.
+schedule : {"cosine", "constant", "plateau"}
+    How the learning rate develops: to 0 along a cosine, not at all, or multiplied by 0.3 whenever
+    three evaluations have not found a lower loss.
+batch_size : "auto" or int
+    Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
+    from 10000 rows on.
+max_iter : "auto" or int
+    Number of steps. "auto": 20 passes over the rows, or 60 from 20000 rows on, but at least 1200
+    and at most 20000 steps.
+dropout : float
+    Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
+importance_power : float
+    The unit of a feature in the inner products is its standard deviation over (importance / mean
+    importance) to this power, 0 to 16; importances are those of a quick random forest. 0: the
+    standard deviation alone. Larger values help where most features are noise.
+early_stopping : bool
+    Whether to hold out rows of every bag and keep the model with the least loss on them.
+    Probabilities are then less confident, and on most tables more labels are wrong.
+validation_fraction : float
+    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. Used by
+    `early_stopping`{calibration}.
+n_iter_no_change : int
+    Training of a bag stops after this many evaluations without improvement, of the 40 in all. At
+    least 1. Only with `early_stopping`.
+bootstrap : bool
+    True: each bag is trained on a bootstrap sample, rows drawn with replacement with
+    probabilities proportional to their weights. False: on all rows.
+max_samples : int, float or None
+    Number of rows to draw for each bag; a float is a fraction of the distinct rows. None: as many
+    as there are distinct rows. Only with a bootstrap.
+oob_score : bool
+    Whether to score the forest on the rows that each bag did not draw. Only with a bootstrap.
+verbose : int
+    1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+    tqdm: a line per bag.
+warm_start : bool
+    Whether to keep the bags of the last fit and add those missing to `n_bags`.
+"""
+
+CLASSIFIER_PARAMETERS = (
+    PARAMETERS.replace("{calibration}", "")
+    + """
+label_smoothing : float
+    Fraction of each row that counts for all classes alike, in [0, 1). Makes predictions less
+    confident.
+class_weight : dict, "balanced" or None
+    Weights of the classes, which multiply the weights of their rows; classes that are not in the
+    dict have weight 1. "balanced": all classes have the same total weight.
+"""
 )
 
-LEAST = 1e-3  # of the emphasis of a feature
-ADAM, ADAGRAD = 3.0, 30.0  # rates times the number of trees, whose answers add up
-NEVER = -1e3  # response of a class without weight: its probability is 0
+REGRESSOR_PARAMETERS = (
+    PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
+    + """
+loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}
+    What is minimised, in units of the standard deviation of each output. "squared_error": for
+    means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
+    given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
+    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean.
+delta : float
+    Difference, more than 0, above which "huber" grows linearly.
+quantile : float
+    In (0, 1), for loss="quantile".
+"""
+)
+
+ATTRIBUTES = """
+n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
+    Resolved values of these parameters.
+loss_curve_ : list of ndarray
+    One entry per bag: mean loss of the batches since the last evaluation, 40 in all.
+validation_scores_ : list of ndarray
+    One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
+    `early_stopping`.
+n_iter_ : list of int
+    Number of steps of each bag.
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Not negative, with sum 1: mean absolute derivative of the trees with respect to the feature,
+    times its standard deviation.
+"""
+
+NOTES = """
+Features are standardised, and so are inner products, by running statistics; both are folded into
+the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
+their response is 0.
+
+{weighted_rows} Rows are sampled for an epoch in proportion to their weights.
+"""
+
+REFERENCES = """
+.. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+   Differentiable Learning", 2018.
+"""
 
 
-class _HingeForest(BaseForest):
+class _HingeForest(BootstrapMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
-    # Words of a forest of drawn rows, which the door asks for.
-    bootstrap = False
-    max_samples = None
-    oob_score = False
-    _scales = True
+    _scales_features = True
 
     _parameter_constraints: dict = {
-        **{
-            name: kinds
-            for name, kinds in BaseForest._parameter_constraints.items()
-            if name in {"n_estimators", "n_jobs", "random_state", "verbose", "warm_start"}
-        },
+        **BaseForest._parameter_constraints,
+        **BootstrapMixin._parameter_constraints,
         "structure": [StrOptions({"tree", "fern"})],
         "features": [StrOptions({"linear", "identity", "both", "conv"})],
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
@@ -80,106 +206,55 @@ class _HingeForest(BaseForest):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_estimators=100,
-        *,
-        structure="tree",
-        features="both",
-        feature_shape=None,
-        kernel_size=5,
-        stride=3,
-        head="leaves",
-        n_directions="auto",
-        max_depth="auto",
-        n_bags="auto",
-        optimizer="adam",
-        learning_rate="auto",
-        momentum=0.9,
-        weight_decay=0.0,
-        schedule="cosine",
-        batch_size="auto",
-        max_iter="auto",
-        dropout=0.2,
-        importance_power=0.5,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=10,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        warm_start=False,
-    ):
-        self.n_estimators = n_estimators
-        self.structure = structure
-        self.features = features
-        self.feature_shape = feature_shape
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.head = head
-        self.n_directions = n_directions
-        self.max_depth = max_depth
-        self.n_bags = n_bags
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.dropout = dropout
-        self.importance_power = importance_power
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
+    # ----------------------------------------------------------------------------------- settings
 
-    # ----------------------------------------------------------------------------------- fitting
+    def _member_counts(self, is_warm_start):
+        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0
 
-    def _members(self, goes_on):
-        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if goes_on else 0
+    def _member(self, number):
+        first, last = self.forest_.bag_start[number : number + 2]
+        return self.forest_[first:last]
 
-    def _resolve(self, rows, target, goes_on):
-        """What "auto" stands for, by the number of rows (chosen on validation rows, see docs)."""
-        n = int(np.count_nonzero(rows.weight))
-
-        def settle(value, auto):
-            return auto if value == "auto" else value
-
-        if goes_on and self.forest_.bag_start[1] != self.n_estimators:
+    def _resolve_settings(self, data, is_warm_start):
+        """The values of "auto" depend on the number of rows; chosen on validation rows."""
+        n_features = data.X.shape[1]
+        if is_warm_start and self.forest_.bag_start[1] != self.n_estimators:
             raise ValueError(
-                f"n_estimators={self.n_estimators}, but warm_start=True goes on with bags of "
+                f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
                 f"{self.forest_.bag_start[1]} trees"
             )
         if self.features == "conv":
-            self._check_image(rows.X.shape[1])
-        self.n_bags_ = settle(self.n_bags, 5)
-        self.max_depth_ = settle(self.max_depth, 5 if n < 10_000 else 8)
-        n_directions = 80 if self.features == "conv" else 100 if n < 10_000 else 200
-        self.n_directions_ = settle(self.n_directions, n_directions)
-        self.batch_size_ = settle(self.batch_size, min(max(n // 16, 8), 64 if n < 10_000 else 128))
+            self._check_image(n_features)
+        n = int(np.count_nonzero(data.weight))
+        is_large = n >= LARGE
+        n_directions = 80 if self.features == "conv" else 200 if is_large else 100
+        batch_size = min(max(n // 16, 8), 128 if is_large else 64)
+        if self.batch_size != "auto":
+            batch_size = min(self.batch_size, max(n, 2))
         n_epochs = min(max(20, 3 * n / 1000), 60)
-        n_steps = math.ceil(n_epochs * n / self.batch_size_)
-        self.max_iter_ = settle(self.max_iter, min(max(1200, n_steps), 20_000))
-        rate = ADAGRAD if self.optimizer == "adagrad" else ADAM
-        self.learning_rate_ = settle(self.learning_rate, rate / self.n_estimators)
-
-    @property
-    def _image_shape(self):
-        return tuple(int(length) for length in np.atleast_1d(self.feature_shape))
+        n_steps = math.ceil(n_epochs * n / batch_size)
+        rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
+        auto = {
+            "n_bags": 5,
+            "max_depth": 8 if is_large else 5,
+            "n_directions": n_directions,
+            "max_iter": min(max(1200, n_steps), 20_000),
+            "learning_rate": rate / self.n_estimators,
+        }
+        for name, value in auto.items():
+            given = getattr(self, name)
+            setattr(self, f"{name}_", value if given == "auto" else given)
+        self.batch_size_ = batch_size
 
     def _check_image(self, n_features):
-        """Can a kernel go over the features?"""
+        """Raise unless kernels fit into the images."""
         if self.feature_shape is None:
             raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
-        shape = self._image_shape
-        if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != n_features:
+        shape = FeatureGrid(self.feature_shape, n_features).shape
+        if len(shape) not in (2, 3):
             raise ValueError(
                 f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
-                f"channels) of X's {n_features} features for features='conv'"
+                "channels) for features='conv'"
             )
         if self.kernel_size > min(shape[:2]):
             raise ValueError(
@@ -188,6 +263,7 @@ class _HingeForest(BaseForest):
 
     @property
     def _settings(self):
+        calibrates = self._make_loss().calibration_level is not None
         return HingeSettings(
             n_trees=int(self.n_estimators),
             depth=int(self.max_depth_),
@@ -205,244 +281,166 @@ class _HingeForest(BaseForest):
             n_steps=int(self.max_iter_),
             validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             n_iter_no_change=int(self.n_iter_no_change),
+            calibration_fraction=float(self.validation_fraction) if calibrates else 0.0,
+            calibration_seed=self._seed,
         )
 
-    def _input(self, rows, target):
-        """The rows, with features in units of their deviation, the important ones in smaller."""
+    # ----------------------------------------------------------------------------------- training
+
+    def _input(self, data):
+        """The rows and the units in which features are trained on."""
         if self.features == "conv":
-            return self._image_input(rows)
-        present = rows.weight > 0
-        total = rows.weight.sum()
-        # No BLAS, whose last bits depend on its threads.
-        mean = np.einsum("i,ij->j", rows.weight, rows.X, dtype=np.float64) / total
-        spread = rows.spread()
-        emphasis = np.ones(len(mean))
-        if self.importance_power and present.sum() > 1:
-            options = {k: v for k, v in self._forest_options.items() if k != "n_shared_values"}
-            shared = {"n_shared_values": options["n_outputs"]} if target.ndim == 1 else {}
-            found = quick_importances(rows, target, options | shared, self._seed)
+            return self._image_input(data)
+        n_features = data.X.shape[1]
+        spread = data.spread()
+        emphasis = np.ones(n_features)
+        if self.importance_power and np.count_nonzero(data.weight) > 1:
+            found = quick_importances(data, self._seed)
             if found.any():
-                emphasis = np.maximum(found * len(found), LEAST**2) ** self.importance_power
-                emphasis = np.maximum(emphasis, LEAST)
-        taps = whole_rows(len(mean))
-        return HingeInput(rows.X, mean, spread.astype(np.float64), emphasis, spread, taps)
+                emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
+                emphasis = np.maximum(emphasis, MIN_EMPHASIS)
+        fields = np.arange(n_features, dtype=np.int32)[None]
+        return HingeInput(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
 
-    def _image_input(self, rows):
-        """The rows for convolutions: in one unit for all columns, as a kernel sees them all."""
-        range_ = 1 / self._scale  # of every column; what the door has divided by
-        spread = rows.spread()
-        unit = float(np.sqrt(np.mean(np.square(np.where(spread == 1, 0, spread) * range_))))
-        deviation = self._scale * (unit or 1.0)
-        ones = np.ones(len(range_))
-        taps = kernel_places(self._image_shape, self.kernel_size, self.stride)
-        return HingeInput(rows.X, 0 * ones, deviation, ones, spread, taps)
+    def _image_input(self, data):
+        """The rows for convolutions: one unit for all columns, since a kernel moves over them."""
+        scale = data.feature_map.scale
+        spread = data.spread()
+        unit = float(np.sqrt(np.mean(np.square(np.where(spread == 1, 0, spread) / scale))))
+        ones = np.ones(len(scale))
+        grid = FeatureGrid(self.feature_shape, len(scale))
+        fields = grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
+        return HingeInput(data.X, 0 * ones, scale * (unit or 1.0), ones, spread, fields)
 
-    def _fit_forest(self, rows, target, bags):
+    def _fit_forest(self, data, bags):
         self.__dict__.pop("_stream", None)
-        self._source = self._input(rows, target)
-        try:
-            forest = super()._fit_forest(rows, target, bags)
-        finally:
-            del self._source
-        return forest
+        forest = super()._fit_forest(data, bags, source=self._input(data))
+        return self._calibrated(forest, data, bags[0] > 0)
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
+    def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
-        loss, target, unit = self._task(target)
-        training = train_hinge(self._source, target, loss, weight, self._settings, seed, stop)
-        return training.pack(unit, self._packed), training.record
+        loss = self._make_loss()
+        training = train_hinge(
+            source,
+            loss.standardize(data.target, data.units),
+            loss.kernel_loss(),
+            data.weight,
+            self._settings,
+            seed,
+            control.stop,
+        )
+        return self._packed(training, data), training.record
 
-    def _packed(self, arrays):
-        """A bag as a Forest."""
-        own = {"offset": self._offset, "scale": self._scale, "baseline": self._baseline}
-        return self._new_forest(arrays | own, aggregate="sum", gate="margin", link=self._link)
+    def _packed(self, training, data, keep_all=False):
+        """A trained bag as a Forest."""
+        link = self._make_loss().link
 
-    # ------------------------------------------------------------------------------------ streams
+        def make(arrays):
+            arrays = arrays | {"baseline": data.baseline}
+            return self._new_forest(arrays, data, aggregate="sum", gate="margin", link=link)
+
+        return training.pack(data.units.response, make, whole=keep_all)
+
+    def _calibrated(self, forest, data, is_warm_start):
+        """New bags, with the baseline that gives all bags the quantile of the loss."""
+        level = self._make_loss().calibration_level
+        if level is None:
+            return forest
+        whole = self._joined([self.forest_, forest]) if is_warm_start else forest
+        mask = self._settings.calibration_mask(data.weight)
+        baseline = calibrated_baseline(whole, data, mask, level)
+        return forest._with(forest.arrays | {"baseline": baseline})
+
+    def _joined(self, forests, consume=False):
+        """One forest of all bags, with the baseline of the last."""
+        baseline = forests[-1].baseline
+        if (forests[0].baseline != baseline).any():
+            # New bags change the calibration of those that exist.
+            first = forests[0]._with(forests[0].arrays | {"baseline": baseline})
+            forests = [first, *forests[1:]]
+        ends = np.cumsum([0] + [len(forest) for forest in forests])
+        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
+        metadata = forests[0]._meta
+        arrays = join(forests, consume)
+        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
+        return Forest(arrays, **metadata)
+
+    # ------------------------------------------------------------------------- training on streams
 
     def _partial_fit(self, X, y, sample_weight, encode):
-        """Learn a part of a stream; `encode` takes y, and whether it is the first part."""
+        """Train on a batch; `encode` takes y, and whether it is the first batch."""
         self._validate_params()
-        with self._all_or_nothing():
-            self._go_on(X, y, sample_weight, encode)
+        with self._unchanged_on_error():
+            is_first = not hasattr(self, "_stream")
+            X, y = self._validate_fit(X, y, reset=is_first)
+            weight = check_sample_weight(sample_weight, len(X))
+            if is_first:
+                feature_map = FeatureMap.min_max(X, weight)
+            else:
+                feature_map = self.forest_.feature_map
+            data = TrainingSet(feature_map.transform(X), encode(y, is_first), weight, feature_map)
+            data = self._set_stream_target(data, is_first)
+            self._train_batch(data, is_first)
         return self
 
-    def _go_on(self, X, y, sample_weight, encode):
-        first = not hasattr(self, "_stream")
-        X, y = self._validate_fit(X, y, reset=first)
-        weight = validate_weight(sample_weight, len(X))
-        if first:
-            self._offset, self._scale = min_max(X[weight > 0])
-        rows = RowSet(scaled(X, self._offset, self._scale), encode(y, first), weight)
-        rows.weight = tame(rows.weight)
-        raw = self._stream_target(rows, first)
-        loss, target, unit = self._task(raw)
-        if first:
+    def _train_batch(self, data, is_first):
+        loss = self._make_loss()
+        target = loss.standardize(data.target, data.units)
+        if is_first:
             self._seed = draw_seed(self.random_state)
-            self._resolve(rows, target, False)
-            source = self._input(rows, raw)
-            settings = replace(self._settings, validation_fraction=0.0)
+            self._resolve_settings(data, False)
+            settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
             stop = np.zeros(1, dtype=np.uint8)
-            own = source, target, loss, rows.weight, settings
-            stream = [
+            own = self._input(data), target, loss.kernel_loss(), data.weight, settings
+            bags = [
                 HingeTraining(*own, tree_seed(self._seed, bag), stop)
                 for bag in range(self.n_bags_)
             ]
         else:
-            # Training changes arrays in place: what fails on the way must not be seen.
-            stream = copy.deepcopy(self._stream)
+            # Training changes arrays in place: a batch that fails must leave no trace.
+            bags = copy.deepcopy(self._stream[1])
         forests = []
-        for training in stream:
-            training.go_on(rows.X, target, rows.weight)
-            forests.append(training.pack(unit, self._packed, whole=True))
+        for training in bags:
+            training.go_on(data.X, target, data.weight)
+            forests.append(self._packed(training, data, keep_all=True))
             training.forget()
-        self._stream = stream
+        self._stream = data.units, bags
         self.forest_ = self._joined(forests)
-        records = [training.record for training in stream]
+        records = [training.record for training in bags]
         for name in records[0]:
             setattr(self, name, [record[name] for record in records])
 
-    def _joined(self, forests, consume=False):
-        """One forest of all bags."""
-        ends = np.cumsum([0] + [len(forest) for forest in forests])
-        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
-        meta = forests[0]._meta
-        arrays = join(forests, consume)
-        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
-        return Forest(arrays, **meta)
 
-
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """Classify with trees of margins that are trained together, by gradient descent.
 
-    The answer of a tree is the smallest margin on the way to a leaf times the vector of the leaf
-    (equation 10 of the paper [1]_); probabilities are the softmax of the sum over trees. Inner
-    products, thresholds and leaf vectors are trained together, from random ones, to the least log
-    loss. Such a forest is continuous, and smooth where a greedy forest is a staircase.
+    The response of a tree is the smallest margin on the path to a leaf times the vector of the
+    leaf (equation 10 of the paper [1]_); probabilities are the softmax of the sum over trees.
+    Inner products, thresholds and leaf vectors are random at first and trained together to
+    minimise the log loss. Such a forest is continuous and piecewise linear, where a greedy forest
+    is piecewise constant.
 
     Parameters
     ----------
-    n_estimators : int, default=100
-        Trees of a bag, at least 1. Their answers are added.
-    structure : {"tree", "fern"}, default="tree"
-        "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
-        a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both", "conv"}, default="both"
-        What splits compare with their thresholds: inner products that are learned, the columns of
-        X themselves, or any of both, each as often as any other, but columns in no more than a
-        quarter of the splits. "conv": convolutions over images, each at each of its places, with
-        kernels that are learned.
-    feature_shape : tuple of int, default=None
-        Height and width, and perhaps the number of channels, that the features unfold to. Needed
-        for "conv", and without effect otherwise. X may then come with images as its rows.
-    kernel_size : int, default=5
-        Height and width of the kernels of "conv", which see all channels.
-    stride : int, default=3
-        Pixels from one place of a kernel to the next, in both directions.
-    head : {"leaves", "linear"}, default="leaves"
-        "leaves": leaves hold vectors, one number for each output, and trees are added. "linear":
-        leaves hold one number, and a learned matrix, the same everywhere, leads from the answers
-        of the trees to the outputs; the paper's choice for tables.
-    n_directions : "auto" or int, default="auto"
-        Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
-        on. For "conv" the number of kernels; "auto": 80.
-    max_depth : "auto" or int, default="auto"
-        Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
-    n_bags : "auto" or int, default="auto"
-        Forests that are trained apart, each with random numbers, and held out rows, of its own;
-        their predictions are averaged. "auto": 5.
-    label_smoothing : float, default=0.0
-        Share of each row that counts for all classes alike, in [0, 1). Makes predictions less
-        sure.
-    optimizer : {"adam", "adagrad", "sgd"}, default="adam"
-        How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
-        touches those that the batch came by.
-    learning_rate : "auto" or float, default="auto"
-        Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the answers of
-        trees add up, and ten times that for "adagrad".
-    momentum : float, default=0.9
-        Share of the last step that is added to the next, in [0, 1). Only for "sgd".
-    weight_decay : float, default=0.0
-        Share of the weights of inner products and leaves that a step takes away, in units of its
-        length. Not negative.
-    schedule : {"cosine", "constant", "plateau"}, default="cosine"
-        How the length of steps develops: to 0 along a cosine, not at all, or times 0.3 whenever
-        three looks at the loss have not found it lower.
-    batch_size : "auto" or int, default="auto"
-        Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
-        from 10000 rows on.
-    max_iter : "auto" or int, default="auto"
-        Steps. "auto": as many as show every row 20 times, or 60 times from 20000 rows on, but at
-        least 1200 and at most 20000.
-    dropout : float, default=0.2
-        Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
-    importance_power : float, default=0.5
-        Inner products see features that are important in a quick random forest in smaller units:
-        their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
-        standard deviation alone. Larger ones help where most features are noise.
-    early_stopping : bool, default=False
-        Hold rows out, and keep the model as it was when their loss was least. Probabilities are
-        then less sure of themselves, and on most tables more labels are wrong.
-    validation_fraction : float, default=0.15
-        Share of the rows to hold out, in (0, 1). Other ones in every bag.
-    n_iter_no_change : int, default=10
-        Training ends when so many looks at the held out rows, of the 40 in all, have not found
-        less loss. At least 1.
-    class_weight : "balanced", dict or None, default=None
-        Factors of the weights of rows by their class, {label: factor}; labels without an entry
-        have 1. "balanced": factors that give all classes the same weight.
-    n_jobs : int or None, default=None
-        Threads that train bags, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first parameters, of batches, dropout and held out rows.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a bag.
-    warm_start : bool, default=False
-        Keep the bags of the last fit and add those missing to `n_bags`.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees: gate "margin", over directions that trees share.
-    classes_ : ndarray of shape (n_classes_,)
-    n_classes_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-        1.
-    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
-        What `n_bags` and so on came to.
-    loss_curve_ : list of ndarray
-        One entry a bag: mean loss of the batches since the last look, 40 looks in all.
-    validation_scores_ : list of ndarray
-        One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : ndarray of shape (n_bags_,), int
-        Steps of each bag.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
-        standard deviation.
+    {attributes}
 
     See Also
     --------
     RandomHingeForestRegressor : The same for real targets.
-    CO2ForestClassifier : Hyperplanes that are found node by node.
+    CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
     Notes
     -----
-    Features are brought to mean 0 and deviation 1, and so are inner products, by running
-    statistics; the forest has both folded into its directions and thresholds. Subtrees that no
-    training row reaches are cut off, and answer 0.
-
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added. A row comes into an epoch as often as its weight, over the mean weight,
-    wants it.
+    {notes}
 
     References
     ----------
-    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
-       Differentiable Learning", 2018.
+    {references}
 
     Examples
     --------
@@ -461,7 +459,6 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
-    _link = "softmax"
 
     def __init__(
         self,
@@ -489,66 +486,43 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         early_stopping=False,
         validation_fraction=0.15,
         n_iter_no_change=10,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
         class_weight=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
         warm_start=False,
     ):
-        super().__init__(
-            n_estimators,
-            structure=structure,
-            features=features,
-            feature_shape=feature_shape,
-            kernel_size=kernel_size,
-            stride=stride,
-            head=head,
-            n_directions=n_directions,
-            max_depth=max_depth,
-            n_bags=n_bags,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            dropout=dropout,
-            importance_power=importance_power,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            warm_start=warm_start,
-        )
-        self.label_smoothing = label_smoothing
-        self.class_weight = class_weight
+        store_parameters(self, locals())
 
     @property
-    def _forest_options(self):
-        # The one value that bags share is that of what no row reaches.
-        return super()._forest_options | {"n_shared_values": 1}
+    def _task_metadata(self):
+        # Bags share one value row, that of subtrees which no row reaches.
+        return super()._task_metadata | {"n_shared_values": 1}
 
-    def _task(self, target):
-        n = self.n_classes_
-        target = np.ascontiguousarray(target[:, None], dtype=np.float64)
-        return LogLoss(n, float(self.label_smoothing)), target, np.ones(n)
+    def _make_loss(self):
+        return make_loss("log_loss", self.n_classes_, self)
+
+    def _target_units(self, data, target, is_warm_start):
+        baseline = self.forest_.baseline if is_warm_start else None
+        return self._make_loss().target_units(target, data.weight, baseline)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
+        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
 
-        The first part settles what is "auto", the scales of the features, and which are important;
-        it should be a fair sample. `schedule`, `max_iter` and `early_stopping` have no effect, and
-        a model from `fit` is not gone on with.
+        The first batch determines the values of "auto" parameters, the scales of the features and
+        their importances, so it should be representative. `schedule`, `max_iter` and
+        `early_stopping` have no effect. A model from `fit` is replaced, not continued.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All labels there are; wanted with the first part only. None: those of the first part.
+            All labels of the stream; needed in the first call only. None: those of the first
+            batch.
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
@@ -561,160 +535,50 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             If the data is not valid, or the loss becomes infinite.
         """
 
-        def encode(y, first):
-            if first:
-                self._encode(y if classes is None else classes, False)
+        def encode(y, is_first):
+            if is_first:
+                self._encode_target(y if classes is None else classes, False)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
-            return self._encode_known(y)
+            return self._encode_known_target(y)
 
         return self._partial_fit(X, y, sample_weight, encode)
 
-    def _stream_target(self, rows, first):
-        target = self._make_target(rows, not first)
-        self._baseline = np.zeros(self.n_classes_)  # a class may come later
-        return target
-
-    def _make_target(self, rows, goes_on):
-        target = super()._make_target(rows, goes_on)
-        present = np.bincount(target, rows.weight, self.n_classes_) > 0
-        self._baseline = self.forest_.baseline if goes_on else np.where(present, 0.0, NEVER)
-        return target
+    def _set_stream_target(self, data, is_first):
+        data = self._set_target(data, not is_first)
+        n = self.n_classes_
+        # A class without rows may occur in a later batch.
+        return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))
 
 
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """Predict real targets with trees of margins that are trained together, by gradient descent.
 
     As `RandomHingeForestClassifier`, with the sum over trees as the prediction: a continuous,
-    piecewise linear function (equation 10 of the paper [1]_).
+    piecewise linear function (equation 10 of the paper [1]_), which continues linearly beyond the
+    training data.
 
     Parameters
     ----------
-    n_estimators : int, default=100
-        Trees of a bag, at least 1. Their answers are added.
-    structure : {"tree", "fern"}, default="tree"
-        "tree": every split has a feature and a threshold of its own. "fern": one for all splits of
-        a level, which takes half of the parameters and is a little faster.
-    features : {"linear", "identity", "both", "conv"}, default="both"
-        What splits compare with their thresholds: inner products that are learned, the columns of
-        X themselves, or any of both, each as often as any other, but columns in no more than a
-        quarter of the splits. "conv": convolutions over images, each at each of its places, with
-        kernels that are learned.
-    feature_shape : tuple of int, default=None
-        Height and width, and perhaps the number of channels, that the features unfold to. Needed
-        for "conv", and without effect otherwise. X may then come with images as its rows.
-    kernel_size : int, default=5
-        Height and width of the kernels of "conv", which see all channels.
-    stride : int, default=3
-        Pixels from one place of a kernel to the next, in both directions.
-    head : {"leaves", "linear"}, default="leaves"
-        "leaves": leaves hold vectors, one number for each output, and trees are added. "linear":
-        leaves hold one number, and a learned matrix, the same everywhere, leads from the answers
-        of the trees to the outputs; the paper's choice for tables.
-    n_directions : "auto" or int, default="auto"
-        Learned inner products, which all trees of a bag share. "auto": 100, or 200 from 10000 rows
-        on. For "conv" the number of kernels; "auto": 80.
-    max_depth : "auto" or int, default="auto"
-        Splits on the way to any leaf, 1 to 16. "auto": 5, or 8 from 10000 rows on.
-    n_bags : "auto" or int, default="auto"
-        Forests that are trained apart, each with random numbers, and held out rows, of its own;
-        their predictions are averaged. "auto": 5.
-    loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}, \
-            default="squared_error"
-        What is minimised, in units of the standard deviation of each output. "squared_error" leads
-        to means, "absolute_error" to medians, "huber" to something between, "quantile" to the
-        quantile given. "poisson": for counts, 0 or more, whose logarithm of the mean the trees
-        add up to.
-    delta : float, default=1.35
-        Difference, more than 0, from which on "huber" grows no faster than the difference.
-    quantile : float, default=0.5
-        In (0, 1), for loss="quantile".
-    optimizer : {"adam", "adagrad", "sgd"}, default="adam"
-        How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
-        touches those that the batch came by.
-    learning_rate : "auto" or float, default="auto"
-        Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the answers of
-        trees add up, and ten times that for "adagrad".
-    momentum : float, default=0.9
-        Share of the last step that is added to the next, in [0, 1). Only for "sgd".
-    weight_decay : float, default=0.0
-        Share of the weights of inner products and leaves that a step takes away, in units of its
-        length. Not negative.
-    schedule : {"cosine", "constant", "plateau"}, default="cosine"
-        How the length of steps develops: to 0 along a cosine, not at all, or times 0.3 whenever
-        three looks at the loss have not found it lower.
-    batch_size : "auto" or int, default="auto"
-        Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
-        from 10000 rows on.
-    max_iter : "auto" or int, default="auto"
-        Steps. "auto": as many as show every row 20 times, or 60 times from 20000 rows on, but at
-        least 1200 and at most 20000.
-    dropout : float, default=0.2
-        Share of the trees, drawn anew for every step, that take no part in it. In [0, 1).
-    importance_power : float, default=0.5
-        Inner products see features that are important in a quick random forest in smaller units:
-        their standard deviation over (importance / mean importance) to this power, 0 to 16. 0: the
-        standard deviation alone. Larger ones help where most features are noise.
-    early_stopping : bool, default=False
-        Hold rows out, and keep the model as it was when their loss was least. Probabilities are
-        then less sure of themselves, and on most tables more labels are wrong.
-    validation_fraction : float, default=0.15
-        Share of the rows to hold out, in (0, 1). Other ones in every bag.
-    n_iter_no_change : int, default=10
-        Training ends when so many looks at the held out rows, of the 40 in all, have not found
-        less loss. At least 1.
-    n_jobs : int or None, default=None
-        Threads that train bags, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first parameters, of batches, dropout and held out rows.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a bag.
-    warm_start : bool, default=False
-        Keep the bags of the last fit and add those missing to `n_bags`.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees: gate "margin", over directions that trees share.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
-        What `n_bags` and so on came to.
-    loss_curve_ : list of ndarray
-        One entry a bag: mean loss of the batches since the last look, 40 looks in all.
-    validation_scores_ : list of ndarray
-        One entry a bag: minus the loss of the rows held out, at each look. Empty without them.
-    n_iter_ : ndarray of shape (n_bags_,), int
-        Steps of each bag.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1: mean absolute derivative of the trees by the feature, in units of its
-        standard deviation.
+    {attributes}
 
     See Also
     --------
     RandomHingeForestClassifier : The same for labels.
-    CO2ForestRegressor : Hyperplanes that are found node by node.
+    CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
     Notes
     -----
-    Beyond the training data, predictions go on along lines.
-
-    Features are brought to mean 0 and deviation 1, and so are inner products, by running
-    statistics; the forest has both folded into its directions and thresholds. Subtrees that no
-    training row reaches are cut off, and answer 0.
-
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added. A row comes into an epoch as often as its weight, over the mean weight,
-    wants it.
+    {notes}
 
     References
     ----------
-    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
-       Differentiable Learning", 2018.
+    {references}
 
     Examples
     --------
@@ -728,9 +592,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _parameter_constraints: dict = {
         **_HingeForest._parameter_constraints,
-        "loss": [
-            StrOptions({"squared_error", "absolute_error", "huber", "quantile", "poisson"}),
-        ],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
@@ -763,88 +625,29 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         early_stopping=False,
         validation_fraction=0.15,
         n_iter_no_change=10,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
         warm_start=False,
     ):
-        super().__init__(
-            n_estimators,
-            structure=structure,
-            features=features,
-            feature_shape=feature_shape,
-            kernel_size=kernel_size,
-            stride=stride,
-            head=head,
-            n_directions=n_directions,
-            max_depth=max_depth,
-            n_bags=n_bags,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            dropout=dropout,
-            importance_power=importance_power,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            warm_start=warm_start,
-        )
-        self.loss = loss
-        self.delta = delta
-        self.quantile = quantile
+        store_parameters(self, locals())
 
     @property
-    def _forest_options(self):
-        return super()._forest_options | {"n_shared_values": 1}
+    def _task_metadata(self):
+        return super()._task_metadata | {"n_shared_values": 1}
 
-    @property
-    def _link(self):
-        return "log" if self.loss == "poisson" else "identity"
-
-    def _make_target(self, rows, goes_on):
-        if self.loss != "poisson":
-            target = super()._make_target(rows, goes_on)
-            deviation = np.sqrt(np.average(np.square(target), axis=0, weights=rows.weight))
-            self._unit = deviation
-            return target
-        mean = np.average(rows.Y, axis=0, weights=rows.weight)
-        if rows.Y.min() < 0 or not (mean > 0).all() or not np.isfinite(mean).all():
-            raise ValueError(
-                f"loss='poisson' needs y of 0 or more with a positive mean, got a smallest value "
-                f"of {rows.Y.min():g} and means {mean}"
-            )
-        self._target_scale = 1.0
-        self._baseline = self.forest_.baseline if goes_on else np.log(mean)
-        self._unit = np.ones(len(mean))
-        return rows.Y / np.exp(self._baseline)
-
-    def _task(self, target):
-        n = self.n_outputs_
-        kinds = {
-            "squared_error": (SquaredError, ()),
-            "absolute_error": (AbsoluteError, ()),
-            "huber": (HuberLoss, (float(self.delta),)),
-            "quantile": (QuantileLoss, (float(self.quantile),)),
-            "poisson": (PoissonLoss, ()),
-        }
-        kind, parameters = kinds[self.loss]
-        # A constant target has the unit 0: nothing is learnt, and nothing added to its value.
-        target = target / np.where(self._unit > 0, self._unit, 1.0)
-        return kind(n, *parameters), target, self._unit * self._target_scale
+    def _make_loss(self):
+        return make_loss(self.loss, self.n_outputs_, self)
 
     def partial_fit(self, X, y, sample_weight=None):
-        """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
+        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
 
-        The first part settles what is "auto", the scales of features and target, and which
-        features are important; it should be a fair sample. `schedule`, `max_iter` and
-        `early_stopping` have no effect, and a model from `fit` is not gone on with.
+        The first batch determines the values of "auto" parameters, the scales of the features and
+        of the target, and the importances, so it should be representative. `schedule`, `max_iter`
+        and `early_stopping` have no effect. A model from `fit` is replaced, not continued.
 
         Parameters
         ----------
@@ -862,18 +665,15 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             If the data is not valid, or the loss becomes infinite.
         """
 
-        def encode(y, first):
-            return self._encode(y, False) if first else self._encode_known(y)
+        def encode(y, is_first):
+            return self._encode_target(y, False) if is_first else self._encode_known_target(y)
 
         return self._partial_fit(X, y, sample_weight, encode)
 
-    def _stream_target(self, rows, first):
-        """The target in the units of the first part."""
-        if first:
-            return self._make_target(rows, False)
-        units = self._target_scale, self._unit
-        target = self._make_target(rows, True)
-        if self.loss != "poisson":
-            target = target * (self._target_scale / units[0])
-        self._target_scale, self._unit = units
-        return target
+    def _set_stream_target(self, data, is_first):
+        """The target in the units of the first batch."""
+        if is_first:
+            return self._set_target(data, False)
+        loss, units = self._make_loss(), self._stream[0]
+        loss.target_units(data.y, data.weight, units.baseline)  # checks this batch, too
+        return data.with_target(loss.scale_target(data.y, units), units)

@@ -1,21 +1,127 @@
-"""Non-greedy trees and forests.
+"""Non-greedy trees and forests: all splits and leaves of a tree trained together.
 
 Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
-2015. A tree is grown node by node, and then all of its splits and leaves are trained together, by
+2015. A tree is grown node by node; then all of its splits and leaves are trained together, by
 gradient descent on an upper bound of the loss of the whole tree.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from ._base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
-from ._greedy import ObliqueForest
-from ._kernels.projection import AxisSampler
-from ._kernels.search import SearchSplitter
+from ._base import (
+    RECORDS,
+    BootstrapMixin,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_is_fitted,
+    store_parameters,
+)
+from ._docs import described
+from ._greedy import SEARCHED, ObliqueForest, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.alternating import refine_grown
 from .training.nongreedy import resolve_nu, train_jointly
 
-SEARCHED = 4096  # rows in which the cut of a large node is searched, with init="axis"
+AXIS_SEARCHED = 4096  # rows among which a cut is searched by default, with init="axis"
+
+PARAMETERS = """
+init : {"co2", "soft", "axis"}
+    How the tree is grown from which joint training starts. "co2", "soft": with hyperplanes, as
+    `CO2ForestClassifier` with this `objective`. "axis": with single features.
+inference : {"fast", "full"}
+    Which leaves compete in loss-augmented inference. "fast": those that a row reaches when at
+    most one split on its path is reversed (equation 13). "full": all leaves (equation 7); slower,
+    and seldom better.
+stable : bool
+    Whether to keep the leaf to which every row is assigned until the bound hardly falls
+    (equation 14): more leaves stay in use, and progress is slower.
+nu : "auto" or float
+    Bound on the squared norm of the weights and the bias of a split, more than 0; splits start on
+    it. Larger values bring the bound closer to the loss; below 10, trees lose most of their
+    leaves. Features are measured in the units of `row_norm`. "auto": 300 over the square root of
+    the number of features, but at least 20 and at most 100.
+learning_rate : float
+    Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
+momentum : float
+    Fraction of the last step of a split that is added to its next, in [0, 1).
+n_epochs : "auto" or int
+    Number of passes over all rows. "auto": 1000000 / n for n rows, but at least 10 and at most 30.
+batch_size : int
+    Rows of a gradient step, at least 1.
+l1 : float
+    Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It makes
+    weights 0, and splits with few weights are stored sparsely.
+smoothing : float
+    Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
+    Stored leaves are not smoothed. No effect in regression.
+row_norm : float
+    Root mean square norm to which rows are scaled, by one number for all features, after they
+    have been centred on their mean. More than 0.
+early_stopping : bool
+    Whether to hold out `validation_fraction` of the rows of a tree, stop when their loss has not
+    decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. Leaves are
+    computed from all rows in the end.
+validation_fraction : float
+    Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
+n_iter_no_change : int
+    Training stops after this many epochs without improvement, at least 1. Only with
+    `early_stopping`.
+refine : {"alternating"} or None
+    "alternating": joint training is followed by refinement split by split, as by
+    `skforest.refine`.
+n_sweeps : int
+    How often refinement visits every node, at least 1.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Features among which the first cut of a node is searched when the tree is grown. An int is a
+    count, a float a multiple of the number of features, None all. "auto", "sqrt": the square root
+    of the number of features ("auto" rounds up).
+min_samples_leaf : int or float
+    Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows of
+    the tree. Joint training may leave fewer.
+max_search_samples : "auto", int or None
+    With splitter="hist", nodes with more rows are searched in a random subset of this size, at
+    least 32; the gain of the split found is computed from all rows. None: all rows. "auto": 1024,
+    or 4096 with init="axis".
+"""
+
+ATTRIBUTES = """
+nu_, max_features_ : float, int
+    Resolved values of these parameters.
+{curve} : {list}ndarray of shape (n_epochs,), float64
+    {each}Mean bound on the loss in each epoch, computed as the rows are visited. Empty if the
+    tree has no split.
+{scores} : {list}ndarray of shape (n_epochs,), float64
+    {each}Minus the loss of the held-out rows after each epoch. Empty without `early_stopping`.
+n_active_leaves_ : {ints}
+    Number of leaves that training rows reach in the end; the others are removed.
+{refined} : {list}ndarray of shape (n_sweeps + 1,), float64
+    {each}Loss on the training rows before and after each sweep: fraction of wrong labels, or mean
+    squared error. Only with refine="alternating".
+"""
+
+NAMES = {"curve": "loss_curve_", "scores": "validation_scores_", "refined": "refine_curve_"}
+TREE_ATTRIBUTES = ATTRIBUTES.format(**NAMES, list="", each="", ints="int")
+FOREST_ATTRIBUTES = ATTRIBUTES.format(
+    **NAMES, list="list of ", each="One entry per tree. ", ints="list of int"
+)
+
+NOTES = """
+Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
+predicts.
+"""
+
+REFERENCES = """
+.. [1] M. Norouzi, M. D. Collins, M. Johnson, D. J. Fleet, P. Kohli, "Efficient Non-greedy
+   Optimization of Decision Trees", Advances in Neural Information Processing Systems 28, 2015.
+"""
+
+COST = """
+Every tree is trained with many passes over the data, so a forest takes about ten times as long to
+train as a random forest of as many trees
+"""
 
 
 class _NonGreedy(ObliqueForest):
@@ -23,6 +129,11 @@ class _NonGreedy(ObliqueForest):
 
     _parameter_constraints: dict = {
         **ObliqueForest._parameter_constraints,
+        **ObliqueForest._search_constraints,
+        "max_search_samples": [
+            StrOptions({"auto"}),
+            *ObliqueForest._search_constraints["max_search_samples"],
+        ],
         "init": [StrOptions({"co2", "soft", "axis"})],
         "inference": [StrOptions({"fast", "full"})],
         "stable": ["boolean"],
@@ -41,84 +152,74 @@ class _NonGreedy(ObliqueForest):
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _resolve(self, rows, target, goes_on):
-        super()._resolve(rows, target, goes_on)
-        self.nu_ = resolve_nu(self.nu, rows.X.shape[1])
+    def _resolve_settings(self, data, is_warm_start):
+        super()._resolve_settings(data, is_warm_start)
+        self.nu_ = resolve_nu(self.nu, data.X.shape[1])
 
-    # ------------------------------------------------------------------------------- the start
-
-    def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
-        common = (rows, target, weight, chosen, min_leaf, seed, stop)
-        if self.init != "axis":
-            return self._stump_splitter(
-                *common, objective=self.init, smoothing=self.smoothing, row_norm=self.row_norm
-            )
-        return SearchSplitter(
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self._criterion,
-            seed,
-            stop,
-            AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            False,
-            self._auto_bins(),
-            min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
+    def _splitter(self, data):
+        options = {}
+        if self.max_search_samples == "auto":
+            n_searched = AXIS_SEARCHED if self.init == "axis" else SEARCHED
+            options["max_search_samples"] = n_searched
+        if self.init == "axis":
+            return search_splitter(self._first_cut_options(data, **options))
+        return self._stump_splitter(
+            data,
+            options,
+            objective=self.init,
+            smoothing=self.smoothing,
+            row_norm=self.row_norm,
         )
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        held = self._hold_out(weight, seed)
-        forest = super()._fit_tree(rows, target, np.where(held, 0.0, weight), seed, stop)
-        scale = self._target_scale if target.ndim == 2 else 1.0
+    def _fit_tree(self, data, seed, control):
+        validation_mask = self._validation_mask(data.weight, seed)
+        train = data.sample(np.where(validation_mask, 0.0, data.weight))
+        forest = super()._fit_tree(train, seed, control)
         forest, record = train_jointly(
-            forest, rows.X, target, weight, held, seed, stop, self, self._criterion, scale
+            forest,
+            data,
+            validation_mask,
+            seed,
+            control.stop,
+            self,
+            self._criterion,
+            control.report,
         )
-        forest, refined = refine_grown(self, forest, rows, target, weight, seed, stop)
+        forest, refined = refine_grown(self, forest, data, seed, control.stop)
         record["n_active_leaves_"] = int(forest.n_leaves[0])
         return forest, record | refined
 
-    def _record_refined(self):
-        """Bring what was recorded up to date with refined trees."""
+    def _update_refined_records(self):
+        """Bring recorded attributes up to date with refined trees."""
         self.n_active_leaves_ = self.forest_.n_leaves.tolist()
 
-    def _hold_out(self, weight, seed):
-        """Mask of the rows that do not train."""
-        held = np.zeros(len(weight), dtype=bool)
+    def _validation_mask(self, weight, seed):
+        """Mask of the rows that are held out."""
+        mask = np.zeros(len(weight), dtype=bool)
         chosen = np.flatnonzero(weight)
         if not self.early_stopping or len(chosen) == 1:  # one row makes one leaf, untrained
-            return held
-        n_held = max(1, round(self.validation_fraction * len(chosen)))
-        if n_held >= len(chosen):
+            return mask
+        n_held_out = max(1, round(self.validation_fraction * len(chosen)))
+        if n_held_out >= len(chosen):
             raise ValueError(
                 f"early_stopping=True with validation_fraction={self.validation_fraction} leaves "
                 f"none of the {len(chosen)} distinct rows of a tree to train on"
             )
-        held[np.random.default_rng(seed).permutation(chosen)[:n_held]] = True
-        return held
+        mask[np.random.default_rng(seed).permutation(chosen)[:n_held_out]] = True
+        return mask
 
 
 class _NonGreedyTree(_NonGreedy):
-    """What is special about a single tree."""
+    """A single tree: the base class sees a forest of one."""
 
-    # Words of a forest, which the door asks for.
     n_estimators = 1
-    bootstrap = False
-    max_samples = None
-    oob_score = False
     n_jobs = None
     warm_start = False
 
     _parameter_constraints: dict = {
         name: kinds
         for name, kinds in _NonGreedy._parameter_constraints.items()
-        if name
-        not in {"n_estimators", "bootstrap", "max_samples", "oob_score", "n_jobs", "warm_start"}
+        if name not in {"n_estimators", "n_jobs", "warm_start"}
     }
 
     def __init__(
@@ -141,6 +242,9 @@ class _NonGreedyTree(_NonGreedy):
         refine=None,
         n_sweeps=2,
         max_features=None,
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples="auto",
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
@@ -152,33 +256,7 @@ class _NonGreedyTree(_NonGreedy):
         random_state=None,
         verbose=0,
     ):
-        self.init = init
-        self.inference = inference
-        self.stable = stable
-        self.nu = nu
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.smoothing = smoothing
-        self.row_norm = row_norm
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.refine = refine
-        self.n_sweeps = n_sweeps
-        self.max_features = max_features
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.weight_dtype = weight_dtype
-        self.importance_type = importance_type
-        self.random_state = random_state
-        self.verbose = verbose
+        store_parameters(self, locals())
 
     def _fit(self, X, y, sample_weight):
         super()._fit(X, y, sample_weight)
@@ -186,7 +264,7 @@ class _NonGreedyTree(_NonGreedy):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[0])
 
-    def _record_refined(self):
+    def _update_refined_records(self):
         self.n_active_leaves_ = self.get_n_leaves()
         self.refine_curve_ = self.refine_curve_[0]
 
@@ -240,8 +318,13 @@ class _NonGreedyTree(_NonGreedy):
         return int(self.forest_.n_leaves[0])
 
 
-class _NonGreedyForest(_NonGreedy):
+class _NonGreedyForest(BootstrapMixin, _NonGreedy):
     """Parameters of a forest."""
+
+    _parameter_constraints: dict = {
+        **_NonGreedy._parameter_constraints,
+        **BootstrapMixin._parameter_constraints,
+    }
 
     def __init__(
         self,
@@ -264,6 +347,9 @@ class _NonGreedyForest(_NonGreedy):
         refine=None,
         n_sweeps=2,
         max_features="auto",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples="auto",
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
@@ -280,160 +366,25 @@ class _NonGreedyForest(_NonGreedy):
         verbose=0,
         warm_start=False,
     ):
-        self.n_estimators = n_estimators
-        self.init = init
-        self.inference = inference
-        self.stable = stable
-        self.nu = nu
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.smoothing = smoothing
-        self.row_norm = row_norm
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.refine = refine
-        self.n_sweeps = n_sweeps
-        self.max_features = max_features
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.max_samples = max_samples
-        self.oob_score = oob_score
-        self.weight_dtype = weight_dtype
-        self.importance_type = importance_type
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
+        store_parameters(self, locals())
 
 
+@described(PARAMETERS, TREE_ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     """Classify with a tree whose splits and leaves are trained together.
 
     A tree of hyperplanes is grown node by node. Then all of its splits and leaves are trained
     together, by stochastic gradient descent on a convex-concave bound of the log loss of the whole
-    tree (equations 9 to 14 of the paper [1]_, algorithm 1). In the end the leaves are counted
-    again, and those that no row reaches are dropped.
+    tree (equations 9 to 14 of the paper [1]_, algorithm 1). In the end the leaves are computed
+    again from their rows, and those that no row reaches are removed.
 
     Parameters
     ----------
-    init : {"co2", "soft", "axis"}, default="co2"
-        How the tree is grown that joint training starts from. "co2", "soft": with hyperplanes, as
-        `CO2ForestClassifier` with this `objective`. "axis": with single features.
-    inference : {"fast", "full"}, default="fast"
-        Which leaves compete in loss-augmented inference. "fast": those that a row reaches by going
-        against at most one of its turns (equation 13). "full": all (equation 7); slower, and
-        seldom better.
-    stable : bool, default=False
-        Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
-        use, and progress is slower.
-    nu : "auto" or float, default="auto"
-        Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
-        on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
-        number of features, but at least 20 and at most 100.
-    learning_rate : float, default=0.3
-        Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-    momentum : float, default=0.9
-        Share of the last step of a split that is added to its next, in [0, 1).
-    n_epochs : "auto" or int, default="auto"
-        How often all rows are shown. "auto": 1000000 / n times for n rows, but at least 10 and at
-        most 30 times.
-    batch_size : int, default=100
-        Rows of a gradient step, at least 1.
-    l1 : float, default=0.0
-        Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
-        makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=0.1
-        Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
-        Stored leaves are not smoothed.
-    row_norm : float, default=8.0
-        Root mean square norm that rows are scaled to, by one number for all features, after they
-        have been centred on their mean. More than 0.
-    early_stopping : bool, default=False
-        Hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-        decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. The leaves
-        are counted over all rows in the end.
-    validation_fraction : float, default=0.1
-        Share of the distinct rows that is held out, in (0, 1).
-    n_iter_no_change : int, default=5
-        Epochs without progress that end training, at least 1.
-    refine : {"alternating"} or None, default=None
-        "alternating": joint training is followed by refinement split by split, as by
-        `skforest.refine`.
-    n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default=None
-        Features among which the first cut of a node is sought when the tree is grown. An int is a
-        count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
-        root of the number of features ("auto" rounds up).
-    max_depth : int or None, default=None
-        Largest depth of a leaf. None: no limit.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are leaves when the tree is grown; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows
-        of the tree. Joint training may leave fewer.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf when the tree is grown, as a fraction of the weight of the rows
-        of the tree, 0 to 0.5.
-    max_leaf_nodes : int or None, default=None
-        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: entropy, in bits.
-    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
-        Weights of the classes, which multiply the weights of their rows: a dict from label to
-        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
-        the same for a single tree.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
-        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
-        are counted from the rows that arrive. Predictions take longer.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
-        feature and its standard deviation, or how often a feature has a weight in a split.
-    random_state : int, RandomState or None, default=None
-        Seed of the first cuts, of batches and of the rows held out.
-    verbose : int, default=0
-        1 or more: say when the tree is trained.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The tree, as a forest of one.
-    nu_ : float
-        What `nu` came to.
-    loss_curve_ : ndarray of shape (n_epochs,), float64
-        Mean bound on the loss over each epoch, as the rows were shown. Empty if the tree was not
-        split.
-    validation_scores_ : ndarray of shape (n_epochs,), float64
-        Minus the loss of the rows held out, after each epoch; empty without `early_stopping`.
-    n_active_leaves_ : int
-        Leaves that training rows reach in the end; the others are dropped.
-    refine_curve_ : ndarray of shape (n_sweeps + 1,), float64
-        Loss on the training rows before and after each sweep: share of wrong labels, or mean
-        squared error. Only with refine="alternating".
-    classes_ : ndarray of shape (n_classes_,)
-        Labels, sorted.
-    n_classes_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
+    {attributes}
 
     See Also
     --------
@@ -442,16 +393,13 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
 
     Notes
     -----
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts.
+    {notes}
 
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] M. Norouzi, M. D. Collins, M. Johnson, D. J. Fleet, P. Kohli, "Efficient Non-greedy
-       Optimization of Decision Trees", Advances in Neural Information Processing Systems 28, 2015.
+    {references}
 
     Examples
     --------
@@ -491,6 +439,9 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         refine=None,
         n_sweeps=2,
         max_features=None,
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples="auto",
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
@@ -503,38 +454,10 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            init=init,
-            inference=inference,
-            stable=stable,
-            nu=nu,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            n_epochs=n_epochs,
-            batch_size=batch_size,
-            l1=l1,
-            smoothing=smoothing,
-            row_norm=row_norm,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            refine=refine,
-            n_sweeps=n_sweeps,
-            max_features=max_features,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            weight_dtype=weight_dtype,
-            importance_type=importance_type,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+        store_parameters(self, locals())
 
 
+@described(PARAMETERS, TREE_ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     """Predict real targets with a tree whose splits and leaves are trained together.
 
@@ -543,107 +466,11 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
 
     Parameters
     ----------
-    init : {"co2", "soft", "axis"}, default="co2"
-        How the tree is grown that joint training starts from. "co2", "soft": with hyperplanes, as
-        `CO2ForestRegressor` with this `objective`. "axis": with single features.
-    inference : {"fast", "full"}, default="fast"
-        Which leaves compete in loss-augmented inference. "fast": those that a row reaches by going
-        against at most one of its turns (equation 13). "full": all (equation 7); slower, and
-        seldom better.
-    stable : bool, default=False
-        Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
-        use, and progress is slower.
-    nu : "auto" or float, default="auto"
-        Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
-        on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
-        number of features, but at least 20 and at most 100.
-    learning_rate : float, default=0.3
-        Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-    momentum : float, default=0.9
-        Share of the last step of a split that is added to its next, in [0, 1).
-    n_epochs : "auto" or int, default="auto"
-        How often all rows are shown. "auto": 1000000 / n times for n rows, but at least 10 and at
-        most 30 times.
-    batch_size : int, default=100
-        Rows of a gradient step, at least 1.
-    l1 : float, default=0.0
-        Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
-        makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=0.1
-        For classifiers; without effect here.
-    row_norm : float, default=8.0
-        Root mean square norm that rows are scaled to, by one number for all features, after they
-        have been centred on their mean. More than 0.
-    early_stopping : bool, default=False
-        Hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-        decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. The leaves
-        are counted over all rows in the end.
-    validation_fraction : float, default=0.1
-        Share of the distinct rows that is held out, in (0, 1).
-    n_iter_no_change : int, default=5
-        Epochs without progress that end training, at least 1.
-    refine : {"alternating"} or None, default=None
-        "alternating": joint training is followed by refinement split by split, as by
-        `skforest.refine`.
-    n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default=None
-        Features among which the first cut of a node is sought when the tree is grown. An int is a
-        count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
-        root of the number of features ("auto" rounds up).
-    max_depth : int or None, default=None
-        Largest depth of a leaf. None: no limit.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are leaves when the tree is grown; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows
-        of the tree. Joint training may leave fewer.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf when the tree is grown, as a fraction of the weight of the rows
-        of the tree, 0 to 0.5.
-    max_leaf_nodes : int or None, default=None
-        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: variance, a mean over outputs.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
-        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
-        are counted from the rows that arrive. Predictions take longer.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
-        feature and its standard deviation, or how often a feature has a weight in a split.
-    random_state : int, RandomState or None, default=None
-        Seed of the first cuts, of batches and of the rows held out.
-    verbose : int, default=0
-        1 or more: say when the tree is trained.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The tree, as a forest of one.
-    nu_ : float
-        What `nu` came to.
-    loss_curve_ : ndarray of shape (n_epochs,), float64
-        Mean bound on the loss over each epoch, as the rows were shown. Empty if the tree was not
-        split.
-    validation_scores_ : ndarray of shape (n_epochs,), float64
-        Minus the loss of the rows held out, after each epoch; empty without `early_stopping`.
-    n_active_leaves_ : int
-        Leaves that training rows reach in the end; the others are dropped.
-    refine_curve_ : ndarray of shape (n_sweeps + 1,), float64
-        Loss on the training rows before and after each sweep: share of wrong labels, or mean
-        squared error. Only with refine="alternating".
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
+    {attributes}
 
     See Also
     --------
@@ -652,16 +479,13 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
 
     Notes
     -----
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts.
+    {notes}
 
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] M. Norouzi, M. D. Collins, M. Johnson, D. J. Fleet, P. Kohli, "Efficient Non-greedy
-       Optimization of Decision Trees", Advances in Neural Information Processing Systems 28, 2015.
+    {references}
 
     Examples
     --------
@@ -674,146 +498,22 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     """
 
 
+@described(PARAMETERS, FOREST_ATTRIBUTES, notes=NOTES, references=REFERENCES, cost=COST)
 class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     """Classify with a forest of trees that are each trained as a whole.
 
-    An average of trees as `NonGreedyTreeClassifier` trains them [1]_: grown with hyperplanes, then
-    all splits and leaves of a tree trained together on a convex-concave bound of its log loss.
+    {cost}; `CO2ForestClassifier` and `RandomHingeForestClassifier` are usually as accurate, and
+    faster. The forest is an average of trees as `NonGreedyTreeClassifier` trains them [1]_: grown
+    with hyperplanes, then all splits and leaves of a tree trained together on a convex-concave
+    bound of its log loss.
 
     Parameters
     ----------
-    n_estimators : int, default=100
-        Number of trees, at least 1.
-    init : {"co2", "soft", "axis"}, default="co2"
-        How the tree is grown that joint training starts from. "co2", "soft": with hyperplanes, as
-        `CO2ForestClassifier` with this `objective`. "axis": with single features.
-    inference : {"fast", "full"}, default="fast"
-        Which leaves compete in loss-augmented inference. "fast": those that a row reaches by going
-        against at most one of its turns (equation 13). "full": all (equation 7); slower, and
-        seldom better.
-    stable : bool, default=False
-        Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
-        use, and progress is slower.
-    nu : "auto" or float, default="auto"
-        Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
-        on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
-        number of features, but at least 20 and at most 100.
-    learning_rate : float, default=0.3
-        Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-    momentum : float, default=0.9
-        Share of the last step of a split that is added to its next, in [0, 1).
-    n_epochs : "auto" or int, default="auto"
-        How often all rows are shown. "auto": 1000000 / n times for n rows, but at least 10 and at
-        most 30 times.
-    batch_size : int, default=100
-        Rows of a gradient step, at least 1.
-    l1 : float, default=0.0
-        Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
-        makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=0.1
-        Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
-        Stored leaves are not smoothed.
-    row_norm : float, default=8.0
-        Root mean square norm that rows are scaled to, by one number for all features, after they
-        have been centred on their mean. More than 0.
-    early_stopping : bool, default=False
-        Hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-        decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. The leaves
-        are counted over all rows in the end.
-    validation_fraction : float, default=0.1
-        Share of the distinct rows that is held out, in (0, 1).
-    n_iter_no_change : int, default=5
-        Epochs without progress that end training, at least 1.
-    refine : {"alternating"} or None, default=None
-        "alternating": joint training is followed by refinement split by split, as by
-        `skforest.refine`.
-    n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Features among which the first cut of a node is sought when the tree is grown. An int is a
-        count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
-        root of the number of features ("auto" rounds up).
-    max_depth : int or None, default=None
-        Largest depth of a leaf. None: no limit.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are leaves when the tree is grown; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows
-        of the tree. Joint training may leave fewer.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf when the tree is grown, as a fraction of the weight of the rows
-        of the tree, 0 to 0.5.
-    max_leaf_nodes : int or None, default=None
-        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: entropy, in bits.
-    bootstrap : bool, default=False
-        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
-        proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the order of batches.
-    max_samples : int, float or None, default=None
-        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Needs `bootstrap`.
-    oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
-    class_weight : {"balanced", "balanced_subsample"}, dict or None, default=None
-        Weights of the classes, which multiply the weights of their rows: a dict from label to
-        weight; "balanced": all classes weigh the same over the training set; "balanced_subsample":
-        in every tree's bootstrap.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
-        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
-        are counted from the rows that arrive. Predictions take longer.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
-        feature and its standard deviation, or how often a feature has a weight in a split.
-    n_jobs : int or None, default=None
-        Threads that train trees, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first cuts, of batches, of bootstraps and of the rows held out.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a tree.
-    warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees.
-    nu_ : float
-        What `nu` came to.
-    loss_curve_ : list of ndarray of shape (n_epochs,), float64
-        One entry a tree. Mean bound on the loss over each epoch, as the rows were shown. Empty if
-        the tree was not split.
-    validation_scores_ : list of ndarray of shape (n_epochs,), float64
-        One entry a tree. Minus the loss of the rows held out, after each epoch; empty without
-        `early_stopping`.
-    n_active_leaves_ : list of int
-        Leaves that training rows reach in the end; the others are dropped.
-    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
-        One entry a tree. Loss on the training rows before and after each sweep: share of wrong
-        labels, or mean squared error. Only with refine="alternating".
-    classes_ : ndarray of shape (n_classes_,)
-        Labels, sorted.
-    n_classes_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
-    oob_score_ : float
-        Accuracy on the rows left out; only with `oob_score`.
-    oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
-        Probabilities by the trees that did not draw the row; NaN where every tree drew it, or its
-        weight is 0. Only with `oob_score`.
+    {attributes}
 
     See Also
     --------
@@ -822,16 +522,13 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
 
     Notes
     -----
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts.
+    {notes}
 
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] M. Norouzi, M. D. Collins, M. Johnson, D. J. Fleet, P. Kohli, "Efficient Non-greedy
-       Optimization of Decision Trees", Advances in Neural Information Processing Systems 28, 2015.
+    {references}
 
     Examples
     --------
@@ -872,6 +569,9 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         refine=None,
         n_sweeps=2,
         max_features="auto",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples="auto",
         max_depth=None,
         min_samples_split=2,
         min_samples_leaf=1,
@@ -889,176 +589,25 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         verbose=0,
         warm_start=False,
     ):
-        super().__init__(
-            n_estimators,
-            init=init,
-            inference=inference,
-            stable=stable,
-            nu=nu,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            n_epochs=n_epochs,
-            batch_size=batch_size,
-            l1=l1,
-            smoothing=smoothing,
-            row_norm=row_norm,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            refine=refine,
-            n_sweeps=n_sweeps,
-            max_features=max_features,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            bootstrap=bootstrap,
-            max_samples=max_samples,
-            oob_score=oob_score,
-            weight_dtype=weight_dtype,
-            importance_type=importance_type,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            warm_start=warm_start,
-        )
-        self.class_weight = class_weight
+        store_parameters(self, locals())
 
 
+@described(PARAMETERS, FOREST_ATTRIBUTES, notes=NOTES, references=REFERENCES, cost=COST)
 class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     """Predict real targets with a forest of trees that are each trained as a whole.
 
-    An average of trees as `NonGreedyTreeRegressor` trains them [1]_: grown with hyperplanes, then
-    all splits and leaves of a tree trained together on a bound of the squared error.
+    {cost}; `CO2ForestRegressor` and `RandomHingeForestRegressor` are usually as accurate, and
+    faster. The forest is an average of trees as `NonGreedyTreeRegressor` trains them [1]_: grown
+    with hyperplanes, then all splits and leaves of a tree trained together on a bound of the
+    squared error.
 
     Parameters
     ----------
-    n_estimators : int, default=100
-        Number of trees, at least 1.
-    init : {"co2", "soft", "axis"}, default="co2"
-        How the tree is grown that joint training starts from. "co2", "soft": with hyperplanes, as
-        `CO2ForestRegressor` with this `objective`. "axis": with single features.
-    inference : {"fast", "full"}, default="fast"
-        Which leaves compete in loss-augmented inference. "fast": those that a row reaches by going
-        against at most one of its turns (equation 13). "full": all (equation 7); slower, and
-        seldom better.
-    stable : bool, default=False
-        Hold the leaf of every row fixed until the bound has settled (equation 14): leaves stay in
-        use, and progress is slower.
-    nu : "auto" or float, default="auto"
-        Bound on the squared norm of the weights and the bias of a split, more than 0; splits start
-        on it. Larger ones bring the bound closer to the loss, below 10 trees lose most of their
-        leaves. Features count in the units of `row_norm`. "auto": 300 over the square root of the
-        number of features, but at least 20 and at most 100.
-    learning_rate : float, default=0.3
-        Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-    momentum : float, default=0.9
-        Share of the last step of a split that is added to its next, in [0, 1).
-    n_epochs : "auto" or int, default="auto"
-        How often all rows are shown. "auto": 1000000 / n times for n rows, but at least 10 and at
-        most 30 times.
-    batch_size : int, default=100
-        Rows of a gradient step, at least 1.
-    l1 : float, default=0.0
-        Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It
-        makes weights 0, and splits with few weights are stored sparsely.
-    smoothing : float, default=0.1
-        For classifiers; without effect here.
-    row_norm : float, default=8.0
-        Root mean square norm that rows are scaled to, by one number for all features, after they
-        have been centred on their mean. More than 0.
-    early_stopping : bool, default=False
-        Hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-        decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. The leaves
-        are counted over all rows in the end.
-    validation_fraction : float, default=0.1
-        Share of the distinct rows that is held out, in (0, 1).
-    n_iter_no_change : int, default=5
-        Epochs without progress that end training, at least 1.
-    refine : {"alternating"} or None, default=None
-        "alternating": joint training is followed by refinement split by split, as by
-        `skforest.refine`.
-    n_sweeps : int, default=2
-        How often refinement visits every node, at least 1.
-    max_features : {"auto", "sqrt", "log2"}, int, float or None, default="auto"
-        Features among which the first cut of a node is sought when the tree is grown. An int is a
-        count, a float a multiple of the number of features, None all. "auto", "sqrt": the square
-        root of the number of features ("auto" rounds up).
-    max_depth : int or None, default=None
-        Largest depth of a leaf. None: no limit.
-    min_samples_split : int or float, default=2
-        Nodes of fewer rows are leaves when the tree is grown; a float is a fraction of the rows of
-        the tree. Equal rows count as one.
-    min_samples_leaf : int or float, default=1
-        Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows
-        of the tree. Joint training may leave fewer.
-    min_weight_fraction_leaf : float, default=0.0
-        Smallest weight of a leaf when the tree is grown, as a fraction of the weight of the rows
-        of the tree, 0 to 0.5.
-    max_leaf_nodes : int or None, default=None
-        Grow at most this many leaves, the node of largest gain first. At least 2. None: no limit.
-    min_impurity_decrease : float, default=0.0
-        A node is split only if that decreases the impurity, weighted by the node's share of the
-        training weight, by at least this much: variance, a mean over outputs.
-    bootstrap : bool, default=False
-        Each tree learns from a bootstrap sample: rows drawn with replacement, with probability
-        proportional to their weight. False: every tree sees all rows, and trees differ by the
-        features of their first cuts and by the order of batches.
-    max_samples : int, float or None, default=None
-        Rows to draw for each tree: a count, or a fraction of the distinct rows. None: as many as
-        there are distinct rows. Needs `bootstrap`.
-    oob_score : bool, default=False
-        Score the forest on the rows that each tree did not draw. Needs `bootstrap`.
-    weight_dtype : {"float32", "float16"}, default="float32"
-        Of the stored weights of hyperplanes. "float16" halves the size of the model, and what few
-        weights make is stored sparse; rows are sent on by the weights as they are stored, leaves
-        are counted from the rows that arrive. Predictions take longer.
-    importance_type : {"impurity", "count"}, default="impurity"
-        Kind of `feature_importances_`: decrease of impurity times the absolute weight of the
-        feature and its standard deviation, or how often a feature has a weight in a split.
-    n_jobs : int or None, default=None
-        Threads that train trees, or predict blocks of rows. None: 1, unless in a
-        `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the first cuts, of batches, of bootstraps and of the rows held out.
-    verbose : int, default=0
-        1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-        tqdm: a line a tree.
-    warm_start : bool, default=False
-        Keep the trees of the last fit and add those missing to `n_estimators`.
+    {parameters}
 
     Attributes
     ----------
-    forest_ : Forest
-        The trees.
-    nu_ : float
-        What `nu` came to.
-    loss_curve_ : list of ndarray of shape (n_epochs,), float64
-        One entry a tree. Mean bound on the loss over each epoch, as the rows were shown. Empty if
-        the tree was not split.
-    validation_scores_ : list of ndarray of shape (n_epochs,), float64
-        One entry a tree. Minus the loss of the rows held out, after each epoch; empty without
-        `early_stopping`.
-    n_active_leaves_ : list of int
-        Leaves that training rows reach in the end; the others are dropped.
-    refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
-        One entry a tree. Loss on the training rows before and after each sweep: share of wrong
-        labels, or mean squared error. Only with refine="alternating".
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        If X had column names.
-    n_outputs_ : int
-    max_features_ : int
-        What `max_features` came to.
-    feature_importances_ : ndarray of shape (n_features_in_,), float64
-        Not negative, sum 1.
-    oob_score_ : float
-        R2 on the rows left out, averaged over outputs; only with `oob_score`.
-    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
-        Predictions by the trees that did not draw the row; NaN where every tree drew it, or its
-        weight is 0. Only with `oob_score`.
+    {attributes}
 
     See Also
     --------
@@ -1067,16 +616,13 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
 
     Notes
     -----
-    Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when
-    it predicts.
+    {notes}
 
-    The training set counts as a weighted set of rows: equal rows (with equal y) are one row with
-    their weights added, so neither copies nor the order of rows matter beyond their weight.
+    {weighted_rows}
 
     References
     ----------
-    .. [1] M. Norouzi, M. D. Collins, M. Johnson, D. J. Fleet, P. Kohli, "Efficient Non-greedy
-       Optimization of Decision Trees", Advances in Neural Information Processing Systems 28, 2015.
+    {references}
 
     Examples
     --------

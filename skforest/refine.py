@@ -2,7 +2,7 @@
 
 Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
 learning sparse oblique trees", 2018. Every tree keeps its structure; its hyperplanes are trained
-anew one after another, and its leaves are counted again, so that the loss of the tree on its
+anew one after another, and its leaves are computed again, so that the loss of the tree on its
 training rows never rises.
 """
 
@@ -19,6 +19,7 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
+    check_n_jobs,
     draw_seed,
     in_threads,
     validate_params,
@@ -64,40 +65,40 @@ def refine(
 ):
     """Improve the trees of a fitted forest by tree alternating optimisation.
 
-    Every tree keeps its structure. Node by node, from the leaves to the root, a hyperplane over
-    all features takes the place of the split: trained by logistic regression to send each row of
-    the node to the subtree that answers better for it [1]_. Then the leaves are counted again. The
+    Every tree keeps its structure. Node by node, from the leaves to the root, the split is
+    replaced by a hyperplane over all features, trained by logistic regression to send each row of
+    the node to the subtree that predicts it better [1]_. Then the leaves are computed again. The
     loss of a tree on its training rows never rises.
 
-    Single trees and small forests gain most; they may become better, or smaller, than ones that
-    were grown deeper.
+    Single trees and small forests gain most; they may become more accurate, or smaller, than
+    deeper ones.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted, with hard splits: a manifold forest, a CO2 forest; end-to-end trees, which then
-        have routing="hard". It stays as it is.
+        Fitted, with hard splits: a manifold, CO2 or non-greedy forest, or end-to-end trees, which
+        then have routing="hard". It is not changed.
     X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-        What the estimator was fitted on, or other rows.
+        Training rows: those that the estimator was fitted on, or others.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Labels that the estimator knows, or targets.
     sample_weight : array-like of shape (n_samples,), default=None
         Not negative, not all 0. None: 1 everywhere.
     n_sweeps : int, default=2
-        How often every node is visited, at least 1.
+        Number of visits to every node, at least 1.
     nu : float, default=100.0
         Bound on the squared norm of the weights and the bias of a split, more than 0. Features
-        count in units in which the rows that train a split have the root mean square norm 8.
+        are measured in units in which the rows that train a split have root mean square norm 8.
     learning_rate : float, default=0.3
-        Length of a gradient step, more than 0. Halved where the loss has not decreased for three
-        epochs; training ends at a fiftieth.
+        Length of a gradient step, more than 0. It is halved when the loss has not decreased for
+        three epochs; training ends at a fiftieth of it.
     n_epochs : "auto" or int, default="auto"
-        How often, at most, the rows that train a split are shown. "auto": 30000 / n times for n
-        rows, but at least 3 and at most 15 times.
+        Largest number of passes over the rows that train a split. "auto": 30000 / n for n rows,
+        but at least 3 and at most 15.
     prune : bool, default=True
-        Drop nodes that no training row reaches any more.
+        Whether to remove nodes that no training row reaches any more.
     n_jobs : int or None, default=None
-        Threads that refine trees. None: 1, unless in a `joblib.parallel_config` context. -1: all
+        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config` context. -1: all
         processors. The forest does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order in which rows are shown.
@@ -107,31 +108,31 @@ def refine(
     Returns
     -------
     refined : estimator of the same class
-        A fitted copy, with one attribute more: `refine_curve_`, a list with an ndarray of shape
-        (n_sweeps + 1,), float64, for every tree, its loss on its training rows before and after
-        each sweep: the weighted share of wrong labels, or the weighted mean squared error. (Of a
-        single tree, that ndarray.) Its `oob_score_` and what goes with it are of the refined
-        trees, or gone where samples cannot be drawn again.
+        A fitted copy with one more attribute, `refine_curve_`: for every tree an ndarray of shape
+        (n_sweeps + 1,), float64, its loss on its training rows before and after each sweep (the
+        weighted fraction of wrong labels, or the weighted mean squared error). For an estimator of
+        a single tree it is that ndarray, otherwise a list. Out-of-bag attributes are those of the
+        refined trees, or removed where the samples cannot be drawn again.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is no estimator of this package, or its splits are networks.
+        If it is not an estimator of this package, or its splits are networks.
     ValueError
         If a parameter or the data is not valid, or the forest has soft splits.
 
     Notes
     -----
     With `bootstrap`, a tree is refined on its own sample if that can be drawn again: if X, y and
-    `sample_weight` are those of the fit, which the weights of its leaves tell. Otherwise, and
-    without `bootstrap`, it is refined on all rows.
+    `sample_weight` are those of the fit, which is recognised by the weights of its leaves.
+    Otherwise, and without `bootstrap`, it is refined on all rows.
 
-    A forest that does not scale its features trains its new planes in features scaled to [0, 1],
-    and stores them in its own. Limits such as `min_samples_leaf` hold for growing only. The
-    lengths of the new planes have nothing to do with the steepness of an end-to-end tree: soft
-    routing of refined trees means little.
+    For a forest that does not scale its features, hyperplanes are trained in features scaled to
+    [0, 1], and stored in the original units. Limits such as `min_samples_leaf` hold for growing
+    only. The lengths of the new hyperplanes are unrelated to the steepness of an end-to-end tree,
+    so soft routing of refined trees is not meaningful.
 
     References
     ----------
@@ -151,52 +152,49 @@ def refine(
     True
     """
     _check_estimator(estimator)
+    check_n_jobs(n_jobs)
     refined = copy.copy(estimator)
     if isinstance(refined, RoutingMixin):
         refined.routing = "hard"
         refined.forest_ = refined._gated(refined.forest_)
-    rows, target = refined._rows_again(X, y, sample_weight)
+    data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_
-    scale = getattr(refined, "_target_scale", 1.0) if target.ndim == 2 else 1.0
-    criterion = _criterion(refined)
+    criterion = getattr(refined, "criterion", None) or refined._criterion
     features = None
-    if not len(forest.scale):
-        offset, factor = min_max(rows.X)
-        features = scaled(rows.X, offset, factor), offset, factor
+    if not forest.feature_map.is_scaling:
+        offset, factor = min_max(data.X)
+        features = scaled(data.X, offset, factor), offset, factor
     if not len(forest.spread):
-        forest = forest._with({**forest.arrays, "spread": rows.spread()})
+        forest = forest._with({**forest.arrays, "spread": data.spread()})
 
-    def one(tree, stop):
-        weight, known = _sample(estimator, rows, target, tree)
+    def refine_one(tree, control):
+        sample, is_own = _tree_sample(estimator, data, tree)
         result = refine_tree(
             forest[tree].compact(),
-            rows.X,
-            target,
-            weight,
+            sample,
             tree_seed(seed, tree),
-            stop,
+            control.stop,
             criterion=criterion,
             n_sweeps=n_sweeps,
             nu=nu,
             learning_rate=learning_rate,
             n_epochs=n_epochs,
             pruned=prune,
-            scale=scale,
             features=features,
         )
-        return *result, known
+        return *result, is_own
 
-    done = in_threads(one, range(len(forest)), n_jobs, verbose, "refine")
-    trees, curves, known = zip(*done)
+    done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
+    trees, curves, is_own = zip(*done)
     refined.forest_ = Forest(join(trees), **forest._meta)
     refined.refine_curve_ = list(curves)
-    if hasattr(refined, "_record_refined"):
-        refined._record_refined()
+    if hasattr(refined, "_update_refined_records"):
+        refined._update_refined_records()
     for name in OOB:
         refined.__dict__.pop(name, None)
-    if refined.oob_score and all(known):
-        refined._set_oob(rows, target)
+    if getattr(refined, "oob_score", False) and all(is_own):
+        refined._set_oob(data)
     return refined
 
 
@@ -221,27 +219,22 @@ def _check_estimator(estimator):
         )
 
 
-def _criterion(estimator):
-    """Unit of the gains of an estimator."""
-    return getattr(estimator, "criterion", None) or estimator._criterion
-
-
-def _sample(estimator, rows, target, tree):
-    """Weights of the rows of a tree, and whether they are those that it was grown on.
+def _tree_sample(estimator, data, tree):
+    """The sample to refine a tree on, and whether it is the one that the tree was grown on.
 
     A bootstrap is drawn again from the seed of the tree. It is the right one if every leaf gets
-    the weight that it has had; else all rows take part.
+    the weight that it had; otherwise all rows are taken.
     """
-    if not estimator.bootstrap:
-        return estimator._tree_weight(rows, target, 0), False
+    if not getattr(estimator, "bootstrap", False):
+        return estimator._tree_sample(data, 0), False
     try:
-        weight = estimator._tree_weight(rows, target, tree_seed(estimator._seed, tree))
+        sample = estimator._tree_sample(data, tree_seed(estimator._seed, tree))
         forest = estimator.forest_[tree]
-        counted = np.bincount(route(forest, rows.X), weight, forest.n_nodes)
+        counted = np.bincount(route(forest, data.X), sample.weight, forest.n_nodes)
         leaf = forest.child < 0
         if np.allclose(counted[leaf], forest.node_weight[leaf], rtol=1e-9, atol=0):
-            return weight, True
+            return sample, True
     except ValueError:  # more draws than there are rows
         pass
     everything = copy.copy(estimator).set_params(bootstrap=False)
-    return everything._tree_weight(rows, target, 0), False
+    return everything._tree_sample(data, 0), False

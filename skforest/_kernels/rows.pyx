@@ -1,9 +1,9 @@
-"""A training set as a weighted set of rows, and bootstraps drawn from it.
+"""Rows of a training set: canonical order, equal rows, bootstrap draws.
 
-Rows of weight zero are dropped, equal (x, y) rows are merged with their weights added, and what is
-left is put in the order of a hash of (x, y). What a forest learns then depends on the set alone:
-not on the order of the rows, nor on whether a row stands k times or has weight k. The order also
-looks random to any model, so that a row's neighbours in memory tell nothing about it.
+`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest learns
+depends on the set of rows alone: not on the order of the samples, nor on whether a row is given k
+times or has weight k. The order also looks random to any model, so that a row's neighbours in
+memory tell nothing about it. `skforest._training_set` builds on this.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -15,7 +15,7 @@ from .random cimport Random, below, hash_seed, next_word, uniform
 
 
 def tree_seed(uint64_t seed, uint64_t tree):
-    """Seed of one tree, 0 .. 2^64 - 1: well mixed bits of (seed, tree)."""
+    """Seed of one tree, in 0 .. 2^64 - 1: a hash of (seed, tree)."""
     return hash_seed(seed, tree)
 
 
@@ -118,8 +118,8 @@ cdef class RowOrder:
                 out[i] = hash_seed(hash_, 0)
         return result
 
-    def settle(self, int64_t[::1] rows, const uint64_t[::1] hashes):
-        """Sort rows of equal hash by their values, and tell equal rows apart from others.
+    def sort_equal_hashes(self, int64_t[::1] rows, const uint64_t[::1] hashes):
+        """Sort rows of equal hash by their values, and find the rows that are equal.
 
         Parameters
         ----------
@@ -155,111 +155,44 @@ cdef class RowOrder:
         return result.view(bool)
 
 
-class RowSet:
-    """The distinct rows of a training set, in canonical order.
+def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
+    """Draw rows with replacement, each with probability proportional to its weight.
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-    Y : ndarray of shape (n_samples, n_columns), float64, C order
-    weight : ndarray of shape (n_samples,), float64
-        Not negative, with a positive sum.
-
-    Attributes
-    ----------
-    X, Y : ndarray
-        The distinct rows of positive weight, in canonical order.
     weight : ndarray of shape (n_rows,), float64
-        Sum of the weights of the samples that are this row.
-    position : ndarray of shape (n_samples,), int64
-        Row of every sample, -1 for samples of weight zero.
+        Not negative, with a positive sum.
+    seed, n_draws : int
+
+    Returns
+    -------
+    counts : ndarray of shape (n_rows,), float64
+        How often each row was drawn.
     """
-
-    def __init__(self, X, Y, weight):
-        samples = RowOrder(X, Y)
-        rows = np.flatnonzero(weight)
-        hashes = samples.hashes(rows)
-        by_hash = np.argsort(hashes, kind="stable")
-        rows = rows[by_hash]
-        is_first = samples.settle(rows, hashes[by_hash])
-        group = np.cumsum(is_first) - 1
-        distinct = rows[is_first]
-        self.X = X[distinct]
-        self.Y = Y[distinct]
-        # Added smallest first within a row, so that the order of the samples leaves no trace.
-        weight = weight[rows]
-        order = np.lexsort((weight, group))
-        self.weight = np.bincount(group[order], weights=weight[order])
-        self.position = np.full(X.shape[0], -1, dtype=np.int64)
-        self.position[rows] = group
-        self._spread = None
-
-    def __len__(self):
-        return self.weight.shape[0]
-
-    def largest(self):
-        """float: largest absolute value in X."""
-        if self.X.dtype == np.uint8:
-            return 255.0
-        return float(max(self.X.max(), -self.X.min()))
-
-    def spread(self):
-        """Standard deviation of every feature over the weighted rows; 1 where it is 0.
-
-        Returns
-        -------
-        spread : ndarray of shape (n_features,), float32
-        """
-        if self._spread is None:
-            total = self.weight.sum()
-            size = max(16, 2**17 // max(1, self.X.shape[1]))     # stays in the cache
-            blocks = [slice(start, start + size) for start in range(0, len(self), size)]
-            # No BLAS, whose last bits depend on its threads: the spread decides routes.
-            mean = sum(
-                np.einsum("i,ij->j", self.weight[b], self.X[b].astype(np.float64))
-                for b in blocks
-            ) / total
-            # A second pass: the square of a large mean would drown a small spread.
-            variance = sum(
-                np.einsum("i,ij->j", self.weight[b], np.square(self.X[b] - mean)) for b in blocks
-            ) / total
-            with np.errstate(over="ignore"):
-                spread = np.sqrt(variance).astype(np.float32)
-            tiny = np.finfo(np.float32).tiny
-            self._spread = np.where((spread > tiny) & np.isfinite(spread), spread, np.float32(1))
-        return self._spread
-
-    def bootstrap(self, uint64_t seed, int64_t n_draws):
-        """Draw rows with replacement, each with probability proportional to its weight.
-
-        Returns
-        -------
-        counts : ndarray of shape (n_rows,), float64
-            How often each row was drawn.
-        """
-        cdef Random random
-        cdef int64_t low, high, middle, n = self.weight.shape[0]
-        cdef double at
-        result = np.zeros(n, dtype=np.float64)
-        cdef double[::1] counts = result
-        cdef double[::1] ends
-        random.state = seed
-        next_word(&random)
-        if self.weight.min() == self.weight.max():
-            for _ in range(n_draws):
-                counts[below(&random, <int>n)] += 1
-            return result
-        ends = np.cumsum(self.weight)
-        with nogil:
-            for _ in range(n_draws):
-                at = uniform(&random) * ends[n - 1]
-                low = 0
-                high = n - 1
-                while low < high:
-                    middle = (low + high) // 2
-                    if ends[middle] > at:
-                        high = middle
-                    else:
-                        low = middle + 1
-                counts[low] += 1
+    cdef Random random
+    cdef int64_t low, high, middle, n = weight.shape[0]
+    cdef double at
+    result = np.zeros(n, dtype=np.float64)
+    cdef double[::1] counts = result
+    cdef double[::1] ends
+    random.state = seed
+    next_word(&random)
+    if np.min(weight) == np.max(weight):
+        for _ in range(n_draws):
+            counts[below(&random, <int>n)] += 1
         return result
+    ends = np.cumsum(weight)
+    with nogil:
+        for _ in range(n_draws):
+            # The first row whose cumulative weight exceeds a uniform number, by bisection.
+            at = uniform(&random) * ends[n - 1]
+            low = 0
+            high = n - 1
+            while low < high:
+                middle = (low + high) // 2
+                if ends[middle] > at:
+                    high = middle
+                else:
+                    low = middle + 1
+            counts[low] += 1
+    return result

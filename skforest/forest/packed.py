@@ -19,7 +19,7 @@ import sklearn
 from scipy import sparse
 from scipy.special import softmax
 
-from .._feature_map import scaled
+from .._feature_map import FeatureMap, scaled
 from .._tree import Router
 from .._version import __version__
 from .io import narrow, read_forest, widen, write_forest
@@ -232,6 +232,11 @@ class Forest:
     def _dtype(self, name):
         """dtype of an array."""
         return np.dtype(self.weight_dtype if name in WEIGHTS else ARRAYS[name][0])
+
+    @property
+    def feature_map(self):
+        """FeatureMap: what happens to a row before it is routed."""
+        return FeatureMap(self.offset, self.scale)
 
     @property
     def arrays(self):

@@ -2,7 +2,7 @@
 
 Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
 learning sparse oblique trees", 2018. The tree keeps its structure; its hyperplanes are trained
-anew one after another, and its leaves are counted again, so that the loss of the tree on its
+anew one after another, and its leaves are computed again, so that the loss of the tree on its
 training rows never rises.
 """
 
@@ -27,14 +27,14 @@ from .nongreedy import JointSettings, train_jointly
 MOMENTUM = 0.9
 BATCH_SIZE = 100
 ROW_NORM = 8.0
-VISITS = 30_000  # rows that n_epochs="auto" shows to a node, in 3 to 15 epochs
+VISITS = 30_000  # n_epochs="auto": rows shown to a node, in 3 to 15 epochs
 MAX_EPOCHS = 15
-MANY = 2**40
+UNLIMITED = 2**40
 
 
 def refine_tree(
-    forest, table, target, weight, seed, stop, *, criterion, n_sweeps=2, nu=100.0,
-    learning_rate=0.3, n_epochs="auto", pruned=True, scale=1.0, features=None,
+    forest, data, seed, stop, *, criterion, n_sweeps=2, nu=100.0, learning_rate=0.3,
+    n_epochs="auto", pruned=True, features=None,
 ):  # fmt: skip
     """Refine one tree.
 
@@ -42,25 +42,19 @@ def refine_tree(
     ----------
     forest : Forest
         Of one hard tree, in classification as an estimator made it.
-    table : ndarray of shape (n_rows, n_features), uint8 or float32
-        Scaled as the tree wants it.
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-        0 for rows that are not the tree's.
+    data : TrainingSet
+        The sample of the tree.
     seed : int
     stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end.
+        Not 0 when training shall end early.
     criterion : {"gini", "entropy", "squared_error"}
         Unit of the gains of the splits.
     n_sweeps, nu, learning_rate, n_epochs
         As in `refine`.
     pruned : bool, default=True
         Drop nodes that no row reaches.
-    scale : float, default=1.0
-        A power of two.
     features : tuple of ndarray (Z, offset, scale), default=None
-        What planes are trained in, ``Z = (table - offset) * scale`` in float32. None: the table.
+        Space in which hyperplanes are trained, ``Z = (X - offset) * scale`` in float32. None: X.
 
     Returns
     -------
@@ -68,44 +62,44 @@ def refine_tree(
     curve : ndarray of shape (n_sweeps + 1,), float64
         `tree_loss` before and after each sweep; it never rises.
     """
-    chosen = np.flatnonzero(weight).astype(np.int32)
-    own = table if len(chosen) == len(weight) else table[chosen]
-    counted = target[chosen], weight[chosen]
-    Z, offset, factor = features or (table, None, None)
-    auto = n_epochs == "auto"
-    visits, most = (VISITS, MAX_EPOCHS) if auto else (MANY, n_epochs)
-    options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, most, ROW_NORM)
+    chosen = data.rows
+    scale = data.target_scale
+    X = data.X if len(chosen) == len(data) else data.X[chosen]
+    target, weight = data.target[chosen], data.weight[chosen]
+    Z, offset, factor = features or (data.X, None, None)
+    is_auto = n_epochs == "auto"
+    visits, max_epochs = (VISITS, MAX_EPOCHS) if is_auto else (UNLIMITED, n_epochs)
+    options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs, ROW_NORM)
     trainer = Logistic(Z, len(chosen), seed, stop, *options)
     grid = forest.feature_shape, forest.wrap, forest.unordered
-    most = most_sparse(forest.n_features, forest.weight_dtype)
-    leaf = route(forest, own)
-    curve = [tree_loss(forest, leaf, *counted, scale)]
-    # A power of two near the mean: the kernel has weights in float32.
-    relative = np.ldexp(weight, -np.frexp(counted[1].mean())[1])
+    longest_sparse = most_sparse(forest.n_features, forest.weight_dtype)
+    leaf = route(forest, X)
+    curve = [tree_loss(forest, leaf, target, weight, scale)]
+    # The kernel has weights in float32: they are brought near 1 by a power of two.
+    relative = np.ldexp(data.weight, -np.frexp(weight.mean())[1])
     for _ in range(n_sweeps):
         if stop[0]:
             break
-        answer = leaf_answers(forest, scale)
         swept = Alternator(
             forest.arrays,
             grid,
             forest._router.max_taps,
-            most,
-            table,
+            longest_sparse,
+            data.X,
             offset,
             factor,
-            target,
+            data.target,
             relative,
             chosen,
             leaf,
-            answer,
+            leaf_answers(forest, scale),
             trainer,
         ).sweep()
         other = replace(forest, *swept)
-        arrived = route(other, own)
-        other = recount(other, own, *counted, criterion=criterion, scale=scale, leaf=arrived)
-        loss = tree_loss(other, arrived, *counted, scale)
-        if loss <= curve[-1]:  # a rise could only be one of rounding
+        arrived = route(other, X)
+        other = recount(other, X, target, weight, criterion=criterion, scale=scale, leaf=arrived)
+        loss = tree_loss(other, arrived, target, weight, scale)
+        if loss <= curve[-1]:  # it could only have risen by rounding
             forest, leaf = other, arrived
         curve.append(min(loss, curve[-1]))
     if pruned:
@@ -113,37 +107,33 @@ def refine_tree(
     return forest, np.array(curve)
 
 
-def refine_grown(estimator, forest, rows, target, weight, seed, stop):
+def refine_grown(estimator, forest, data, seed, stop):
     """Refine a tree that was just grown, as the parameter `refine` of its estimator says.
 
     Parameters
     ----------
     estimator : estimator
         With the parameters `refine` and `n_sweeps`.
-    forest, target, weight, seed, stop
-        As in `refine_tree`.
-    rows : RowSet
+    forest : Forest
+        Of one tree.
+    data : TrainingSet
+        The sample of the tree.
+    seed : int
+    stop : ndarray of shape (1,), uint8
 
     Returns
     -------
     forest : Forest
     record : dict
-        What the estimator keeps of it: "refine_curve_", or what `train_jointly` recorded.
+        What the estimator stores of it: "refine_curve_", or what `train_jointly` recorded.
     """
     if estimator.refine is None or stop[0]:
         return forest, {}
-    scale = estimator._target_scale if target.ndim == 2 else 1.0
-    common = forest, rows.X, target, weight
+    criterion = estimator._criterion
     if estimator.refine == "nongreedy":
-        held = np.zeros(len(weight), dtype=bool)
-        settings = JointSettings()
-        return train_jointly(*common, held, seed, stop, settings, estimator._criterion, scale)
+        held_out = np.zeros(len(data), dtype=bool)
+        return train_jointly(forest, data, held_out, seed, stop, JointSettings(), criterion)
     forest, curve = refine_tree(
-        *common,
-        seed,
-        stop,
-        criterion=estimator._criterion,
-        n_sweeps=estimator.n_sweeps,
-        scale=scale,
+        forest, data, seed, stop, criterion=criterion, n_sweeps=estimator.n_sweeps
     )
     return forest, {"refine_curve_": curve}

@@ -1,4 +1,9 @@
-"""Joint training of the splits and leaves of a tree that was grown."""
+"""Joint training of all splits and leaves of a tree that has been grown.
+
+Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
+2015. The gradient steps are in `_kernels/joint`; here are initial leaves, epochs, early stopping
+and the tree that results.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,19 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.joint import JointTrainer
 from ..forest.edit import repack, route, settle, tree_loss, unpack
 
-VISITS = 1_000_000  # rows that n_epochs="auto" shows to a tree, in 10 to 30 epochs
-SETTLED = 0.01  # of the bound: less progress in an epoch, and stable assignments are renewed
-TOLERANCE = 1e-4  # of the validation loss
-MANY_CLASSES = 100
-SMOOTHED = 1e-100, 1e100  # logarithms of less, and of more, run out of numbers
-LOST = 0.9  # of what the tree knew of its training rows: training has failed
+VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
+# With stable assignments: they are renewed after an epoch that lowers the bound by less than this
+# fraction.
+STABLE_PROGRESS = 0.01
+TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
+MANY_CLASSES = 100  # above, a leaf has parameters for the classes of its own rows only
+MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # beyond, logarithms overflow
+LOST = 0.9  # training has failed if it loses this share of what the grown tree had gained
 
 
 @dataclass(frozen=True)
 class JointSettings:
-    """The parameters of `NonGreedyTreeClassifier` that joint training takes, with its defaults."""
+    """The parameters of `NonGreedyTreeClassifier` for joint training, with its defaults."""
 
     inference: str = "fast"
     stable: bool = False
@@ -37,10 +44,10 @@ class JointSettings:
 
 
 def resolve_nu(nu, n_features):
-    """The bound on the squared norm of splits that "auto" stands for.
+    """The bound on the squared norm of splits, where it is "auto".
 
-    Rows are scaled to one norm, so each of few features is long, and weights turn fast: 20 for
-    256 features and more, 75 for 16, 100 for 9 and fewer.
+    Rows are scaled to one norm. With few features each of them is large and weights change
+    quickly, so the bound is 20 for 256 features and more, 75 for 16, and 100 for 9 and fewer.
 
     Parameters
     ----------
@@ -54,26 +61,23 @@ def resolve_nu(nu, n_features):
     return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
 
 
-def train_jointly(forest, table, target, weight, held, seed, stop, settings, criterion, scale=1.0):
-    """Train all splits of a tree together, count its leaves again, and drop what is not reached.
+def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
+    """Train all splits of a tree together, compute its leaves again, and prune it.
 
     Parameters
     ----------
     forest : Forest
         Of one tree.
-    table : ndarray of shape (n_rows, n_features), float32
-        Scaled as the tree wants it.
-    target : ndarray of shape (n_rows,), int32, or of shape (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-        0 for the rows that are not the tree's.
-    held : ndarray of shape (n_rows,), bool
-        Rows that do not train and, if there are any, decide when to stop.
+    data : TrainingSet
+        The sample of the tree.
+    validation_mask : ndarray of shape (n_rows,), bool
+        Rows that are not trained on and, if there are any, decide when to stop.
     seed : int
     stop : ndarray of shape (1,), uint8
     settings : JointSettings, or an estimator with the same parameters
     criterion : {"entropy", "squared_error"}
-    scale : float, default=1.0
+    report : callable, default=None
+        Called with the number of epochs done and the largest number of epochs.
 
     Returns
     -------
@@ -84,33 +88,33 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
     Warns
     -----
     ConvergenceWarning
-        If the tree has lost nearly all that it knew of its rows; it is then given back.
+        If the tree has lost nearly all that it had learned; the grown tree is then returned.
     """
-    start, curve, scores = forest, np.zeros(0), np.zeros(0)
+    grown, curve, scores = forest, np.zeros(0), np.zeros(0)
     trains = len(forest.threshold) > 0 and not stop[0]
-    nu = resolve_nu(settings.nu, table.shape[1])
+    nu = resolve_nu(settings.nu, data.X.shape[1])
     if trains:
-        training = _Training(forest, table, target, weight, held, seed, stop, settings, nu)
-        training.run()
+        training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
+        training.run(report)
         curve, scores = np.array(training.loss_curve), np.array(training.validation_scores)
         planes = training.planes()
-        finite = all(np.isfinite(part).all() for part in planes)
-        if finite:
-            changed = np.ones(len(forest.threshold), dtype=bool)
-            forest = repack(forest, *planes, changed)
-    if trains or held.any():
-        counted = table, target, weight
-        units = {"criterion": criterion, "scale": scale}
-        forest = settle(forest, *counted, **units)
-        if trains and not (finite and _keeps(start, forest, *counted, scale)):
+        is_finite = all(np.isfinite(part).all() for part in planes)
+        if is_finite:
+            forest = repack(forest, *planes, np.ones(len(forest.threshold), dtype=bool))
+    if trains or validation_mask.any():
+        # Validation rows count for the leaves, too.
+        rows = data.X, data.target, data.weight
+        options = {"criterion": criterion, "scale": data.target_scale}
+        forest = settle(forest, *rows, **options)
+        if trains and not (is_finite and _has_kept_its_gain(grown, forest, data)):
             warnings.warn(
-                f"joint training with nu={nu:.4g} lost nearly all that the tree had learnt, "
-                "which is kept as it was grown; a larger nu, a smaller learning_rate or fewer "
-                "leaves may help",
+                f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, "
+                "and the tree is returned as it was grown; a larger nu, a smaller learning_rate "
+                "or fewer leaves may help",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-            forest = settle(start, *counted, **units)
+            forest = settle(grown, *rows, **options)
     return forest, {
         "loss_curve_": curve,
         "validation_scores_": scores,
@@ -118,50 +122,49 @@ def train_jointly(forest, table, target, weight, held, seed, stop, settings, cri
     }
 
 
-def _keeps(before, after, table, target, weight, scale):
-    """Has the tree kept a part of what it had learnt beyond the answer of its root?"""
-    chosen = np.flatnonzero(weight)
-    target, weight = target[chosen], weight[chosen]
-    if target.ndim == 1:
+def _has_kept_its_gain(before, after, data):
+    """Has training kept a part of the tree's gain over a constant prediction?"""
+    chosen, scale = data.rows, data.target_scale
+    target, weight = data.target[chosen], data.weight[chosen]
+    if data.is_classification:
         shares = np.bincount(target, weight)
-        root = 1 - shares.max() / shares.sum()
+        constant = 1 - shares.max() / shares.sum()
     else:
         mean = np.average(target, axis=0, weights=weight)
-        root = np.average(np.square(target - mean).mean(axis=1), weights=weight) * scale**2
+        constant = np.average(np.square(target - mean).mean(axis=1), weights=weight) * scale**2
     old, new = (
-        tree_loss(forest, route(forest, table)[chosen], target, weight, scale)
+        tree_loss(forest, route(forest, data.X)[chosen], target, weight, scale)
         for forest in (before, after)
     )
-    # One that had learnt nothing can lose nothing, but for rounding.
-    return new - old <= max(LOST * (root - old), TOLERANCE * old)
+    # A tree without gain can lose nothing, except by rounding.
+    return new - old <= max(LOST * (constant - old), TOLERANCE * old)
 
 
 class _Training:
     """The joint training of one tree."""
 
-    def __init__(self, forest, table, target, weight, held, seed, stop, settings, nu):
-        self.settings = settings
-        self.target, self.stop = target, stop
-        self.held = np.flatnonzero(held)
-        self.held_weight = weight[self.held]
-        self.weight = np.where(held, 0.0, weight)
+    def __init__(self, forest, data, validation_mask, seed, stop, settings, nu):
+        self.settings, self.stop = settings, stop
+        self.target = data.target
+        self.validation_rows = np.flatnonzero(validation_mask)
+        self.validation_weight = data.weight[self.validation_rows]
+        self.weight = np.where(validation_mask, 0.0, data.weight)
         self.loss_curve, self.validation_scores, self.best = [], [], None
         is_leaf = forest.child < 0
         self.n_leaves = np.count_nonzero(is_leaf)
         child = forest.child.copy()
         child[is_leaf] = -1 - np.arange(self.n_leaves)
-        self.n_outputs = forest.n_outputs
-        self.lists_all = target.ndim == 2 or forest.n_outputs <= MANY_CLASSES
-        leaf = route(forest, table)
-        leaf = (np.cumsum(is_leaf) - 1)[leaf]
+        self.n_outputs = data.n_outputs
+        self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
+        leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)]
         self.trainer = JointTrainer(
-            table,
-            target,
-            forest.n_outputs,
+            data.X,
+            data.target,
+            data.n_outputs,
             self.weight,
             child,
             *unpack(forest),
-            self._leaves(leaf),
+            self._leaf_parameters(leaf),
             seed,
             stop,
             settings.row_norm,
@@ -174,10 +177,10 @@ class _Training:
         )
         self.trainer.assign()
 
-    def _leaves(self, leaf):
-        """Parameters of the leaves from counts: smoothed logarithms of shares, or means.
+    def _leaf_parameters(self, leaf):
+        """Parameters of the leaves from their rows: smoothed log shares, or means.
 
-        Where classes are many, a leaf has parameters of its own for those of its rows only.
+        Where there are many classes, a leaf has parameters for those of its own rows only.
         """
         rows = np.flatnonzero(self.weight)
         leaf, target, weight = leaf[rows], self.target[rows], self.weight[rows]
@@ -190,12 +193,13 @@ class _Training:
             mean = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=sums != 0)
             return np.arange(n_leaves + 1) * n_outputs, label, mean.ravel(), other
         key = leaf * np.int64(n_outputs) + target
-        if self.lists_all:
+        if self.lists_all_classes:
             key = np.concatenate([key, np.arange(n_leaves * n_outputs)])
             weight = np.concatenate([weight, np.zeros(n_leaves * n_outputs)])
         key, inverse = np.unique(key, return_inverse=True)
-        # Rows of mean weight are what is added.
-        pseudo = np.clip(self.settings.smoothing, *SMOOTHED) * total.sum() / len(rows)
+        # `smoothing` counts rows of mean weight.
+        smoothing = np.clip(self.settings.smoothing, MIN_SMOOTHING, MAX_SMOOTHING)
+        pseudo = smoothing * total.sum() / len(rows)
         share = np.bincount(inverse, weight, len(key)) + pseudo
         whole = np.log(total + n_outputs * pseudo)
         start = np.searchsorted(key, np.arange(n_leaves + 1) * np.int64(n_outputs))
@@ -204,10 +208,10 @@ class _Training:
             label = (key % n_outputs).astype(np.int32)
         return start, label, theta, np.log(pseudo) - whole
 
-    def _list_classes(self):
-        """Give leaves parameters of their own for the classes of rows that they have now."""
+    def _add_classes(self):
+        """Give leaves parameters for the classes of the rows that reach them now."""
         start, label, theta, other = self.trainer.parameters
-        new = self._leaves(self.trainer.route(np.arange(len(self.weight))))
+        new = self._leaf_parameters(self.trainer.route(np.arange(len(self.weight))))
         n = np.int64(self.n_outputs)
         old_key = np.repeat(np.arange(self.n_leaves), np.diff(start)) * n + label
         new_key = np.repeat(np.arange(self.n_leaves), np.diff(new[0])) * n + new[1]
@@ -217,9 +221,9 @@ class _Training:
         start = np.searchsorted(key, np.arange(self.n_leaves + 1) * n)
         self.trainer.set_leaves(start, (key % n).astype(np.int32), values, other)
 
-    def run(self):
-        """Epochs with a rate that falls linearly to 0."""
-        last, best, stalled = np.inf, np.inf, 0
+    def run(self, report=None):
+        """Epochs with a learning rate that falls linearly to 0."""
+        last, best, n_stalled = np.inf, np.inf, 0
         n_epochs = self.settings.n_epochs
         if n_epochs == "auto":
             n_epochs = min(30, max(10, VISITS // np.count_nonzero(self.weight)))
@@ -228,31 +232,34 @@ class _Training:
             if self.stop[0]:
                 break
             self.loss_curve.append(bound)
-            if not self.lists_all:
-                self._list_classes()
+            if report is not None:
+                report(epoch + 1, n_epochs)
+            if not self.lists_all_classes:
+                self._add_classes()
             if self.settings.stable:
-                # Renewed when the bound has settled (section 6).
-                if bound > (1 - SETTLED) * last:
+                # Assignments are renewed when the bound hardly falls (section 6).
+                if bound > (1 - STABLE_PROGRESS) * last:
                     self.trainer.assign()
                     last = np.inf
                 else:
                     last = bound
-            if not len(self.held):
+            if not len(self.validation_rows):
                 continue
             loss = self._validation_loss()
             self.validation_scores.append(-loss)
             if loss < best:
-                stalled = stalled + 1 if loss > best - TOLERANCE * abs(best) else 0
+                n_stalled = n_stalled + 1 if loss > best - TOLERANCE * abs(best) else 0
                 best, self.best = loss, self.trainer.planes()
             else:
-                stalled += 1
-            if stalled >= self.settings.n_iter_no_change:
+                n_stalled += 1
+            if n_stalled >= self.settings.n_iter_no_change:
                 break
 
     def planes(self):
-        """Splits at the end, or at the best validation score."""
+        """Hyperplanes after the last epoch, or after that with the best validation score."""
         return self.trainer.planes() if self.best is None else self.best
 
     def _validation_loss(self):
-        """Mean loss of the rows held out, at the leaves as they are."""
-        return np.average(self.trainer.losses(self.held), weights=self.held_weight)
+        """Weighted mean loss of the validation rows."""
+        losses = self.trainer.losses(self.validation_rows)
+        return np.average(losses, weights=self.validation_weight)

@@ -1,0 +1,174 @@
+"""Descriptions of parameters and attributes that estimators share, each written once.
+
+A module describes its own parameters in a text of numpydoc entries without defaults, and decorates
+its estimators with `described`, which puts the entries of all parameters of a class, in the order
+of its signature and with the defaults of the signature, in place of ``{parameters}`` in the
+docstring; and those of its attributes in place of ``{attributes}``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+PARAMETERS = """
+n_estimators : int
+    Number of trees, at least 1.
+max_depth : int or None
+    Largest depth of a leaf; the root has depth 0. None: no limit.
+min_samples_split : int or float
+    Nodes with fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
+    count once.
+min_samples_leaf : int or float
+    Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+min_weight_fraction_leaf : float
+    Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, in [0, 0.5].
+max_leaf_nodes : int or None
+    Grow at most this many leaves, splitting the node of largest gain first. At least 2. None: no
+    limit.
+min_impurity_decrease : float
+    A node is split only if that decreases the impurity, weighted by the node's share of the
+    training weight, by at least this much. Not negative.
+splitter : {"hist", "exact"}
+    How a projected column is cut. "hist": between bins of equal width, with the threshold halfway
+    between the rows on both sides; nodes of at most 24 rows are cut exactly. "exact": between
+    any two rows, by sorting all rows of the node; slower, and rarely better.
+max_bins : "auto" or int
+    Number of bins of splitter="hist", from 2 to 1024. "auto": 32 with 10 classes or more, else
+    64.
+max_search_samples : int or None
+    With splitter="hist", nodes with more rows are searched in a random subset of this size, at
+    least 32; the gain of the split found is computed from all rows. None: all rows.
+bootstrap : bool
+    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
+    probabilities proportional to their weights. False: every tree is trained on all rows.
+max_samples : int, float or None
+    Number of rows to draw for each tree; a float is a fraction of the distinct rows. None: as
+    many as there are distinct rows. Only with a bootstrap.
+oob_score : bool
+    Whether to score the forest on the rows that each tree did not draw. Only with a bootstrap.
+class_weight : dict, {"balanced", "balanced_subsample"} or None
+    Weights of the classes, which multiply the weights of their rows. "balanced": all classes have
+    the same total weight in the training set. "balanced_subsample": in the sample of every tree.
+weight_dtype : {"float32", "float16"}
+    Type in which the weights of hyperplanes are stored. "float16" halves the size of the model;
+    rows are routed by the weights as they are stored, and leaves are computed from the rows that
+    arrive. Predictions take longer.
+importance_type : {"impurity", "count"}
+    Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
+    the feature and its standard deviation. "count": number of splits in which the feature has a
+    weight.
+early_stopping : bool
+    Whether to hold out rows, stop when their score no longer improves, and keep the model with
+    the best score.
+validation_fraction : float
+    Fraction of the rows to hold out, in (0, 1). Only with `early_stopping`.
+n_iter_no_change : int
+    Training stops after this many evaluations without improvement, at least 1. Only with
+    `early_stopping`.
+n_jobs : int or None
+    Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
+    `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+random_state : int, RandomState or None
+    Seed of everything that is random in training. An int makes the forest reproducible.
+verbose : int
+    1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
+    tqdm: a line per tree.
+warm_start : bool
+    Whether to keep the trees of the last fit and add those missing to `n_estimators`.
+"""
+
+ATTRIBUTES = """
+forest_ : Forest
+    The fitted trees.
+n_features_in_ : int
+    Number of features seen during fit.
+feature_names_in_ : ndarray of shape (n_features_in_,), object
+    Names of the features, if X was a data frame whose column names are all strings.
+n_outputs_ : int
+    Number of outputs; 1 in classification.
+classes_ : ndarray of shape (n_classes_,)
+    Labels, sorted.
+n_classes_ : int
+    Number of classes.
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Importances of the features: not negative, with sum 1.
+oob_score_ : float
+    Out-of-bag accuracy, or R2 averaged over outputs. Only with `oob_score`.
+oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
+    Class probabilities of every training sample, from the trees that did not draw it; NaN where
+    every tree drew it, or where its weight is 0. Only with `oob_score`.
+oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
+    Predictions of every training sample, from the trees that did not draw it; NaN where every
+    tree drew it, or where its weight is 0. Only with `oob_score`.
+"""
+
+TEXTS = {
+    "weighted_rows": """
+The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
+added, so the order of the rows does not matter, and a weight of k equals k copies.
+"""
+}
+
+COMMON = ("forest_", "n_features_in_", "feature_names_in_", "n_outputs_")
+OF_CLASSIFIERS = ("classes_", "n_classes_")
+
+
+def entries(text):
+    """Entries of a numpydoc section without headings: dict from name to (type, description)."""
+    found = {}
+    for block in re.split(r"\n(?=\S)", text.strip("\n")):
+        head, _, description = block.partition("\n")
+        names, _, kind = head.partition(" : ")
+        found[names] = kind, description
+    return found
+
+
+def described(parameters="", attributes="", **texts):
+    """Class decorator: complete the docstring of an estimator.
+
+    Parameters
+    ----------
+    parameters, attributes : str
+        Entries that add to the shared ones, or replace them.
+    **texts : str
+        Further texts, each put in place of its name in braces.
+
+    Returns
+    -------
+    decorate : callable
+        From a class to the same class.
+    """
+
+    def decorate(cls):
+        doc = inspect.cleandoc(cls.__doc__)
+        known = entries(PARAMETERS) | entries(parameters)
+        signature = inspect.signature(cls.__init__).parameters
+        lines = []
+        for name, parameter in list(signature.items())[1:]:
+            kind, description = known[name]
+            default = repr(parameter.default).replace("'", '"')
+            lines += [f"{name} : {kind}, default={default}", description]
+        doc = doc.replace("{parameters}", "\n".join(lines))
+        if "{attributes}" in doc:
+            doc = doc.replace("{attributes}", _attribute_lines(cls, signature, attributes))
+        for name, text in (TEXTS | texts).items():
+            doc = doc.replace(f"{{{name}}}", text.strip("\n"))
+        cls.__doc__ = doc
+        return cls
+
+    return decorate
+
+
+def _attribute_lines(cls, signature, attributes):
+    """The section of attributes: common ones, those of the task, the class's own."""
+    own = entries(attributes)
+    known = entries(ATTRIBUTES) | own
+    is_classifier = hasattr(cls, "predict_proba")
+    names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
+    names += [name for name in own if name not in names]
+    if "feature_importances_" not in names:
+        names.append("feature_importances_")
+    if "oob_score" in signature:
+        names += ["oob_score_", "oob_decision_function_" if is_classifier else "oob_prediction_"]
+    return "\n".join(f"{name} : {known[name][0]}\n{known[name][1]}" for name in names)

@@ -1,0 +1,204 @@
+"""TrainingSet: the weighted rows that trees are trained on.
+
+Zero weights are dropped, equal rows are merged with their weights added, and what is left is put in
+an order that depends on the rows alone. So neither the order of the samples nor copies of them
+change a forest, and a weight of k is k copies.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from ._kernels.rows import RowOrder, draw_counts
+
+CACHED = 2**17  # numbers that are converted to float64 together: they stay in the cache
+
+
+class TrainingSet:
+    """Distinct weighted rows in canonical order, with their target.
+
+    An instance is not changed once it has been made: `with_target`, `with_weight` and `sample`
+    return another one that shares the arrays.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+        Features as the kernels read them.
+    y : ndarray of shape (n_samples, n_columns), float64, C order
+        Class numbers in one column, or real targets.
+    weight : ndarray of shape (n_samples,), float64
+        Not negative, with a positive sum.
+    feature_map : FeatureMap
+        The map that X has been through.
+
+    Attributes
+    ----------
+    X, y, weight : ndarray
+        Those of the distinct rows.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        What kernels train on: class numbers; or deviations from `baseline` over `target_scale`.
+    units : TargetUnits
+        Baseline and scale of the target.
+    row_of_sample : ndarray of shape (n_samples,), int64
+        Row that each sample became, -1 for samples of weight zero.
+    """
+
+    def __init__(self, X, y, weight, feature_map=None):
+        samples = RowOrder(X, y)
+        chosen = np.flatnonzero(weight)
+        hashes = samples.hashes(chosen)
+        by_hash = np.argsort(hashes, kind="stable")
+        chosen = chosen[by_hash]
+        is_first = samples.sort_equal_hashes(chosen, hashes[by_hash])
+        row = np.cumsum(is_first) - 1
+        distinct = chosen[is_first]
+        self.X = X[distinct]
+        self.y = y[distinct]
+        # Added smallest first within a row, so that the order of the samples leaves no trace.
+        weight = weight[chosen]
+        order = np.lexsort((weight, row))
+        self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
+        self.row_of_sample = np.full(X.shape[0], -1, dtype=np.int64)
+        self.row_of_sample[chosen] = row
+        self.feature_map = feature_map
+        self.target = self.units = None
+        self._whole = self
+        self._spread = None
+
+    def __len__(self):
+        return len(self.weight)
+
+    @property
+    def is_classification(self):
+        """bool: is the target a vector of class numbers?"""
+        return self.target.ndim == 1
+
+    @property
+    def n_outputs(self):
+        """int: number of classes, or of columns of the target."""
+        return len(self.units.baseline)
+
+    @property
+    def baseline(self):
+        """ndarray of shape (n_outputs,), float64: what leaf values are deviations from."""
+        return self.units.baseline
+
+    @property
+    def target_scale(self):
+        """float: power of two that the target has been divided by; 1 in classification."""
+        return self.units.scale
+
+    @property
+    def rows(self):
+        """ndarray of int32: rows of positive weight."""
+        return np.flatnonzero(self.weight).astype(np.int32)
+
+    # ------------------------------------------------------------------------- other training sets
+
+    def with_target(self, target, units):
+        """The same rows with a target to train on."""
+        other = copy(self)
+        other.target, other.units = target, units
+        return other
+
+    def with_weight(self, weight):
+        """The same rows with other weights, which then also count for `spread`."""
+        other = copy(self)
+        other.weight, other._whole, other._spread = rescale_weights(weight), other, None
+        return other
+
+    def with_spread(self, spread):
+        """The same rows with a given `spread`: that of the trees to which others are added."""
+        other = copy(self)
+        other._whole, other._spread = other, spread
+        return other
+
+    def sample(self, weight):
+        """The sample of one tree: the same rows and `spread`, with the weights of the tree."""
+        other = copy(self)
+        other.weight = weight
+        return other
+
+    def subset(self, rows):
+        """Some of the rows."""
+        other = copy(self)
+        other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
+        other.target = None if self.target is None else self.target[rows]
+        return other
+
+    # ---------------------------------------------------------------------------------- statistics
+
+    def largest(self):
+        """float: largest absolute value in X."""
+        if self.X.dtype == np.uint8:
+            return 255.0
+        return float(max(self.X.max(), -self.X.min()))
+
+    def mean(self):
+        """Weighted mean of every feature.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_features,), float64
+        """
+        # Without BLAS, whose last bits depend on its threads.
+        total = np.einsum("i,ij->j", self.weight, self.X, dtype=np.float64)
+        return total / self.weight.sum()
+
+    def spread(self):
+        """Weighted standard deviation of every feature; 1 where it is 0.
+
+        Returns
+        -------
+        spread : ndarray of shape (n_features,), float32
+        """
+        whole = self._whole
+        if whole._spread is None:
+            whole._spread = _standard_deviation(whole.X, whole.weight)
+        return whole._spread
+
+    def bootstrap(self, seed, n_draws):
+        """Draw rows with replacement, each with probability proportional to its weight.
+
+        Parameters
+        ----------
+        seed : int
+        n_draws : int
+
+        Returns
+        -------
+        counts : ndarray of shape (n_rows,), float64
+            How often each row was drawn.
+        """
+        return draw_counts(self.weight, seed, n_draws)
+
+
+def rescale_weights(weight):
+    """Weights of an extreme scale times a power of two, on which no tree depends.
+
+    Parameters
+    ----------
+    weight : ndarray of float64
+
+    Returns
+    -------
+    weight : ndarray of float64
+    """
+    exponent = np.frexp(weight.max())[1]
+    return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)
+
+
+def _standard_deviation(X, weight):
+    total = weight.sum()
+    size = max(16, CACHED // max(1, X.shape[1]))
+    blocks = [slice(start, start + size) for start in range(0, len(X), size)]
+    # Without BLAS, whose last bits depend on its threads: the spread decides routes.
+    mean = sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
+    # A second pass: the square of a large mean would drown a small deviation.
+    variance = sum(np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks) / total
+    with np.errstate(over="ignore"):
+        spread = np.sqrt(variance).astype(np.float32)
+    usable = (spread > np.finfo(np.float32).tiny) & np.isfinite(spread)
+    return np.where(usable, spread, np.float32(1))
