@@ -14,9 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
 from ._feature_map import tame
-
-# Largest deviations of a target that float32 leaf values and their squares hold.
-MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
+from .training.losses import power_of_two_scale
 
 
 class ForestClassifierMixin(ClassifierMixin):
@@ -181,15 +179,7 @@ class ForestRegressorMixin(RegressorMixin):
         else:
             baseline = np.average(rows.Y, axis=0, weights=rows.weight)
         target = rows.Y - baseline
-        # A power of two near the largest deviation: squares then stay far from the ends of
-        # float32.
-        largest = np.abs(target).max()
-        scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
-        if not MIN_SCALE <= scale <= MAX_SCALE:
-            raise ValueError(
-                f"y deviates from its mean by up to {largest}; deviations between {MIN_SCALE:.0e} "
-                f"and {MAX_SCALE:.0e} are supported: rescale y"
-            )
+        scale = power_of_two_scale(target)
         self._baseline = baseline
         self._target_scale = scale
         return target / scale

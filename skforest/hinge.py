@@ -15,14 +15,6 @@ import numpy as np
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, draw_seed
 from ._feature_map import min_max, scaled, tame, validate_weight
-from ._kernels.loss import (
-    AbsoluteError,
-    HuberLoss,
-    LogLoss,
-    PoissonLoss,
-    QuantileLoss,
-    SquaredError,
-)
 from ._kernels.rows import RowSet, tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -36,10 +28,10 @@ from .training.hinge import (
     train_hinge,
     whole_rows,
 )
+from .training.losses import LOSSES, make_loss
 
 LEAST = 1e-3  # of the emphasis of a feature
 ADAM, ADAGRAD = 3.0, 30.0  # rates times the number of trees, whose answers add up
-NEVER = -1e3  # response of a class without weight: its probability is 0
 
 
 class _HingeForest(BaseForest):
@@ -252,6 +244,12 @@ class _HingeForest(BaseForest):
         training = train_hinge(self._source, target, loss, weight, self._settings, seed, stop)
         return training.pack(unit, self._packed), training.record
 
+    def _task(self, target):
+        """The compiled loss, the target in its units, and the unit of the response."""
+        loss = self._make_loss()
+        target = loss.standardize(target, self._units)
+        return loss.kernel_loss(), target, self._units.response
+
     def _packed(self, arrays):
         """A bag as a Forest."""
         own = {"offset": self._offset, "scale": self._scale, "baseline": self._baseline}
@@ -461,7 +459,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
-    _link = "softmax"
+    _link = LOSSES["log_loss"].link
 
     def __init__(
         self,
@@ -531,10 +529,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         # The one value that bags share is that of what no row reaches.
         return super()._forest_options | {"n_shared_values": 1}
 
-    def _task(self, target):
-        n = self.n_classes_
-        target = np.ascontiguousarray(target[:, None], dtype=np.float64)
-        return LogLoss(n, float(self.label_smoothing)), target, np.ones(n)
+    def _make_loss(self):
+        return make_loss("log_loss", self.n_classes_, self)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
@@ -577,8 +573,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _make_target(self, rows, goes_on):
         target = super()._make_target(rows, goes_on)
-        present = np.bincount(target, rows.weight, self.n_classes_) > 0
-        self._baseline = self.forest_.baseline if goes_on else np.where(present, 0.0, NEVER)
+        baseline = self.forest_.baseline if goes_on else None
+        self._units = self._make_loss().target_units(target, rows.weight, baseline)
+        self._baseline = self._units.baseline
         return target
 
 
@@ -806,38 +803,16 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     @property
     def _link(self):
-        return "log" if self.loss == "poisson" else "identity"
+        return LOSSES[self.loss].link
+
+    def _make_loss(self):
+        return make_loss(self.loss, self.n_outputs_, self)
 
     def _make_target(self, rows, goes_on):
-        if self.loss != "poisson":
-            target = super()._make_target(rows, goes_on)
-            deviation = np.sqrt(np.average(np.square(target), axis=0, weights=rows.weight))
-            self._unit = deviation
-            return target
-        mean = np.average(rows.Y, axis=0, weights=rows.weight)
-        if rows.Y.min() < 0 or not (mean > 0).all() or not np.isfinite(mean).all():
-            raise ValueError(
-                f"loss='poisson' needs y of 0 or more with a positive mean, got a smallest value "
-                f"of {rows.Y.min():g} and means {mean}"
-            )
-        self._target_scale = 1.0
-        self._baseline = self.forest_.baseline if goes_on else np.log(mean)
-        self._unit = np.ones(len(mean))
-        return rows.Y / np.exp(self._baseline)
-
-    def _task(self, target):
-        n = self.n_outputs_
-        kinds = {
-            "squared_error": (SquaredError, ()),
-            "absolute_error": (AbsoluteError, ()),
-            "huber": (HuberLoss, (float(self.delta),)),
-            "quantile": (QuantileLoss, (float(self.quantile),)),
-            "poisson": (PoissonLoss, ()),
-        }
-        kind, parameters = kinds[self.loss]
-        # A constant target has the unit 0: nothing is learnt, and nothing added to its value.
-        target = target / np.where(self._unit > 0, self._unit, 1.0)
-        return kind(n, *parameters), target, self._unit * self._target_scale
+        loss, baseline = self._make_loss(), self.forest_.baseline if goes_on else None
+        self._units = loss.target_units(rows.Y, rows.weight, baseline)
+        self._baseline, self._target_scale = self._units.baseline, self._units.scale
+        return loss.scale_target(rows.Y, self._units)
 
     def partial_fit(self, X, y, sample_weight=None):
         """Learn a part of a stream: every row once, at the constant rate `learning_rate`.
@@ -871,9 +846,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         """The target in the units of the first part."""
         if first:
             return self._make_target(rows, False)
-        units = self._target_scale, self._unit
-        target = self._make_target(rows, True)
-        if self.loss != "poisson":
-            target = target * (self._target_scale / units[0])
-        self._target_scale, self._unit = units
-        return target
+        loss = self._make_loss()
+        loss.target_units(rows.Y, rows.weight, self._units.baseline)  # checks this part, too
+        return loss.scale_target(rows.Y, self._units)

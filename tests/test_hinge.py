@@ -26,6 +26,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest.training import losses
 from skforest.training.hinge import (
     HingeInput,
     HingeSettings,
@@ -56,6 +57,53 @@ def targets_for(loss, rng, n):
 
 
 # ------------------------------------------------------------------------------------------ losses
+
+
+class Parameters:
+    delta, quantile, label_smoothing = 1.35, 0.8, 0.0
+
+
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_the_baseline_is_the_constant_of_least_loss(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 3, Parameters)
+    n = 2000
+    if name == "log_loss":
+        y, weight = rng.integers(2, size=n), np.ones(n)  # no row of the third class
+        units = loss.target_units(y, weight)
+        assert units.baseline[2] < -100
+        assert units.baseline[:2].tolist() == [0, 0]
+    else:
+        y, weight = rng.poisson(4.0, size=(n, 3)).astype(float), rng.integers(1, 4, n) * 1.0
+        units = loss.target_units(y, weight)
+    target = loss.standardize(loss.scale_target(y, units), units)
+    kernel = loss.kernel_loss()
+    assert target.shape == (n, kernel.n_columns)
+    if name in ("squared_error", "poisson"):
+        slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
+        np.testing.assert_allclose(np.average(slopes, axis=0, weights=weight), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["squared_error", "absolute_error", "huber", "quantile"])
+def test_targets_are_deviations_in_units_of_their_size(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 2, Parameters)
+    y = np.stack([rng.normal(3, 1e5, 50), np.full(50, 7.0)], axis=1)
+    weight = rng.uniform(size=50)
+    units = loss.target_units(y, weight)
+    scaled = loss.scale_target(y, units)
+    assert 0.5 < np.abs(scaled).max() <= 1
+    target = loss.standardize(scaled, units)
+    np.testing.assert_allclose(target * units.response + units.baseline, y)
+    assert units.response[1] == 0
+    continued = loss.target_units(y + 1, weight, units.baseline)
+    assert (continued.baseline == units.baseline).all()
+
+
+def test_a_target_that_is_no_count_is_named():
+    for y in (np.array([[-1.0], [2.0]]), np.zeros((2, 1))):
+        with pytest.raises(ValueError, match="needs y of 0 or more with a positive mean"):
+            losses.Poisson(1).target_units(y, np.ones(2))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)

@@ -1,0 +1,291 @@
+"""Losses of forests that are trained by gradient descent.
+
+A loss owns everything that depends on it: the link from the raw prediction f(x) to the prediction,
+the constant that training starts from, the check and the units of the target, and the compiled
+loss with the derivatives. To add one, write a class with a name in `LOSSES`, and its derivatives
+in `_kernels/loss.pyx`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels import loss as kernels
+
+# Largest deviations of a target that float32 leaf values and their squares hold.
+MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
+ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
+
+
+def power_of_two_scale(deviation):
+    """The power of two at or above the largest deviation of a target, 1 where all are 0.
+
+    Squares of the scaled deviations are far from the limits of float32, and dividing by a power
+    of two loses no bit.
+
+    Parameters
+    ----------
+    deviation : ndarray, float64
+
+    Returns
+    -------
+    scale : float
+
+    Raises
+    ------
+    ValueError
+        If float32 cannot hold such deviations.
+    """
+    largest = np.abs(deviation).max()
+    scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
+    if not MIN_SCALE <= scale <= MAX_SCALE:
+        raise ValueError(
+            f"y deviates from its mean by up to {largest}; deviations between {MIN_SCALE:.0e} "
+            f"and {MAX_SCALE:.0e} are supported: rescale y"
+        )
+    return scale
+
+
+@dataclass(frozen=True)
+class TargetUnits:
+    """What a target is measured from, and in.
+
+    Parameters
+    ----------
+    baseline : ndarray of shape (n_outputs,), float64
+        Raw prediction that training starts from.
+    scale : float
+        A power of two, by which the deviations from the baseline are divided.
+    unit : ndarray of shape (n_outputs,), float64
+        Typical size of the scaled deviations; 0 for a constant output.
+    """
+
+    baseline: np.ndarray
+    scale: float
+    unit: np.ndarray
+
+    @property
+    def response(self):
+        """ndarray of shape (n_outputs,): unit of the trained response.
+
+        It is 0 for a constant output, whose prediction is the baseline whatever is trained.
+        """
+        return self.unit * self.scale
+
+
+class BaseLoss:
+    """What all losses share; not for direct use.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Length of the raw prediction.
+    """
+
+    link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
+    parameters = ()  # parameters of the estimator that the loss takes
+
+    def __init__(self, n_outputs, **parameters):
+        self.n_outputs = n_outputs
+        self.__dict__.update({name: float(value) for name, value in parameters.items()})
+
+    def check_target(self, y, weight):
+        """Raise ValueError where the loss is not defined.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows, n_outputs), float64
+        weight : ndarray of shape (n_rows,), float64
+        """
+
+    def baseline(self, y, weight):
+        """The constant of least loss, as a raw prediction.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows, n_outputs), float64
+        weight : ndarray of shape (n_rows,), float64
+
+        Returns
+        -------
+        baseline : ndarray of shape (n_outputs,), float64
+        """
+        return np.average(y, axis=0, weights=weight)
+
+    def target_units(self, y, weight, baseline=None):
+        """Baseline and units of a target, after `check_target`.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows, n_outputs), float64
+        weight : ndarray of shape (n_rows,), float64
+        baseline : ndarray of shape (n_outputs,), default=None
+            That of a model to which trees are added. None: `baseline(y, weight)`.
+
+        Returns
+        -------
+        units : TargetUnits
+        """
+        self.check_target(y, weight)
+        baseline = self.baseline(y, weight) if baseline is None else baseline
+        deviation = y - baseline
+        scale = power_of_two_scale(deviation)
+        square = np.average(np.square(deviation / scale), axis=0, weights=weight)
+        return TargetUnits(baseline, scale, np.sqrt(square))
+
+    def scale_target(self, y, units):
+        """Deviations from the baseline over the power of two, as trees that are grown take them.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows, n_outputs), float64
+        units : TargetUnits
+
+        Returns
+        -------
+        target : ndarray of shape (n_rows, n_outputs), float64
+        """
+        return (y - units.baseline) / units.scale
+
+    def standardize(self, target, units):
+        """A scaled target in units of 1, as the compiled loss takes it.
+
+        Parameters
+        ----------
+        target : ndarray
+            From `scale_target`.
+        units : TargetUnits
+
+        Returns
+        -------
+        target : ndarray of shape (n_rows, n_columns), float64
+        """
+        return target / np.where(units.unit > 0, units.unit, 1.0)
+
+    def kernel_loss(self):
+        """The compiled loss, of a standardized target.
+
+        Returns
+        -------
+        loss : Loss
+        """
+        raise NotImplementedError
+
+
+class SquaredError(BaseLoss):
+    """Half of the squared error, which the conditional mean minimises."""
+
+    def kernel_loss(self):
+        return kernels.SquaredError(self.n_outputs)
+
+
+class AbsoluteError(BaseLoss):
+    """The absolute error, which the conditional median minimises."""
+
+    def kernel_loss(self):
+        return kernels.AbsoluteError(self.n_outputs)
+
+
+class Huber(BaseLoss):
+    """The squared error up to a difference of `delta` units, and linear beyond."""
+
+    parameters = ("delta",)
+
+    def kernel_loss(self):
+        return kernels.HuberLoss(self.n_outputs, self.delta)
+
+
+class Quantile(BaseLoss):
+    """The pinball loss, which the conditional quantile minimises."""
+
+    parameters = ("quantile",)
+
+    def kernel_loss(self):
+        return kernels.QuantileLoss(self.n_outputs, self.quantile)
+
+
+class Poisson(BaseLoss):
+    """The negative log-likelihood of counts whose mean is exp(raw prediction)."""
+
+    link = "log"
+
+    def check_target(self, y, weight):
+        mean = np.average(y, axis=0, weights=weight)
+        if y.min() < 0 or not (mean > 0).all() or not np.isfinite(mean).all():
+            raise ValueError(
+                f"loss='poisson' needs y of 0 or more with a positive mean, got a smallest value "
+                f"of {y.min():g} and means {mean}"
+            )
+
+    def baseline(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+    def target_units(self, y, weight, baseline=None):
+        self.check_target(y, weight)
+        baseline = self.baseline(y, weight) if baseline is None else baseline
+        return TargetUnits(baseline, 1.0, np.ones(len(baseline)))
+
+    def scale_target(self, y, units):
+        # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
+        return y / np.exp(units.baseline)
+
+    def kernel_loss(self):
+        return kernels.PoissonLoss(self.n_outputs)
+
+
+class LogLoss(BaseLoss):
+    """The negative log-likelihood of class numbers, after a softmax."""
+
+    link = "softmax"
+    parameters = ("label_smoothing",)
+
+    def baseline(self, y, weight):
+        """0 for every class with weight, so that the probability of the others stays 0."""
+        return np.where(np.bincount(y, weight, self.n_outputs) > 0, 0.0, ABSENT)
+
+    def target_units(self, y, weight, baseline=None):
+        baseline = self.baseline(y, weight) if baseline is None else baseline
+        return TargetUnits(baseline, 1.0, np.ones(self.n_outputs))
+
+    def scale_target(self, y, units):
+        """Class numbers of shape (n_rows,), which have no unit."""
+        return y
+
+    def standardize(self, target, units):
+        """Class numbers as a column of float64."""
+        return np.ascontiguousarray(target[:, None], dtype=np.float64)
+
+    def kernel_loss(self):
+        return kernels.LogLoss(self.n_outputs, self.label_smoothing)
+
+
+# By the name that the parameter `loss` of an estimator has.
+LOSSES = {
+    "squared_error": SquaredError,
+    "absolute_error": AbsoluteError,
+    "huber": Huber,
+    "quantile": Quantile,
+    "poisson": Poisson,
+    "log_loss": LogLoss,
+}
+
+
+def make_loss(name, n_outputs, estimator):
+    """A loss with the parameters that an estimator has for it.
+
+    Parameters
+    ----------
+    name : str
+        A key of `LOSSES`.
+    n_outputs : int
+    estimator : object
+        With an attribute for each of the `parameters` of the loss.
+
+    Returns
+    -------
+    loss : BaseLoss
+    """
+    kind = LOSSES[name]
+    return kind(n_outputs, **{name: getattr(estimator, name) for name in kind.parameters})
