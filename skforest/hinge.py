@@ -20,6 +20,7 @@ from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 from .forest.storage import join
+from .training.calibration import calibrated_baseline
 from .training.hinge import (
     HingeInput,
     HingeSettings,
@@ -180,6 +181,7 @@ class _HingeForest(BaseForest):
 
     @property
     def _settings(self):
+        calibrates = self._calibration_level is not None
         return HingeSettings(
             n_trees=int(self.n_estimators),
             depth=int(self.max_depth_),
@@ -197,6 +199,8 @@ class _HingeForest(BaseForest):
             n_steps=int(self.max_iter_),
             validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             n_iter_no_change=int(self.n_iter_no_change),
+            calibration_fraction=float(self.validation_fraction) if calibrates else 0.0,
+            calibration_seed=self._seed,
         )
 
     def _input(self, rows, target):
@@ -236,7 +240,20 @@ class _HingeForest(BaseForest):
             forest = super()._fit_forest(rows, target, bags)
         finally:
             del self._source
-        return forest
+        return self._calibrated(forest, rows, bags[0] > 0)
+
+    @property
+    def _calibration_level(self):
+        return self._make_loss().calibration_level
+
+    def _calibrated(self, forest, rows, is_warm_start):
+        """New bags with the baseline that all bags are to have."""
+        if self._calibration_level is None:
+            return forest
+        whole = self._joined([self.forest_, forest]) if is_warm_start else forest
+        mask = self._settings.calibration_mask(rows.weight)
+        baseline = calibrated_baseline(whole, rows, mask, self._calibration_level)
+        return forest._with(forest.arrays | {"baseline": baseline})
 
     def _fit_tree(self, rows, target, weight, seed, stop):
         """One bag of trees."""
@@ -278,7 +295,7 @@ class _HingeForest(BaseForest):
             self._seed = draw_seed(self.random_state)
             self._resolve(rows, target, False)
             source = self._input(rows, raw)
-            settings = replace(self._settings, validation_fraction=0.0)
+            settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
             stop = np.zeros(1, dtype=np.uint8)
             own = source, target, loss, rows.weight, settings
             stream = [
@@ -300,7 +317,12 @@ class _HingeForest(BaseForest):
             setattr(self, name, [record[name] for record in records])
 
     def _joined(self, forests, consume=False):
-        """One forest of all bags."""
+        """One forest of all bags, with the baseline of the last."""
+        baseline = forests[-1].baseline
+        if (forests[0].baseline != baseline).any():
+            # More bags change the calibration of those that are there.
+            first = forests[0]._with(forests[0].arrays | {"baseline": baseline})
+            forests = [first, *forests[1:]]
         ends = np.cumsum([0] + [len(forest) for forest in forests])
         bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
         meta = forests[0]._meta
@@ -809,7 +831,9 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         return make_loss(self.loss, self.n_outputs_, self)
 
     def _make_target(self, rows, goes_on):
-        loss, baseline = self._make_loss(), self.forest_.baseline if goes_on else None
+        loss = self._make_loss()
+        keeps_baseline = goes_on and loss.calibration_level is None
+        baseline = self.forest_.baseline if keeps_baseline else None
         self._units = loss.target_units(rows.Y, rows.weight, baseline)
         self._baseline, self._target_scale = self._units.baseline, self._units.scale
         return loss.scale_target(rows.Y, self._units)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._kernels import loss as kernels
+from .calibration import weighted_quantile
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
@@ -86,6 +87,8 @@ class BaseLoss:
 
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
+    # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
+    calibration_level = None
 
     def __init__(self, n_outputs, **parameters):
         self.n_outputs = n_outputs
@@ -132,8 +135,11 @@ class BaseLoss:
         baseline = self.baseline(y, weight) if baseline is None else baseline
         deviation = y - baseline
         scale = power_of_two_scale(deviation)
-        square = np.average(np.square(deviation / scale), axis=0, weights=weight)
-        return TargetUnits(baseline, scale, np.sqrt(square))
+        return TargetUnits(baseline, scale, self.typical_size(deviation / scale, weight))
+
+    def typical_size(self, deviation, weight):
+        """The unit of each output: the root mean squared deviation from the baseline."""
+        return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
     def scale_target(self, y, units):
         """Deviations from the baseline over the power of two, as trees that are grown take them.
@@ -181,8 +187,32 @@ class SquaredError(BaseLoss):
         return kernels.SquaredError(self.n_outputs)
 
 
-class AbsoluteError(BaseLoss):
+class Quantile(BaseLoss):
+    """The pinball loss, which the conditional quantile minimises."""
+
+    parameters = ("quantile",)
+
+    @property
+    def calibration_level(self):
+        return self.quantile
+
+    def baseline(self, y, weight):
+        return weighted_quantile(y, weight, self.quantile)
+
+    def typical_size(self, deviation, weight):
+        """The standard deviation, which does not depend on the quantile."""
+        return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
+
+    def kernel_loss(self):
+        return kernels.QuantileLoss(self.n_outputs, self.quantile)
+
+
+class AbsoluteError(Quantile):
     """The absolute error, which the conditional median minimises."""
+
+    parameters = ()
+    quantile = 0.5
+    calibration_level = None
 
     def kernel_loss(self):
         return kernels.AbsoluteError(self.n_outputs)
@@ -195,15 +225,6 @@ class Huber(BaseLoss):
 
     def kernel_loss(self):
         return kernels.HuberLoss(self.n_outputs, self.delta)
-
-
-class Quantile(BaseLoss):
-    """The pinball loss, which the conditional quantile minimises."""
-
-    parameters = ("quantile",)
-
-    def kernel_loss(self):
-        return kernels.QuantileLoss(self.n_outputs, self.quantile)
 
 
 class Poisson(BaseLoss):
