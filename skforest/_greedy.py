@@ -1,4 +1,4 @@
-"""Growing trees node by node: `grow_tree`, options of the split search, and estimators that use it.
+"""Growing trees node by node: `grow_tree`, options of the split search, base classes.
 
 A new split search is a kernel that extends `SearchSplitter` and a dataclass of its options; an
 estimator names both in `_splitter`.

@@ -98,8 +98,8 @@ def refine(
     prune : bool, default=True
         Whether to remove nodes that no training row reaches any more.
     n_jobs : int or None, default=None
-        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config` context. -1: all
-        processors. The forest does not depend on it.
+        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config`
+        context. -1: all processors. The forest does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order in which rows are shown.
     verbose : int, default=0

@@ -26,6 +26,8 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest.training import losses
+from skforest.training.calibration import weighted_quantile
 from skforest.training.hinge import (
     HingeInput,
     HingeSettings,
@@ -56,6 +58,53 @@ def targets_for(loss, rng, n):
 
 
 # ------------------------------------------------------------------------------------------ losses
+
+
+class Parameters:
+    delta, quantile, label_smoothing = 1.35, 0.8, 0.0
+
+
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_the_baseline_is_the_constant_of_least_loss(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 3, Parameters)
+    n = 2000
+    if name == "log_loss":
+        y, weight = rng.integers(2, size=n), np.ones(n)  # no row of the third class
+        units = loss.target_units(y, weight)
+        assert units.baseline[2] < -100
+        assert units.baseline[:2].tolist() == [0, 0]
+    else:
+        y, weight = rng.poisson(4.0, size=(n, 3)).astype(float), rng.integers(1, 4, n) * 1.0
+        units = loss.target_units(y, weight)
+    target = loss.standardize(loss.scale_target(y, units), units)
+    kernel = loss.kernel_loss()
+    assert target.shape == (n, kernel.n_columns)
+    if name in ("squared_error", "poisson"):
+        slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
+        np.testing.assert_allclose(np.average(slopes, axis=0, weights=weight), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["squared_error", "absolute_error", "huber", "quantile"])
+def test_targets_are_deviations_in_units_of_their_size(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 2, Parameters)
+    y = np.stack([rng.normal(3, 1e5, 50), np.full(50, 7.0)], axis=1)
+    weight = rng.uniform(size=50)
+    units = loss.target_units(y, weight)
+    scaled = loss.scale_target(y, units)
+    assert 0.5 < np.abs(scaled).max() <= 1
+    target = loss.standardize(scaled, units)
+    np.testing.assert_allclose(target * units.response + units.baseline, y)
+    assert units.response[1] == 0
+    continued = loss.target_units(y + 1, weight, units.baseline)
+    assert (continued.baseline == units.baseline).all()
+
+
+def test_a_target_that_is_no_count_is_named():
+    for y in (np.array([[-1.0], [2.0]]), np.zeros((2, 1))):
+        with pytest.raises(ValueError, match="needs y of 0 or more with a positive mean"):
+            losses.Poisson(1).target_units(y, np.ones(2))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -481,6 +530,20 @@ def test_places_of_kernels():
     assert kernel_places((28, 28), 5, 3).shape == (64, 25)
 
 
+@pytest.mark.parametrize("side", [5, 6, 7])
+def test_a_kernel_with_one_place(side):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, side, side)).astype(np.float32)
+    y = X[:, 1, 1] > 0.5
+    shape = {"features": "conv", "feature_shape": (side, side)}
+    model = RandomHingeForestClassifier(5, n_bags=1, max_iter=200, random_state=0, **shape)
+    model.fit(X, y)
+    assert model.score(X, y) > 0.8
+    seen = model.feature_importances_.reshape(side, side) > 0
+    assert seen[:5, :5].all()
+    assert seen.sum() == 25
+
+
 def test_convolutions_see_images_wherever_a_thing_is():
     """A bright pixel on a dark ground, or a dark one on a bright ground, anywhere."""
     rng = np.random.default_rng(0)
@@ -637,21 +700,56 @@ def test_losses_of_the_regressor_aim_at_what_they_say():
     X = rng.normal(size=(1500, 2))
     y = X[:, 0] + rng.exponential(2.0, size=1500)
     aims = {
-        ("squared_error", 0.5): 2.0,
-        ("absolute_error", 0.5): 2 * np.log(2),
-        ("quantile", 0.9): 2 * np.log(10),
+        ("squared_error", 0.5): (2.0, 0.4),
+        ("absolute_error", 0.5): (2 * np.log(2), 0.4),
+        ("quantile", 0.9): (2 * np.log(10), 0.8),  # calibrated on 225 rows
     }
-    for (loss, quantile), expected in aims.items():
+    for (loss, quantile), (expected, close) in aims.items():
         model = quick(
             RandomHingeForestRegressor, loss=loss, quantile=quantile, early_stopping=True
         ).fit(X, y)
-        assert np.mean(model.predict(X) - X[:, 0]) == pytest.approx(expected, abs=0.4), loss
+        assert np.mean(model.predict(X) - X[:, 0]) == pytest.approx(expected, abs=close), loss
     counts = rng.poisson(np.exp(1 + X[:, 0]))
     model = quick(RandomHingeForestRegressor, loss="poisson", max_iter=500).fit(X, counts)
     assert model.forest_.link == "log" and (model.predict(X) > 0).all()
     assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.95
     with pytest.raises(ValueError, match="poisson.*-1"):
         model.fit(X, counts - 1)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_intervals_between_quantiles_cover_new_rows(early_stopping):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1200, 5))
+    y = np.stack([4 * X[:, 0] + rng.gumbel(size=1200), rng.normal(size=1200)], axis=1)
+    common = {"n_bags": 2, "max_depth": 4, "max_iter": 600, "random_state": 0}
+    common |= {"loss": "quantile", "early_stopping": early_stopping}
+    low, high = (
+        RandomHingeForestRegressor(quantile=level, **common).fit(X[:600], y[:600]).predict(X[600:])
+        for level in (0.1, 0.9)
+    )
+    np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.06)
+    np.testing.assert_allclose(np.mean(y[600:] > high, axis=0), 0.1, atol=0.06)
+
+
+def test_calibration_does_not_depend_on_how_bags_come():
+    X, y = make_regression(80, 4, random_state=0)
+    common = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "random_state": 0}
+    once = RandomHingeForestRegressor(5, n_bags=3, **common).fit(X, y)
+    warm = RandomHingeForestRegressor(5, n_bags=1, warm_start=True, **common).fit(X, y)
+    warm.set_params(n_bags=3).fit(X, y)
+    np.testing.assert_array_equal(warm.predict(X), once.predict(X))
+
+
+@pytest.mark.parametrize("quantile", [0.05, 0.5, 0.8])
+def test_weighted_quantiles(quantile):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(30, 2))
+    found = weighted_quantile(values, np.full(30, 4.0), quantile)
+    np.testing.assert_allclose(found, np.quantile(values, quantile, axis=0, method="weibull"))
+    weight = np.repeat([0.0, 2.0], 15)
+    found = weighted_quantile(values, weight, quantile)
+    np.testing.assert_allclose(found, weighted_quantile(values[15:], weight[15:], quantile))
 
 
 def test_several_outputs_and_constant_ones():

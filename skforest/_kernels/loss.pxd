@@ -1,10 +1,10 @@
-# Losses of a response, and their derivatives.
+# Losses of a raw prediction, and their derivatives.
 
 from libc.stdint cimport int64_t
 
 
 cdef class Loss:
-    cdef readonly int64_t n_outputs
-    cdef readonly int64_t n_columns
+    cdef readonly int64_t n_outputs   # length of a raw prediction
+    cdef readonly int64_t n_columns   # of a target: 1 for class numbers
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil

@@ -1,7 +1,17 @@
-"""Losses of a response, and their derivatives.
+"""Losses L(f, y) of a raw prediction f, and their derivatives dL/df.
 
-A loss looks at one row: its raw response, K numbers, and its target, a label or K numbers. To add
-one, write a class with `row`, and give it a name where the estimators list theirs (hinge.py).
+A loss takes one row: its raw prediction of K outputs, and its target, a class number or K numbers.
+With d = f - y, and summed over outputs:
+
+    squared error       d^2 / 2
+    absolute error      |d|
+    Huber               d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)
+    quantile            (1 - q) d for d > 0, else -q d
+    Poisson             exp(f) - y f
+    log loss            log(sum_k exp(f_k)) - sum_k p_k f_k,  p = (1 - s) onehot(y) + s / K
+
+Stochastic gradient descent needs no curvature. The constant to start from, the link and the check
+of the target are Python's: `training/losses.py`.
 """
 
 from libc.math cimport exp, fabs, log
@@ -23,11 +33,11 @@ cdef class Loss:
         self.n_columns = n_outputs
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        """Loss of one row; slope = its derivatives by the response."""
+        """The loss of one row; slope : OUT, its derivatives by the raw prediction."""
         return 0
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
-        """Losses of rows, and their derivatives.
+        """Losses of many rows, and their derivatives.
 
         Parameters
         ----------
@@ -51,8 +61,10 @@ cdef class Loss:
 
 
 cdef class LogLoss(Loss):
-    """Minus the logarithm of the softmax of the label, which keeps the share 1 - smoothing of the
-    row; the rest is dealt to all classes alike.
+    """Negative log-likelihood of the class after a softmax.
+
+    With smoothing, the target is a distribution: 1 - smoothing at the class, and the rest spread
+    evenly over all classes.
     """
 
     cdef double smoothing
@@ -66,6 +78,7 @@ cdef class LogLoss(Loss):
         cdef int64_t k, label = <int64_t>y[0]
         cdef double largest = raw[0], total = 0, mean = 0, log_total
         cdef double even = self.smoothing / self.n_outputs
+        # The largest raw prediction is subtracted, so that no exponential overflows.
         for k in range(self.n_outputs):
             largest = max(largest, raw[k])
             mean += even * raw[k]
@@ -80,7 +93,7 @@ cdef class LogLoss(Loss):
 
 
 cdef class SquaredError(Loss):
-    """Half of the square of the difference, summed over outputs."""
+    """Half of the squared difference, summed over outputs."""
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k
@@ -105,7 +118,7 @@ cdef class AbsoluteError(Loss):
 
 
 cdef class HuberLoss(Loss):
-    """Half of the square of differences up to `delta`, and a line beyond."""
+    """Half of the squared difference up to `delta`, and linear beyond."""
 
     cdef double delta
 
@@ -124,7 +137,7 @@ cdef class HuberLoss(Loss):
 
 
 cdef class QuantileLoss(Loss):
-    """What lies above counts `quantile`, what lies below 1 - quantile, per unit of difference."""
+    """Pinball loss: `quantile` per unit of underestimation, 1 - quantile of overestimation."""
 
     cdef double quantile
 
@@ -143,7 +156,7 @@ cdef class QuantileLoss(Loss):
 
 
 cdef class PoissonLoss(Loss):
-    """Counts with the mean exp(response): minus the log likelihood, but for log(y!)."""
+    """Negative log-likelihood of counts with the mean exp(raw), without the constant log(y!)."""
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k

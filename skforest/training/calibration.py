@@ -66,14 +66,13 @@ def weighted_quantile(values, weight, quantile):
     return np.array([np.interp(quantile, level[:, k], values[:, k]) for k in columns])
 
 
-def calibrated_baseline(forest, rows, mask, quantile):
+def calibrated_baseline(forest, data, mask, quantile):
     """The baseline with which a forest has a quantile on validation rows.
 
     Parameters
     ----------
     forest : Forest
-    rows : RowSet
-        With X as the forest takes it after scaling.
+    data : TrainingSet
     mask : ndarray of shape (n_rows,), bool
         The validation rows.
     quantile : float
@@ -86,5 +85,5 @@ def calibrated_baseline(forest, rows, mask, quantile):
     """
     if not mask.any():
         return forest.baseline
-    residual = rows.Y[mask] - forest._respond(rows.X[mask])
-    return forest.baseline + weighted_quantile(residual, rows.weight[mask], quantile)
+    residual = data.y[mask] - forest._respond(data.X[mask])
+    return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)

@@ -12,6 +12,7 @@ from sklearn.utils import gen_batches
 
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
+from .calibration import validation_mask
 from .hinge_packing import HingePacker, compacted
 
 SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
@@ -50,8 +51,15 @@ class HingeSettings:
     dropout: float
     batch_size: int
     n_steps: int
-    validation_fraction: float  # 0: none
+    validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
     n_iter_no_change: int
+    calibration_fraction: float = 0.0
+    calibration_seed: int = 0
+
+    def calibration_mask(self, weight):
+        """Rows that no bag sees, neither to train nor to stop early."""
+        random = np.random.RandomState(self.calibration_seed % 2**32)
+        return validation_mask(weight, self.calibration_fraction, random)
 
 
 @dataclass(frozen=True)
@@ -215,8 +223,9 @@ class HingeTraining:
         self.n_done, self.best = 0, None
         random = np.random.RandomState(seed % 2**32)
         n_outputs = loss.n_outputs
-        self.held = self._hold_out(random)
-        trains = np.where(self.held, 0.0, weight)
+        trains = np.where(settings.calibration_mask(weight), 0.0, weight)
+        self.held = validation_mask(trains, settings.validation_fraction, random)
+        trains[self.held] = 0.0
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.taps, n_outputs, source.emphasis, random)
         self.trainer = HingeTrainer(
@@ -240,15 +249,6 @@ class HingeTraining:
         self.held = np.flatnonzero(self.held)
         self.held_table, self.held_target = self.table[self.held], target[self.held]
 
-    def _hold_out(self, random):
-        """Mask of the rows that do not train and decide which model is kept."""
-        held = np.zeros(len(self.weight), dtype=bool)
-        chosen = np.flatnonzero(self.weight)
-        n_held = math.ceil(self.settings.validation_fraction * len(chosen))
-        if n_held < len(chosen):
-            held[random.permutation(chosen)[:n_held]] = True
-        return held
-
     def run(self):
         """All steps, or fewer where the validation loss has stopped falling.
 
@@ -259,6 +259,7 @@ class HingeTraining:
         """
         settings = self.settings
         size = max(1, -(-settings.n_steps // N_CHECKS))
+        early_stopping = len(self.held) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
         while self.n_done < settings.n_steps and not self.stop[0]:
             steps = np.arange(self.n_done, min(self.n_done + size, settings.n_steps))
@@ -267,21 +268,21 @@ class HingeTraining:
                 return
             self.loss_curve.append(loss)
             self.n_done += len(steps)
-            watched = self._validation_loss() if len(self.held) else loss
+            watched = self._validation_loss() if early_stopping else loss
             if not (np.isfinite(loss) and np.isfinite(watched)):
                 self._fail()
                 break
-            if len(self.held):
+            if early_stopping:
                 self.validation_scores.append(-watched)
             if watched < lowest:
                 lowest, stalled = watched, 0
-                if len(self.held):
+                if early_stopping:
                     self._remember()
                 continue
             stalled += 1
             if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
                 factor *= PLATEAU[1]
-            if len(self.held) and stalled >= settings.n_iter_no_change:
+            if early_stopping and stalled >= settings.n_iter_no_change:
                 break
         if self.best is not None:
             self.trainer.restore(self.best)

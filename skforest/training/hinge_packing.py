@@ -116,7 +116,7 @@ class HingePacker:
         """Dense directions for inner products with whole rows, sparse ones for all others."""
         taps, n = self.source.taps, len(self.source.mean)
         weights = self._linear()[1]
-        if len(taps) == 1:
+        if taps.shape == (1, n):
             found = {"dense": np.ascontiguousarray(weights[0].T)}
             if self.settings.identity:
                 found["sparse_start"] = np.arange(n + 1)
