@@ -1,7 +1,7 @@
 """TrainingSet: the weighted rows that trees are trained on.
 
-Zero weights are dropped, equal rows are merged with their weights added, and the rows are put in an
-order that depends on their values alone. So neither the order of the samples nor copies of them
+Zero weights are dropped, equal rows are merged with their weights added, and the rows are put in
+an order that depends on their values alone. So neither the order of the samples nor copies of them
 change a forest, and a weight of k equals k copies.
 """
 

@@ -181,6 +181,10 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
     @property
+    def _criterion(self):
+        return self.criterion
+
+    @property
     def _grid(self):
         return FeatureGrid(self.feature_shape_, math.prod(self.feature_shape_))
 
@@ -252,7 +256,6 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             self._search_options(
                 data,
                 sampler=sampler,
-                criterion=self.criterion,
                 exact=self.splitter == "exact",
                 n_bins=self.max_bins_,
                 max_search_samples=self.max_search_samples,

@@ -160,7 +160,7 @@ def refine(
     data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_
-    criterion = getattr(refined, "criterion", None) or refined._criterion
+    criterion = refined._criterion
     features = None
     if not forest.feature_map.is_scaling:
         offset, factor = min_max(data.X)
