@@ -521,7 +521,7 @@ def drawn(model, X, y, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
     forest = model.forest_
     table = scaled(X, forest.offset, forest.scale) if len(forest.scale) else np.float32(X)
-    rows = _rows.RowSet(table, np.float64(codes).reshape(len(X), -1), weight)
+    rows = TrainingSet(table, np.float64(codes).reshape(len(X), -1), weight)
     n_trees = len(model.forest_)
     seeds = [_rows.tree_seed(model._seed, tree) for tree in range(n_trees)]
     return rows, [rows.bootstrap(seed, len(rows)) for seed in seeds]

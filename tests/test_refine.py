@@ -25,9 +25,16 @@ from skforest import (
     ManifoldForestRegressor,
 )
 from skforest.forest.edit import most_sparse, route
-from skforest.refine import leaf_answers, refine_tree, tree_loss
+from skforest.forest.edit import leaf_answers, tree_loss
+from skforest.training.alternating import refine_tree
 
 GO = np.zeros(1, dtype=np.uint8)
+
+
+def refine_rows(forest, X, target, weight, seed, stop, **options):
+    """`refine_tree` on rows as they are, without merging equal ones."""
+    data = makers.training_set(X, target, weight)
+    return refine_tree(forest, data, seed, stop, **options)
 
 
 def problem(seed, n=60, n_classes=3):
@@ -154,8 +161,7 @@ def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
 def test_the_loss_never_rises_and_is_that_of_the_tree(make, seed, pruned):
     forest, X, target, weight = make(seed)
     criterion = "gini" if target.ndim == 1 else "squared_error"
-    refined, curve = refine_tree(
-        forest, X, target, weight, seed, GO, criterion=criterion, n_sweeps=3, pruned=pruned
+    refined, curve = refine_rows(forest, X, target, weight, seed, GO, criterion=criterion, n_sweeps=3, pruned=pruned
     )
     assert (np.diff(curve) <= 0).all()
     skforest.Forest(refined.arrays, **refined._meta)
@@ -178,21 +184,20 @@ def test_batches_smaller_than_the_node():
     X, y = load_digits(return_X_y=True)
     forest = makers.grow(X, y, max_depth=6, n_candidates=8)
     X = X.astype(np.float32)
-    _, curve = refine_tree(forest, X, y.astype(np.int32), np.ones(len(X)), 0, GO, criterion="gini")
+    _, curve = refine_rows(forest, X, y.astype(np.int32), np.ones(len(X)), 0, GO, criterion="gini")
     assert curve[-1] < 0.5 * curve[0]
 
 
 def test_a_tree_of_one_leaf_stays():
     forest, X, target, weight = labelled_tree(0, min_split=1000)
-    refined, curve = refine_tree(forest, X, target, weight, 0, GO, criterion="gini")
+    refined, curve = refine_rows(forest, X, target, weight, 0, GO, criterion="gini")
     assert refined.n_nodes == 1
     assert (curve == curve[0]).all()
 
 
 def test_a_stop_ends_it():
     forest, X, target, weight = labelled_tree(0)
-    refined, curve = refine_tree(
-        forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
+    refined, curve = refine_rows(forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
     )
     np.testing.assert_array_equal(refined.apply(X), forest.apply(X))
     assert curve[0] == tree_loss(forest, route(forest, X), target, weight)
@@ -201,8 +206,7 @@ def test_a_stop_ends_it():
 def test_a_stop_ends_all_sweeps():
     forest, X, target, weight = labelled_tree(0)
     stop = np.ones(1, dtype=np.uint8)
-    curve = refine_tree(
-        forest, X, target, weight, 0, stop, criterion="gini", n_sweeps=10**12
+    curve = refine_rows(forest, X, target, weight, 0, stop, criterion="gini", n_sweeps=10**12
     )[1]  # fmt: skip
     assert len(curve) == 1
 
@@ -211,7 +215,7 @@ def test_a_stop_ends_all_sweeps():
 def test_the_scale_of_weights_does_not_matter(exponent):
     forest, X, target, weight = labelled_tree(0)
     curves = [
-        refine_tree(forest, X, target, np.ldexp(weight, e), 0, GO, criterion="gini")[1]
+        refine_rows(forest, X, target, np.ldexp(weight, e), 0, GO, criterion="gini")[1]
         for e in (0, exponent)
     ]
     assert curves[0][-1] < curves[0][0]
@@ -310,13 +314,13 @@ def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimato
     other = skforest.refine(estimator, X[:100], y[:100], prune=False, random_state=0)
     assert (other.forest_.node_weight[roots] == 100).all()
     # On the rows of its bootstrap a tree was better than on all.
-    rows, target = estimator._rows_again(X, y, None)
+    data = estimator._known_training_set(X, y, None)
     for tree in range(len(estimator.forest_)):
         loss = refined.refine_curve_[tree][0]
-        weight = estimator._tree_weight(rows, target, tree_seeds(estimator)[tree])
+        weight = estimator._tree_weight(data, tree_seeds(estimator)[tree])
         forest = estimator.forest_[tree]
-        scale = getattr(estimator, "_target_scale", 1.0)
-        assert loss == tree_loss(forest, route(forest, rows.X), target, weight, scale)
+        leaf = route(forest, data.X)
+        assert loss == tree_loss(forest, leaf, data.target, weight, data.target_scale)
 
 
 def tree_seeds(estimator):
@@ -359,7 +363,6 @@ def test_manifold_forests(params, dtype):
     assert (np.diff(refined.refine_curve_, axis=1) <= 0).all()
     assert refined.score(X[900:], y[900:]) > model.score(X[900:], y[900:]) + 0.05
     # The curve is what the stored trees do.
-    rows, target = model._rows_again(X[:900], y[:900], None)
     for tree, curve in zip(refined.forest_, refined.refine_curve_):
         assert tree.node_weight[0] == len(X[:900])
         leaves = tree.apply(X[:900])[:, 0]

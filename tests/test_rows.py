@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
 from scipy import stats
-from skforest._kernels.rows import RowOrder, RowSet, tree_seed
+
+from skforest._kernels.rows import RowOrder, tree_seed
+from skforest._training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
 
@@ -24,12 +26,12 @@ def repeated_rows(dtype, seed=0, n=200, n_features=3, n_outputs=1):
 
 
 def as_dict(rows):
-    return oracles.distinct_rows(rows.X, rows.Y, rows.weight)
+    return oracles.distinct_rows(rows.X, rows.y, rows.weight)
 
 
 def assert_same_rows(one, other):
     np.testing.assert_array_equal(one.X, other.X)
-    np.testing.assert_array_equal(one.Y, other.Y)
+    np.testing.assert_array_equal(one.y, other.y)
     assert one.weight.tobytes() == other.weight.tobytes()
 
 
@@ -38,16 +40,16 @@ def assert_same_rows(one, other):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_a_row_set_is_the_set_of_weighted_rows(n_features, n_outputs, dtype):
     X, Y, weight = repeated_rows(dtype, n_features, 300, n_features, n_outputs)
-    rows = RowSet(X, Y, weight)
+    rows = TrainingSet(X, Y, weight)
     expected = oracles.distinct_rows(X, Y, weight)
     assert len(rows) == len(expected)
     assert as_dict(rows) == expected
-    assert (rows.X.dtype, rows.Y.dtype) == (dtype, np.float64)
-    assert rows.X.flags.c_contiguous and rows.Y.flags.c_contiguous
+    assert (rows.X.dtype, rows.y.dtype) == (dtype, np.float64)
+    assert rows.X.flags.c_contiguous and rows.y.flags.c_contiguous
     present = weight > 0
-    assert (rows.position[~present] == -1).all()
-    np.testing.assert_array_equal(rows.X[rows.position[present]], X[present])
-    np.testing.assert_array_equal(rows.Y[rows.position[present]], Y[present])
+    assert (rows.row_of_sample[~present] == -1).all()
+    np.testing.assert_array_equal(rows.X[rows.row_of_sample[present]], X[present])
+    np.testing.assert_array_equal(rows.y[rows.row_of_sample[present]], Y[present])
 
 
 # Both zeros, the largest and the smallest float32.
@@ -62,7 +64,7 @@ VALUES = [0.0, -0.0, 1.0, -1.0, (2 - 2.0**-23) * 2.0**127, 2.0**-149]
 )
 def test_any_small_set(X, Y, weight):
     weight[0] = 1
-    rows = RowSet(X, Y, weight)
+    rows = TrainingSet(X, Y, weight)
     assert as_dict(rows) == oracles.distinct_rows(X, Y, weight)
     assert len(rows) == len(as_dict(rows))
 
@@ -70,12 +72,12 @@ def test_any_small_set(X, Y, weight):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_order_of_the_samples_does_not_matter(dtype):
     X, Y, weight = repeated_rows(dtype)
-    rows = RowSet(X, Y, weight)
+    rows = TrainingSet(X, Y, weight)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(X))
-        other = RowSet(X[order], Y[order], weight[order])
+        other = TrainingSet(X[order], Y[order], weight[order])
         assert_same_rows(rows, other)
-        np.testing.assert_array_equal(other.position, rows.position[order])
+        np.testing.assert_array_equal(other.row_of_sample, rows.row_of_sample[order])
         np.testing.assert_array_equal(other.bootstrap(3, 50), rows.bootstrap(3, 50))
 
 
@@ -84,42 +86,42 @@ def test_the_order_does_not_matter_for_real_weights():
     X = np.repeat(np.arange(5, dtype=np.float32), 20)[:, None]
     Y = np.zeros((100, 1))
     weight = np.random.default_rng(0).random(100)
-    rows = RowSet(X, Y, weight)
+    rows = TrainingSet(X, Y, weight)
     np.testing.assert_allclose(rows.weight.sum(), weight.sum())
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(100)
-        assert_same_rows(rows, RowSet(X[order], Y[order], weight[order]))
+        assert_same_rows(rows, TrainingSet(X[order], Y[order], weight[order]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_weight_of_k_is_k_copies_and_zero_is_absence(dtype):
     X, Y, weight = repeated_rows(dtype)
     copies = np.repeat(np.arange(len(X)), weight.astype(int))
-    rows = RowSet(X, Y, weight)
-    other = RowSet(X[copies], Y[copies], np.ones(len(copies)))
+    rows = TrainingSet(X, Y, weight)
+    other = TrainingSet(X[copies], Y[copies], np.ones(len(copies)))
     assert_same_rows(rows, other)
     np.testing.assert_array_equal(other.bootstrap(3, 50), rows.bootstrap(3, 50))
-    np.testing.assert_array_equal(other.position, rows.position[copies])
+    np.testing.assert_array_equal(other.row_of_sample, rows.row_of_sample[copies])
 
 
 def test_equal_x_with_another_y_stay_apart():
     X = np.ones((6, 4), dtype=np.uint8)
     Y = np.array([[0.0], [1.0], [0.0], [2.0], [1.0], [0.0]])
-    rows = RowSet(X, Y, np.ones(6))
-    assert sorted(zip(rows.Y[:, 0].tolist(), rows.weight.tolist())) == [(0, 3), (1, 2), (2, 1)]
+    rows = TrainingSet(X, Y, np.ones(6))
+    assert sorted(zip(rows.y[:, 0].tolist(), rows.weight.tolist())) == [(0, 3), (1, 2), (2, 1)]
 
 
 def test_both_zeros_are_one_value():
     X = np.array([[0.0, 1.0], [-0.0, 1.0]], dtype=np.float32)
-    assert len(RowSet(X, np.array([[0.0], [-0.0]]), np.ones(2))) == 1
+    assert len(TrainingSet(X, np.array([[0.0], [-0.0]]), np.ones(2))) == 1
 
 
 def test_neighbouring_floats_stay_apart():
     one = np.float32(1)
     X = np.array([[one], [np.nextafter(one, np.float32(2))], [1e-45], [0.0]], dtype=np.float32)
-    assert len(RowSet(X, np.zeros((4, 1)), np.ones(4))) == 4
+    assert len(TrainingSet(X, np.zeros((4, 1)), np.ones(4))) == 4
     Y = np.array([[1.0], [np.nextafter(1.0, 2.0)]])
-    assert len(RowSet(np.ones((2, 1), dtype=np.float32), Y, np.ones(2))) == 2
+    assert len(TrainingSet(np.ones((2, 1), dtype=np.float32), Y, np.ones(2))) == 2
 
 
 # --------------------------------------------------------------------------------------- hashes
@@ -141,7 +143,7 @@ def test_hashes_tell_rows_apart(n_features, dtype):
 
 def test_the_order_tells_nothing_about_the_rows():
     X = np.arange(4000, dtype=np.float32)[:, None]
-    rows = RowSet(X, np.zeros((4000, 1)), np.ones(4000))
+    rows = TrainingSet(X, np.zeros((4000, 1)), np.ones(4000))
     assert abs(stats.spearmanr(rows.X[:, 0], np.arange(4000)).statistic) < 0.06
     assert abs(stats.spearmanr(rows.X[1:, 0], rows.X[:-1, 0]).statistic) < 0.06
 
@@ -152,7 +154,7 @@ def test_colliding_hashes_are_settled_by_the_values(dtype):
     X, Y, _ = repeated_rows(dtype, n=60)
     order = RowOrder(X, Y)
     rows = np.random.default_rng(1).permutation(60)
-    is_first = order.settle(rows, np.zeros(60, dtype=np.uint64))
+    is_first = order.sort_equal_hashes(rows, np.zeros(60, dtype=np.uint64))
     keys = [(*(X[i] + 0.0).tolist(), *Y[i].tolist()) for i in rows]
     assert sorted(rows) == list(range(60))
     assert keys == sorted(keys)
@@ -165,14 +167,14 @@ def test_hashes_that_collide_in_groups():
     X = np.array([[5], [3], [5], [1], [3], [9]], dtype=np.float32)
     order = RowOrder(X, np.zeros((6, 1)))
     rows = np.arange(6)
-    is_first = order.settle(rows, np.array([1, 1, 1, 2, 2, 3], dtype=np.uint64))
+    is_first = order.sort_equal_hashes(rows, np.array([1, 1, 1, 2, 2, 3], dtype=np.uint64))
     assert X[rows, 0].tolist() == [3, 5, 5, 1, 3, 9]
     assert is_first.tolist() == [True, True, False, True, True, True]
 
 
 def test_many_copies_of_few_rows():
     X = np.tile(np.arange(7, dtype=np.uint8), 3000)[:, None]
-    rows = RowSet(X, np.zeros((21000, 1)), np.ones(21000))
+    rows = TrainingSet(X, np.zeros((21000, 1)), np.ones(21000))
     assert sorted(rows.X[:, 0].tolist()) == list(range(7))
     assert (rows.weight == 3000).all()
 
@@ -182,7 +184,7 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
     X, Y, weight = repeated_rows(dtype, n=300, n_features=6)
     X[:, 2] = 1
     X[:, 3] += 200
-    rows = RowSet(X, Y, weight)
+    rows = TrainingSet(X, Y, weight)
     copies = np.repeat(X, weight.astype(int), axis=0).astype(float)
     expected = copies.std(axis=0)
     expected[2] = 1  # a constant is not scaled
@@ -193,14 +195,14 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
 def test_the_largest_value_is_absolute():
     """Of bytes it is what a byte can hold; it serves as a bound."""
     X = np.array([[1, -7, 2], [0, 3, 5]], dtype=np.float32)
-    assert RowSet(X, np.zeros((2, 1)), np.ones(2)).largest() == 7
-    assert RowSet(X, np.zeros((2, 1)), np.array([0.0, 1.0])).largest() == 5
-    assert RowSet(abs(X).astype(np.uint8), np.zeros((2, 1)), np.ones(2)).largest() >= 7
+    assert TrainingSet(X, np.zeros((2, 1)), np.ones(2)).largest() == 7
+    assert TrainingSet(X, np.zeros((2, 1)), np.array([0.0, 1.0])).largest() == 5
+    assert TrainingSet(abs(X).astype(np.uint8), np.zeros((2, 1)), np.ones(2)).largest() >= 7
 
 
 def test_the_spread_of_extreme_values_is_a_number():
     X = np.array([[3e38, 1e7, 1e-45], [-3e38, 1e7 + 1, 0]], dtype=np.float32)
-    spread = RowSet(X, np.zeros((2, 1)), np.ones(2)).spread()
+    spread = TrainingSet(X, np.zeros((2, 1)), np.ones(2)).spread()
     assert np.isfinite(spread).all() and (spread > 0).all()
     assert np.isfinite(1 / spread).all()
     assert spread[1] == 0.5
@@ -211,7 +213,7 @@ def test_the_spread_of_extreme_values_is_a_number():
 
 def some_rows(weight):
     X = np.arange(len(weight), dtype=np.float32)[:, None]
-    return RowSet(X, np.zeros((len(weight), 1)), np.asarray(weight, dtype=float))
+    return TrainingSet(X, np.zeros((len(weight), 1)), np.asarray(weight, dtype=float))
 
 
 @pytest.mark.parametrize(

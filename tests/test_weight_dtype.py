@@ -121,15 +121,15 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
     forest = half.forest_
     assert forest.weight_dtype == "float16"
     # The leaves were counted from the rows that arrive by the stored weights; none is empty.
-    rows, target = half._rows_again(X, y, None)
+    data = half._known_training_set(X, y, None)
     for tree in forest:
         arrived = np.bincount(tree.apply(X)[:, 0], minlength=tree.n_nodes)
         leaf = tree.child < 0
         np.testing.assert_allclose(arrived[leaf], tree.node_weight[leaf], rtol=1e-12)
         assert (tree.node_weight > 0).all()
         again = settle(
-            tree.compact(), rows.X, target, rows.weight, criterion=half._criterion,
-            scale=half._target_scale if target.ndim == 2 else 1.0,
+            tree.compact(), data.X, data.target, data.weight, criterion=half._criterion,
+            scale=data.target_scale,
         )  # fmt: skip
         np.testing.assert_array_equal(again.response(X), tree.response(X))
     assert abs(half.score(X, y) - full.score(X, y)) < 0.02
@@ -142,9 +142,9 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
 def test_shrinking_again_changes_nothing():
     X, y = load_digits(return_X_y=True)
     model = skforest.NonGreedyTreeClassifier(random_state=0, weight_dtype="float16").fit(X, y)
-    rows, target = model._rows_again(X, y, None)
+    data = model._known_training_set(X, y, None)
     tree = model.forest_
-    again = shrink(tree, rows.X, target, rows.weight, criterion="entropy")
+    again = shrink(tree, data.X, data.target, data.weight, criterion="entropy")
     for one, other in zip(unpack(again), unpack(tree), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(again.response(X), tree.response(X))
