@@ -1,4 +1,4 @@
-"""Whatever a user hands over has a clear outcome: an error that says what is wrong, or a result.
+"""Every input has a defined outcome: a result, or an error that says what is wrong.
 
 An error names the argument, the value and what is allowed, and leaves the estimator as it was.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ESTIMATORS, fitted_attributes, small
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -21,7 +22,7 @@ import skforest
 
 N = 60
 
-# Values so large that sums of them overflow: NumPy and scikit-learn warn while they look at them.
+# Sums of the largest values overflow: NumPy and scikit-learn warn while they validate them.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:overflow encountered"),
     pytest.mark.filterwarnings("ignore:invalid value encountered in reduce"),
@@ -33,14 +34,15 @@ def task(estimator):
     return X, y if is_classifier(estimator) else y + X[:, 0]
 
 
+def trained(model):
+    return model.set_params(n_estimators=2).fit(*task(model))
+
+
 def refuses(estimator, X, y, *words, weight=None):
     """fit raises ValueError or TypeError with all the words, whether fitted before or not."""
-    for fitted in (False, True):
+    for attributes in ({}, fitted_attributes(type(estimator), trained)):
         model = clone(estimator)
-        if fitted:
-            params = model.get_params()
-            model.set_params(**type(model)(n_estimators=2).get_params()).fit(*task(model))
-            model.set_params(**params)
+        vars(model).update(attributes)
         before = vars(model).copy()
         with pytest.raises((ValueError, TypeError)) as error:
             model.fit(X, y, sample_weight=weight)
@@ -84,6 +86,7 @@ def test_nan_and_inf_in_X(estimator, value, word, dtype):
             getattr(estimator, method)(X)
 
 
+@pytest.mark.every_class
 def test_missing_values_in_a_data_frame(estimator):
     pd = pytest.importorskip("pandas")
     X, y = task(estimator)
@@ -254,6 +257,7 @@ def test_rows_of_another_shape_than_feature_shape(estimator):
         estimator.predict(X.reshape(N, 3, 2))
 
 
+@pytest.mark.every_class
 def test_lengths_that_differ(estimator):
     X, y = task(estimator)
     refuses(estimator, X, y[:-1], "inconsistent numbers of samples", "60", "59")
@@ -291,6 +295,7 @@ def test_targets_that_are_no_numbers(regressor, word):
     refuses(regressor, X, y, r"\by\b")
 
 
+@pytest.mark.every_class
 def test_targets_too_large_for_a_mean(regressor):
     X, _ = task(regressor)
     refuses(regressor, X, np.full(N, 1.7e308), r"\by\b", "large|rescale")
@@ -299,6 +304,7 @@ def test_targets_too_large_for_a_mean(regressor):
 # ------------------------------------------------------------------------- few rows, few values
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_one_row(estimator):
     X, y = task(estimator)
@@ -311,6 +317,7 @@ def test_one_row(estimator):
     np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_two_rows(estimator):
     X, _ = task(estimator)
@@ -319,6 +326,7 @@ def test_two_rows(estimator):
     np.testing.assert_array_equal(estimator.predict(X[:2]), y)
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_one_class(classifier):
     X, y = task(classifier)
@@ -365,6 +373,7 @@ def test_one_feature_among_constant_ones(estimator):
         assert estimator.feature_importances_.sum() == pytest.approx(1)
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
@@ -465,6 +474,7 @@ def test_layouts_in_memory(estimator, dtype):
 # ------------------------------------------------------------------------------------- weights
 
 
+@pytest.mark.every_class
 @pytest.mark.parametrize(
     "weight, words",
     [
@@ -493,6 +503,7 @@ def test_weights_that_are_no_numbers(estimator):
     refuses(estimator, X, y, "(?i)complex", weight=np.ones(N) * 1j)
 
 
+@pytest.mark.every_class
 def test_all_weights_zero(estimator):
     X, y = task(estimator)
     refuses(estimator, X, y, "sample_weight", "all zero", "positive", weight=np.zeros(N))
@@ -516,6 +527,7 @@ def test_weights_whose_sum_overflows(estimator):
     refuses(estimator, X, y, "sample_weight", "large|sum", weight=np.full(N, 1.7e308))
 
 
+@pytest.mark.every_class
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
@@ -638,14 +650,18 @@ BAD_VALUES = {
 }
 
 
-def test_every_parameter_has_bad_values(estimator):
-    assert set(estimator.get_params()) <= set(BAD_VALUES)
+@pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
+def test_every_parameter_has_bad_values(cls):
+    assert set(cls().get_params()) <= set(BAD_VALUES)
 
 
-@pytest.mark.parametrize("name", BAD_VALUES)
-def test_bad_parameters(estimator, name):
-    if name not in estimator.get_params():
-        return  # another estimator's
+@pytest.mark.parametrize(
+    "cls, name",
+    [(cls, name) for cls in ESTIMATORS for name in cls().get_params() if name in BAD_VALUES],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_bad_parameters(cls, name):
+    estimator = small(cls)
     if name == "feature_shape" and "kernel_size" in estimator.get_params():
         estimator.set_params(features="conv")
     X, y = task(estimator)
@@ -661,6 +677,7 @@ def test_a_parameter_that_does_not_exist(estimator):
         type(estimator)(colour="green")
 
 
+@pytest.mark.every_class
 def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
@@ -838,6 +855,7 @@ for n_nonzeros in (1e-9, 1e-300):
 # --------------------------------------------------------------------------------- before fit
 
 
+@pytest.mark.every_class
 def test_before_fit(estimator):
     X, _ = task(estimator)
     methods = ["predict", "apply", "decision_path"]
@@ -849,6 +867,7 @@ def test_before_fit(estimator):
         estimator.feature_importances_  # noqa: B018
 
 
+@pytest.mark.every_class
 def test_a_fit_that_failed_is_no_fit(estimator):
     X, y = task(estimator)
     X[0, 0] = np.nan
