@@ -1,5 +1,6 @@
 # make demo    train a patch forest and a random forest on handwritten digits, print a table
-# make test    the whole test suite, doctests included, in up to four processes
+# make test    the short test suite, with the examples of all docstrings, in up to four processes
+# make test-all    the slow tests, too
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -17,10 +18,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCH ?= manifold
-# What tests, documentation and notebooks run with; empty: without skforest.torch.
+# PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test build docs notebooks lint bench clean
+.PHONY: demo test test-all build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -28,6 +29,9 @@ demo: build $(VENV)/.extra-plot
 
 test: build $(VENV)/.extra-test $(VENV)/.extra-torch
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
+
+test-all:
+	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
@@ -60,8 +64,8 @@ $(VENV)/.created:
 	$(BIN)/python .ci/requirements.py build | $(PIP) install -r /dev/stdin
 	@touch $@
 
-# An editable install compiles everything. When it is newer than the metadata only kernels
-# have changed, and the in-place build compiles those alone.
+# An editable install compiles everything, in parallel. If it is newer than the metadata, only
+# kernels have changed, and the in-place build compiles those alone.
 $(VENV)/.built: $(VENV)/.created pyproject.toml setup.py $(KERNELS)
 	@if [ $(VENV)/.installed -nt pyproject.toml ] && [ $(VENV)/.installed -nt setup.py ]; then \
 		echo "compiling what changed"; $(BIN)/python setup.py --quiet build_ext --inplace; \

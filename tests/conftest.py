@@ -1,19 +1,28 @@
-"""Fixtures that run a test once for every estimator of the package, later ones included."""
+"""Fixtures that run a test for every estimator of the package, later ones included.
+
+The short suite, which runs by default, tests the code that all estimators share with one estimator
+that scales its features and with one that does not. All other estimators follow in the slow suite
+(``-m slow``), or at once in a test that is marked `every_class`.
+"""
+
+import faulthandler
+import functools
+import signal
 
 import pytest
 from sklearn.base import BaseEstimator, is_classifier
 
 import skforest
 
-ALL = [
-    thing
-    for thing in (getattr(skforest, name) for name in skforest.__all__)
-    if isinstance(thing, type) and issubclass(thing, BaseEstimator)
-]
-# A tree of its own has no words for many trees, and shares the rest with the forest of such trees.
+NAMED = [getattr(skforest, name) for name in skforest.__all__]
+# Once each: E2EDecisionForest is another name of E2EDecisionForestClassifier.
+ALL = list(dict.fromkeys(x for x in NAMED if isinstance(x, type) and issubclass(x, BaseEstimator)))
+# A single tree has no parameters of a forest, and shares the rest with the forest of such trees.
 ESTIMATORS = [cls for cls in ALL if "n_estimators" in cls().get_params()]
 CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
+# Manifold forests compare features as they are, CO2 forests scale them to [0, 1].
+REPRESENTATIVES = ("ManifoldForest", "CO2Forest")
 
 
 def small(cls):
@@ -23,20 +32,63 @@ def small(cls):
     if "init" in own:
         wanted["n_epochs"] = 4  # of joint training
     if "n_bags" in own:
-        wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False}
+        wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False, "bootstrap": False}
+    if "objective" in own:  # "auto" would train small forests first
+        wanted |= {"objective": "co2", "holdout": 0.0, "max_features": "sqrt"}
     return cls(**{name: value for name, value in wanted.items() if name in own})
 
 
+@functools.cache
+def _fitted(cls, train):
+    return train(small(cls))
+
+
+def fitted_attributes(cls, train):
+    """What `train` adds to an estimator of a class; trained once per process.
+
+    Parameters
+    ----------
+    cls : type
+    train : callable
+        Fits an estimator and returns it.
+
+    Returns
+    -------
+    attributes : dict
+    """
+    model = _fitted(cls, train)
+    params = model.get_params()
+    return {name: value for name, value in vars(model).items() if name not in params}
+
+
+def _classes(item):
+    params = getattr(item, "callspec", None) and item.callspec.params
+    return [value for value in (params or {}).values() if isinstance(value, type)]
+
+
+def _takes_part(item):
+    """Has the estimator of a test the parameters that the test needs?"""
+    names = [name for mark in item.iter_markers("needs") for name in mark.args]
+    return all(name in cls().get_params() for cls in _classes(item) for name in names)
+
+
+def _is_extra(item):
+    """Does a test of code that all estimators share run on other estimators elsewhere?"""
+    if item.get_closest_marker("every_class"):
+        return False
+    fixtures = {"estimator", "classifier", "regressor"} & set(item.fixturenames)
+    return bool(fixtures) and any(
+        not cls.__name__.startswith(REPRESENTATIVES) for cls in _classes(item)
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out the slow tests
 def pytest_collection_modifyitems(items):
-    """Tests of some parameters are not collected for estimators that do not have them."""
-
-    def takes_part(item):
-        names = [name for mark in item.iter_markers("needs") for name in mark.args]
-        params = getattr(item, "callspec", None) and item.callspec.params
-        classes = [value for value in (params or {}).values() if isinstance(value, type)]
-        return all(name in cls().get_params() for cls in classes for name in names)
-
-    items[:] = [item for item in items if takes_part(item)]
+    """Leave out what an estimator has no parameters for; mark the other estimators as slow."""
+    items[:] = [item for item in items if _takes_part(item)]
+    for item in items:
+        if _is_extra(item):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)
@@ -55,6 +107,13 @@ def regressor(request):
 
 
 @pytest.fixture
-def all_estimators():
-    """One of every kind."""
-    return [small(cls) for cls in ESTIMATORS]
+def interruptible():
+    """SIGINT raises KeyboardInterrupt; a test that training does not let end is ended by force.
+
+    A process that was started in the background ignores SIGINT, and so would its tests.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.dump_traceback_later(300, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    signal.signal(signal.SIGINT, handler)

@@ -180,6 +180,15 @@ class KernelTrainingSet:
     target: np.ndarray
     weight: np.ndarray
     n_outputs: int
+    target_scale: float = 1.0
+
+    def __len__(self):
+        return len(self.weight)
+
+    @property
+    def is_classification(self):
+        """bool: is the target a vector of class numbers?"""
+        return self.target.ndim == 1
 
     @property
     def rows(self):

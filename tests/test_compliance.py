@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, for every estimator and for every way of growing a tree."""
+"""scikit-learn's own checks, for every estimator and for every way of growing its trees."""
 
 import inspect
 import pickle
@@ -18,17 +18,16 @@ CLASSES = [
     if isinstance(thing, type) and issubclass(thing, BaseEstimator)
 ]
 
-# The defaults, and what takes another path through the code: for the estimators that have the
-# first parameter, which then take those of the others that they have. Without feature_shape a
-# patch is a run of columns.
+# Small settings, and settings that take other paths through the code. An estimator takes part in a
+# configuration if it has its first parameter, and takes over what else it has of it. Without
+# feature_shape a patch is a run of columns.
 CONFIGURATIONS = [
     {},
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy", "bootstrap": True},
     {"projection": "patch", "wrap": True, "contrast": "mix"},
     {"projection": "patch", "unordered": True, "contrast": "sum", "max_leaf_nodes": 30},
-    # Without a bootstrap no row is too light to be seen, so small pure leaves would ignore class
-    # weights.
+    # Small pure leaves would ignore class weights: every row has a leaf of its own.
     {"nonzeros": "fixed", "bootstrap": False, "min_samples_leaf": 10, "sparse_weights": "sign"},
     {"signs": "old", "bootstrap": True, "max_samples": 0.8, "leaves": "gradient"},
     {"objective": "mixed", "holdout": 0.3, "n_epochs": 3, "max_leaf_nodes": 30},
@@ -48,6 +47,7 @@ each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name_
 
 
 def configured():
+    """Estimators of few trees, in every configuration."""
     estimators = []
     for cls in CLASSES:
         defaults = cls().get_params()
@@ -57,24 +57,40 @@ def configured():
             own = {name: value for name, value in config.items() if name in defaults}
             if not is_classifier(cls()):
                 own.pop("criterion", None)
-            if config and "n_bags" in defaults:
-                own["n_estimators"] = 30  # as many as make one answer
-            elif config and "n_estimators" in defaults:
+            if "n_estimators" in defaults:
                 own["n_estimators"] = 5
-            elif {"n_estimators", "init"} <= set(defaults):
-                own["n_estimators"] = 10  # joint training takes its time
+            if "n_bags" in defaults:
+                own = {"max_depth": 3} | own | {"n_estimators": 10, "max_iter": 200}
             estimators.append(cls(**own))
     return estimators
 
 
-@parametrize_with_checks(configured())
-def test_scikit_learn_checks(estimator, check):
+def run_check(estimator, check):
+    """One of scikit-learn's checks, which may be skipped only where `SKIPPED` says so."""
     try:
         check(estimator)
     except SkipTest as skipped:
         if SKIPPED not in str(skipped).lower():
             raise AssertionError(f"a check was skipped: {skipped}") from skipped
         raise
+
+
+@parametrize_with_checks(configured())
+def test_scikit_learn_checks(estimator, check):
+    run_check(estimator, check)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([cls() for cls in CLASSES])
+def test_scikit_learn_checks_of_the_defaults(estimator, check):
+    run_check(estimator, check)
+
+
+@each_class
+def test_the_defaults_learn(cls):
+    X, y = make_classification(150, 8, n_informative=6, n_classes=3, random_state=0)
+    model = cls(random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.8
 
 
 def test_there_are_estimators():
@@ -105,8 +121,8 @@ def test_fit_takes_sample_weight(cls):
     "cls", [cls for cls in CLASSES if "oob_score" in cls().get_params()], ids=lambda c: c.__name__
 )
 @pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
-def test_what_the_checks_do_not_touch(cls, projection, tmp_path):
-    """This file alone runs on the oldest versions: call once whatever else a forest offers."""
+def test_methods_beyond_the_checks(cls, projection, tmp_path):
+    """The oldest versions run little more than this file: call once what else a forest offers."""
     X, y = make_classification(80, 12, n_informative=6, n_classes=3, random_state=0)
     model = cls(30, bootstrap=True, oob_score=True, random_state=0, n_jobs=2, warm_start=True)
     if "projection" in model.get_params():

@@ -787,6 +787,7 @@ def test_routing_that_is_none_is_named(cls):
         model.predict(X)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("cls", CLASSES)
 def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, monkeypatch):
     X, y = data(cls, 3000)

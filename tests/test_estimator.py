@@ -1,11 +1,10 @@
-"""What a user of scikit-learn expects of any forest: the door, for every estimator."""
+"""What a user of scikit-learn expects of any forest: the base class, for every estimator."""
 
 import _thread
 import gc
 import inspect
 import pickle
 import re
-import signal
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import sklearn
 from joblib import parallel_config
+from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
@@ -34,10 +34,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
-from skforest import _rows
 from skforest._feature_map import scaled
+from skforest._training_set import TrainingSet
 
 N = 120
+slow = pytest.mark.slow
 
 
 def classes(n=N, seed=0, n_classes=3):
@@ -105,7 +106,7 @@ def test_parallel_forest_inside_a_parallel_search(estimator):
     assert_same_forest(nested.best_estimator_, alone.best_estimator_)
 
 
-def test_pipeline_is_its_steps_in_turn(estimator):
+def test_a_pipeline_equals_its_steps(estimator):
     X, y = task(estimator)
     pipeline = make_pipeline(StandardScaler(), estimator).fit(X, y)
     scaled = StandardScaler().fit_transform(X)
@@ -114,7 +115,7 @@ def test_pipeline_is_its_steps_in_turn(estimator):
     assert pipeline.score(X, y) == alone.score(scaled, y)
 
 
-def test_cross_val_score_is_fit_and_score_in_turn(estimator):
+def test_cross_val_score_equals_fit_and_score(estimator):
     X, y = task(estimator)
     folds = KFold(3, shuffle=True, random_state=1)
     scores = cross_val_score(estimator, X, y, cv=folds)
@@ -133,7 +134,7 @@ def test_clone_is_unfitted_and_learns_the_same(estimator):
     assert_same_forest(other.fit(X, y), estimator)
 
 
-def test_set_output_hands_names_through_a_pipeline(estimator):
+def test_feature_names_pass_through_a_pipeline(estimator):
     pd = pytest.importorskip("pandas")
     X, y = task(estimator)
     names = [f"column {j}" for j in range(X.shape[1])]
@@ -173,10 +174,10 @@ def test_metadata_routing_of_sample_weight(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
             cross_validate(estimator, X, y, cv=folds, params={"sample_weight": weight})
-        asks = clone(estimator).set_fit_request(sample_weight=True)
-        asks.set_score_request(sample_weight=True)
+        requesting = clone(estimator).set_fit_request(sample_weight=True)
+        requesting.set_score_request(sample_weight=True)
         routed = cross_validate(
-            asks, X, y, cv=folds, params={"sample_weight": weight}, return_estimator=True
+            requesting, X, y, cv=folds, params={"sample_weight": weight}, return_estimator=True
         )
     for (a, b), model, score in zip(folds.split(X), routed["estimator"], routed["test_score"]):
         by_hand = clone(estimator).fit(X[a], y[a], sample_weight=weight[a])
@@ -199,13 +200,14 @@ def test_repr_and_html_repr(estimator):
 # --------------------------------------------------------------------------------- parameters
 
 
-def test_every_parameter_stands_in_the_docstring_with_its_default(estimator):
+@pytest.mark.every_class
+def test_every_parameter_is_in_the_docstring_with_its_default(estimator):
     text = inspect.getdoc(type(estimator))
-    told = dict(re.findall(r"^(\w+) : .*default=(.+)$", text, flags=re.MULTILINE))
-    told = {name: value.strip("\"'") for name, value in told.items()}
+    documented = dict(re.findall(r"^(\w+) : .*default=(.+)$", text, flags=re.MULTILINE))
+    documented = {name: value.strip("\"'") for name, value in documented.items()}
     own = inspect.signature(type(estimator).__init__).parameters
     wanted = {name: str(p.default) for name, p in own.items() if name != "self"}
-    assert told == wanted
+    assert documented == wanted
 
 
 # -------------------------------------------------------------------------------------- input
@@ -282,7 +284,7 @@ def test_bytes_are_exact_over_their_whole_range(estimator):
     y = X[:, 0] > 128 if is_classifier(estimator) else X[:, 0]
     model = clone(estimator).fit(X.astype(np.uint8), y)
     np.testing.assert_array_equal(response(model, X.astype(np.uint8)), response(model, X))
-    # Rows between the bytes and beyond them do not take the bytes' way.
+    # Rows between and beyond the bytes are not handled as bytes.
     np.testing.assert_array_equal(response(model, X + 1e-3)[:5], response(model, X[:5] + 1e-3))
     far = np.array([[300.0] * 6, [-5.0] * 6, [255.0] * 6, [0.0] * 6])
     together = response(model, far)
@@ -330,6 +332,7 @@ def test_rows_in_the_shape_of_features(estimator):
     assert one.feature_importances_.reshape(one.feature_shape).shape == (4, 5, 3)
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_fitted_attributes(estimator):
     X, y = task(estimator)
@@ -401,6 +404,7 @@ def test_class_weight_helps_the_rare_class(classifier, weight):
     assert recall(weighted, X_new, y_new, 0) > 0.7
 
 
+@pytest.mark.every_class
 @pytest.mark.parametrize("bootstrap", [True, False])
 @pytest.mark.needs("bootstrap")
 def test_class_weight_is_sample_weight(classifier, bootstrap):
@@ -415,6 +419,7 @@ def test_class_weight_is_sample_weight(classifier, bootstrap):
         )
 
 
+@pytest.mark.every_class
 def test_class_weight_multiplies_sample_weight(classifier):
     X, y = imbalanced()
     rng = np.random.default_rng(0)
@@ -469,6 +474,7 @@ def test_class_weight_by_name(classifier):
 # ----------------------------------------------------------------------------- sample weights
 
 
+@pytest.mark.every_class
 @pytest.mark.parametrize("params", [{}, {"bootstrap": False}, {"max_samples": 0.5}], ids=str)
 @pytest.mark.needs("bootstrap")
 def test_a_weight_of_k_is_k_copies_and_0_is_absence(estimator, params):
@@ -498,6 +504,7 @@ def test_the_scale_of_weights_does_not_matter(estimator):
     np.testing.assert_array_equal(response(one, X), response(other, X))
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_the_order_of_rows_does_not_matter(estimator):
     X, y = task(estimator)
@@ -523,7 +530,7 @@ def drawn(model, X, y, weight=None):
     table = scaled(X, forest.offset, forest.scale) if len(forest.scale) else np.float32(X)
     rows = TrainingSet(table, np.float64(codes).reshape(len(X), -1), weight)
     n_trees = len(model.forest_)
-    seeds = [_rows.tree_seed(model._seed, tree) for tree in range(n_trees)]
+    seeds = [tree_seed(model._seed, tree) for tree in range(n_trees)]
     return rows, [rows.bootstrap(seed, len(rows)) for seed in seeds]
 
 
@@ -531,7 +538,10 @@ def drawn(model, X, y, weight=None):
 @pytest.mark.needs("bootstrap")
 def test_oob_score_by_hand(estimator, weighted):
     X, y = task(estimator)
-    X, y = np.concatenate([X, X[:30]]), np.concatenate([y, y[:30]])  # copies must not leak
+    X, y = (
+        np.concatenate([X, X[:30]]),
+        np.concatenate([y, y[:30]]),
+    )  # copies
     weight = np.ones(len(X))
     if weighted:
         weight = np.random.default_rng(0).integers(0, 4, len(X)) * 1.0
@@ -578,7 +588,7 @@ def test_oob_of_several_outputs(regressor):
 
 
 @pytest.mark.needs("bootstrap")
-def test_oob_with_too_few_trees_warns_and_says_nan(estimator):
+def test_oob_with_too_few_trees_warns_and_is_nan(estimator):
     X, y = task(estimator)
     estimator.set_params(oob_score=True, n_estimators=1)
     with pytest.warns(UserWarning, match="do not have OOB scores"):
@@ -635,7 +645,7 @@ def test_random_state(estimator):
     state = np.random.RandomState(5)
     estimator.set_params(random_state=state)
     first = response(estimator.fit(X, y), X)
-    assert not np.array_equal(first, response(estimator.fit(X, y), X))  # the state went on
+    assert not np.array_equal(first, response(estimator.fit(X, y), X))  # the state has changed
     assert not np.array_equal(trained(None), trained(None))
 
 
@@ -649,6 +659,7 @@ def test_trees_of_a_forest_differ(estimator):
 # --------------------------------------------------------------------------------- warm start
 
 
+@pytest.mark.every_class
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 @pytest.mark.needs("bootstrap")
 def test_warm_start_gives_the_forest_of_one_fit(estimator):
@@ -741,7 +752,8 @@ def test_without_warm_start_a_second_fit_starts_anew(estimator):
 # ------------------------------------------------------------------------------ the same bits
 
 
-@pytest.mark.parametrize("n_jobs", [2, 4, -1])
+@pytest.mark.every_class
+@pytest.mark.parametrize("n_jobs", [2, pytest.param(4, marks=slow), pytest.param(-1, marks=slow)])
 @pytest.mark.needs("bootstrap")
 def test_same_bits_for_every_number_of_threads(estimator, n_jobs):
     X, y = task(estimator)
@@ -765,6 +777,7 @@ def test_same_bits_for_every_backend(estimator, backend):
     np.testing.assert_array_equal(predicted, response(one, many))
 
 
+@pytest.mark.every_class
 def test_same_bits_for_every_block_of_rows(estimator):
     X, y = task(estimator)
     estimator.fit(X, y)
@@ -820,6 +833,7 @@ def test_same_bits_for_every_layout(estimator, layout):
     np.testing.assert_array_equal(response(one, X), response(two, other))
 
 
+@pytest.mark.every_class
 def test_input_is_left_alone(estimator):
     X, y = task(estimator)
     X, weight = X.astype(np.float32), np.ones(len(X))
@@ -828,7 +842,7 @@ def test_input_is_left_alone(estimator):
     kept = response(estimator, X)
     for array, old in zip((X, y, weight), before):
         np.testing.assert_array_equal(array, old)
-    X[:] = 0  # the fitted model does not look at the training data
+    X[:] = 0  # the fitted model does not read the training data
     np.testing.assert_array_equal(response(estimator, before[0]), kept)
 
 
@@ -883,7 +897,7 @@ def test_predictions_of_a_single_tree_are_means_of_the_training_rows(regressor):
 
 
 @pytest.mark.needs("bootstrap")
-def test_apply_and_decision_path_walk_the_same_trees(estimator):
+def test_apply_and_decision_path_agree_with_the_trees(estimator):
     X, y = task(estimator)
     estimator.set_params(n_estimators=5).fit(X, y)
     forest = estimator.forest_
@@ -908,6 +922,7 @@ def test_apply_and_decision_path_walk_the_same_trees(estimator):
             assert np.flatnonzero(row).tolist() == sorted(passed)
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_response_is_the_mean_of_the_trees(estimator):
     X, y = task(estimator)
@@ -920,6 +935,7 @@ def test_response_is_the_mean_of_the_trees(estimator):
 # ----------------------------------------------------------------------------------- regression
 
 
+@pytest.mark.every_class
 def test_several_outputs(regressor):
     X, y = targets(300, n_targets=3)
     y *= [1, 10, 100]
@@ -988,6 +1004,7 @@ def test_targets_beyond_the_range_are_refused_or_learnt(regressor, power):
         assert r2_score(wanted, found) > 0.8
 
 
+@pytest.mark.every_class
 @pytest.mark.needs("bootstrap")
 def test_constant_target(regressor):
     X, _ = targets()
@@ -1046,30 +1063,36 @@ def test_an_unfitted_forest_has_no_importances(estimator):
 
 
 class Interrupt:
-    """Sends an interrupt, as Ctrl-C does, `after` seconds into the block; expects it to arrive."""
+    """Sends an interrupt, as Ctrl-C does, `after` seconds into the block; expects it to arrive.
+
+    Python drops an interrupt that arrives in a finaliser or in a callback from C; another one
+    follows every 20 seconds.
+    """
 
     def __init__(self, after):
-        self.timer = threading.Timer(after, self.fire)
+        self.after = after
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.fire)
         self.fired = None
 
     def fire(self):
-        self.fired = time.perf_counter()
-        _thread.interrupt_main()
+        wait = self.after
+        while not self.ended.wait(wait):
+            self.fired = time.perf_counter()
+            _thread.interrupt_main()
+            wait = 20
 
     def __enter__(self):
-        # Python drops an interrupt that arrives in a finaliser, so none of an earlier test's
-        # objects may be collected in the block.
+        # No object of an earlier test shall be finalised in the block.
         gc.collect()
         gc.disable()
-        # A process that was started in the background may ignore interrupts.
-        self.handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.timer.start()
+        self.thread.start()
         return self
 
     def __exit__(self, kind, *_):
         arrived = time.perf_counter()
-        self.timer.cancel()
-        signal.signal(signal.SIGINT, self.handler)
+        self.ended.set()
+        self.thread.join()
         gc.enable()
         assert kind is KeyboardInterrupt, f"fit ended with {kind}, not with the interrupt"
         self.delay = arrived - self.fired
@@ -1106,6 +1129,7 @@ def comes_to_rest(seconds):
     return False
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("shape", ["many trees", "long trees"])
 @pytest.mark.needs("bootstrap")
@@ -1117,9 +1141,10 @@ def test_an_interrupted_fit_ends_soon_and_changes_nothing(estimator, shape, n_jo
         estimator.fit(X, y)
     assert interrupt.delay < 3
     assert vars(estimator) == before
-    assert comes_to_rest(5), "threads go on growing trees"
+    assert comes_to_rest(5), "threads continue to grow trees"
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.needs("bootstrap")
 def test_an_interrupted_fit_leaves_the_fitted_model(estimator, n_jobs):
@@ -1155,7 +1180,7 @@ def test_a_pickle_is_small(classifier):
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
-def test_pure_leaves_take_no_room_for_the_other_classes(classifier):
+def test_pure_leaves_take_no_memory_for_the_other_classes(classifier):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 3))
     few = len(pickle.dumps(clone(classifier).fit(X, np.arange(1000) % 500)))
@@ -1179,6 +1204,7 @@ def test_no_global_state(estimator):
     assert_same_forest(two, b)
 
 
+@pytest.mark.every_class
 def test_random_numbers_of_the_user_are_left_alone(estimator):
     X, y = task(estimator)
     np.random.seed(0)  # noqa: NPY002

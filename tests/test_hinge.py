@@ -246,8 +246,15 @@ def test_ties_and_whole_numbers_give_the_definition_exactly(seed, fern, depth):
         np.testing.assert_allclose(found[name], twin[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("change", STRUCTURES, ids=str)
-@pytest.mark.parametrize("name", LOSSES)
+def pairs():
+    """Structures and losses; the short suite varies one of them at a time."""
+    for change in STRUCTURES:
+        for name in LOSSES:
+            marks = [] if name == "log" or not change else [pytest.mark.slow]
+            yield pytest.param(change, name, marks=marks, id=f"{name}-{change}")
+
+
+@pytest.mark.parametrize("change, name", pairs())
 def test_gradients_are_finite_differences(change, name):
     """The twin against finite differences in float64, and the kernel against the twin."""
     (how, taps), loss = parted(change), LOSSES[name]

@@ -1,6 +1,7 @@
-"""Fitted models as files and as pickles: the same bits come back, and nothing else runs."""
+"""Fitted models as files and as pickles: the same bits come back, and no code runs on loading."""
 
 import copy
+import functools
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
+from conftest import ESTIMATORS, fitted_attributes, small
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -27,8 +29,17 @@ def task(estimator):
     return X, y if is_classifier(estimator) else y + X[:, 0]
 
 
+def trained(model):
+    return model.fit(*task(model))
+
+
 def fitted(estimator, **params):
-    return clone(estimator).set_params(**params).fit(*task(estimator))
+    """A fitted estimator of its own; with the parameters of `small`, trained once per process."""
+    model = clone(estimator)
+    if params:
+        return trained(model.set_params(**params))
+    vars(model).update(copy.deepcopy(fitted_attributes(type(model), trained)))
+    return model
 
 
 def new_rows():
@@ -40,7 +51,7 @@ def response(model, X):
 
 
 def assert_same(a, b, X=None):
-    """Two models answer with the same bits and know the same about themselves."""
+    """Two models predict the same bits and have the same fitted attributes."""
     X = new_rows() if X is None else X
     assert type(a) is type(b)
     np.testing.assert_array_equal(response(a, X), response(b, X))
@@ -120,6 +131,7 @@ def way(request):
 # ------------------------------------------------------------------------------ the same again
 
 
+@pytest.mark.every_class
 def test_the_same_bits(estimator, any_way, tmp_path):
     model = fitted(estimator)
     assert_same(model, any_way(model, tmp_path))
@@ -299,7 +311,7 @@ def test_a_parameter_that_cannot_be_saved(estimator, tmp_path):
 
 
 @pytest.mark.needs("bootstrap")
-def test_warm_start_goes_on_after_loading(estimator, way, tmp_path):
+def test_warm_start_continues_after_loading(estimator, way, tmp_path):
     model = fitted(estimator, warm_start=True)
     other = way(model, tmp_path)
     for one in (model, other):
@@ -623,14 +635,15 @@ def test_skops_with_every_kind_of_label(classifier, kind):
 # ------------------------------------------------------------------------------ a fresh process
 
 
-@pytest.fixture
-def models(all_estimators):
-    """One of every estimator; classifiers with words as labels."""
-    words = np.array(["a", "word", "ü"])
-    for model in all_estimators:
+@functools.cache
+def labelled_models():
+    """One of every estimator; classifiers with strings as labels."""
+    labels = np.array(["a", "word", "ü"])
+    models = [small(cls) for cls in ESTIMATORS]
+    for model in models:
         X, y = task(model)
-        model.fit(X, words[y] if is_classifier(model) else y)
-    return all_estimators
+        model.fit(X, labels[y] if is_classifier(model) else y)
+    return models
 
 
 def in_a_fresh_process(code, folder):
@@ -646,8 +659,9 @@ def in_a_fresh_process(code, folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_loaded_forest_needs_no_estimator(models, tmp_path):
+def test_a_loaded_forest_needs_no_estimator(tmp_path):
     """A process that imports skforest.forest alone predicts labels, from a file and a pickle."""
+    models = labelled_models()
     for k, model in enumerate(models):
         model.forest_.save(tmp_path / f"{k}.npz")
         (tmp_path / f"{k}.pickle").write_bytes(pickle.dumps(model.forest_))
@@ -669,7 +683,8 @@ for k in range({len(models)}):
     in_a_fresh_process(code, tmp_path)
 
 
-def test_estimators_answer_the_same_in_a_fresh_process(models, tmp_path):
+def test_estimators_predict_the_same_in_a_fresh_process(tmp_path):
+    models = labelled_models()
     for k, model in enumerate(models):
         (tmp_path / f"{k}.pickle").write_bytes(pickle.dumps(model))
         skforest.save(model, tmp_path / f"{k}.npz")
@@ -681,10 +696,10 @@ import numpy as np
 X = np.load("X.npy")
 for k in range({len(models)}):
     expected = np.load(f"{{k}}.npy")
-    answers = [pickle.load(open(f"{{k}}.pickle", "rb"))]
+    loaded = [pickle.load(open(f"{{k}}.pickle", "rb"))]
     import skforest
-    answers.append(skforest.load(f"{{k}}.npz"))
-    for model in answers:
+    loaded.append(skforest.load(f"{{k}}.npz"))
+    for model in loaded:
         method = model.predict_proba if hasattr(model, "classes_") else model.predict
         assert (method(X) == expected).all()
 """

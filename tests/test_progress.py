@@ -1,4 +1,4 @@
-"""What a user sees while a forest grows: a bar with tqdm, lines of text without it, or nothing."""
+"""Progress of training: a bar with tqdm, lines of text without it, or nothing."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from skforest import _progress
+from skforest import _base
 
 
 def task(estimator):
@@ -78,8 +78,8 @@ def test_a_line_for_every_tree(estimator, capsys, without_tqdm):
 def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
     """Ten trees, one after another at 2 seconds each."""
     clock = iter(np.arange(0, 100, 2.0).tolist())
-    monkeypatch.setattr(_progress.time, "perf_counter", lambda: next(clock))
-    progress = _progress.Progress(1, 10, "Name")
+    monkeypatch.setattr(_base.time, "perf_counter", lambda: next(clock))
+    progress = _base.Progress(1, 10, "Name")
     for done in range(1, 11):
         progress.update(done)
     progress.close()
@@ -118,9 +118,9 @@ def test_a_bar_with_tqdm(estimator, capsys, verbose):
     assert err.endswith("\n")
 
 
-def test_the_bar_shows_rate_and_time_left_on_its_way(capsys):
+def test_the_bar_shows_rate_and_time_left_in_between(capsys):
     pytest.importorskip("tqdm")
-    progress = _progress.Progress(1, 10, "Name")
+    progress = _base.Progress(1, 10, "Name")
     progress.bar.mininterval = 0
     progress.bar.miniters = 1
     for done in range(1, 6):
@@ -135,21 +135,21 @@ def test_the_bar_shows_rate_and_time_left_on_its_way(capsys):
 def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     pytest.importorskip("tqdm")
     closed = []
-    close = _progress.Progress.close
+    close = _base.Progress.close
 
     def watched(self):
         close(self)
         closed.append(self.bar.disable)
 
     def fails(*args):
-        raise RuntimeError("no tree today")
+        raise RuntimeError("no tree")
 
-    monkeypatch.setattr(_progress.Progress, "close", watched)
+    monkeypatch.setattr(_base.Progress, "close", watched)
     monkeypatch.setattr(type(estimator), "_fit_tree", fails)
     given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
     given = {name: value for name, value in given.items() if name in estimator.get_params()}
     estimator.set_params(verbose=1, bootstrap=False, **given)
-    with pytest.raises(RuntimeError, match="no tree today"):
+    with pytest.raises(RuntimeError, match="no tree"):
         estimator.fit(*task(estimator))
     assert closed == [True]
 

@@ -24,8 +24,7 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
 )
-from skforest.forest.edit import most_sparse, route
-from skforest.forest.edit import leaf_answers, tree_loss
+from skforest.forest.edit import leaf_answers, most_sparse, route, tree_loss
 from skforest.training.alternating import refine_tree
 
 GO = np.zeros(1, dtype=np.uint8)
@@ -33,7 +32,7 @@ GO = np.zeros(1, dtype=np.uint8)
 
 def refine_rows(forest, X, target, weight, seed, stop, **options):
     """`refine_tree` on rows as they are, without merging equal ones."""
-    data = makers.training_set(X, target, weight)
+    data = makers.make_training_set(X, target, weight)
     return refine_tree(forest, data, seed, stop, **options)
 
 
@@ -161,7 +160,8 @@ def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
 def test_the_loss_never_rises_and_is_that_of_the_tree(make, seed, pruned):
     forest, X, target, weight = make(seed)
     criterion = "gini" if target.ndim == 1 else "squared_error"
-    refined, curve = refine_rows(forest, X, target, weight, seed, GO, criterion=criterion, n_sweeps=3, pruned=pruned
+    refined, curve = refine_rows(
+        forest, X, target, weight, seed, GO, criterion=criterion, n_sweeps=3, pruned=pruned
     )
     assert (np.diff(curve) <= 0).all()
     skforest.Forest(refined.arrays, **refined._meta)
@@ -197,7 +197,8 @@ def test_a_tree_of_one_leaf_stays():
 
 def test_a_stop_ends_it():
     forest, X, target, weight = labelled_tree(0)
-    refined, curve = refine_rows(forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
+    refined, curve = refine_rows(
+        forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
     )
     np.testing.assert_array_equal(refined.apply(X), forest.apply(X))
     assert curve[0] == tree_loss(forest, route(forest, X), target, weight)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
 from scipy import stats
-
 from skforest._kernels.rows import RowOrder, tree_seed
+
 from skforest._training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
