@@ -27,7 +27,7 @@ from skforest import (
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
-from skforest import _torch_answer  # noqa: E402
+from skforest.torch import response  # noqa: E402
 from skforest.torch import (  # noqa: E402
     HingeEnsemble,
     HingeFern,
@@ -157,7 +157,7 @@ def test_auto_takes_the_kernel_for_float32_and_tensors_for_the_rest(monkeypatch)
         asked.append(arrays)
         return HingePass(*arrays)
 
-    monkeypatch.setattr(_torch_answer, "HingePass", watched)
+    monkeypatch.setattr(response, "HingePass", watched)
     for layer.backend, n in (("auto", 1), ("tensor", 1), ("kernel", 2)):
         layer(z)
         assert len(asked) == n
