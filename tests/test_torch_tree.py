@@ -16,7 +16,8 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
-from skforest.torch.tree import default_network, likelihood  # noqa: E402
+from skforest.torch.network import default_network  # noqa: E402
+from skforest.torch.network_training import likelihood  # noqa: E402
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0
@@ -74,7 +75,7 @@ COLUMNS = [lambda x: x[:, 0], lambda x: x[:, 1]]
 def test_likelihood_and_its_gradients_are_those_of_the_responsibilities():
     z, y, leaves = soft_tree(50)
     log_leaves = leaves.log().requires_grad_()
-    p = likelihood(CHILD, COLUMNS, log_leaves.exp(), z, y, 1.7, least=0.0)
+    p = likelihood(CHILD, COLUMNS, log_leaves.exp(), z, y, 1.7, min_reach=0.0)
     g, paths, expected, h = by_paths(z, y, leaves, 1.7)
     assert paths.sum(axis=1) == pytest.approx(np.ones(50))
     np.testing.assert_allclose(p.detach(), expected, rtol=1e-12)
@@ -93,7 +94,7 @@ def test_likelihood_and_its_gradients_are_those_of_the_responsibilities():
 
 def test_what_is_left_out_is_little():
     z, y, leaves = soft_tree(400)
-    whole = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0, least=0.0)
+    whole = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0, min_reach=0.0)
     part = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0)
     assert (part <= whole + 1e-15).all() and (part < whole).any()
     assert (whole - part).max() <= 2 * 0.003
@@ -132,13 +133,13 @@ def test_learns_digits(digits):
 
 def test_predictions_are_those_of_the_packed_forest(small, digits):
     X = digits[2]
-    answers = small.network_answers(X)
+    outputs = small.network_outputs(X)
     forest = small.forest_
-    assert answers.shape == (len(X), forest.n_features) and forest.gate == "hard"
+    assert outputs.shape == (len(X), forest.n_features) and forest.gate == "hard"
     assert len(small.networks_) == forest.n_leaves[0] - 1 == len(forest.direction)
-    np.testing.assert_array_equal(small.apply(X), forest.apply(answers))
-    np.testing.assert_array_equal(small.predict_proba(X), forest.response(answers))
-    np.testing.assert_array_equal(small.predict(X), forest.predict(answers))
+    np.testing.assert_array_equal(small.apply(X), forest.apply(outputs))
+    np.testing.assert_array_equal(small.predict_proba(X), forest.response(outputs))
+    np.testing.assert_array_equal(small.predict(X), forest.predict(outputs))
     path, ends = small.decision_path(X)
     assert path.shape == (len(X), forest.n_nodes) and ends.tolist() == [0, forest.n_nodes]
     assert path[:, 0].sum() == len(X)
@@ -183,7 +184,7 @@ def test_soft_routing_is_the_sum_over_paths(digits):
         line, feature_shape=(8, 8), max_leaf_nodes=2, routing="soft", **SHORT
     ).fit(X, y)
     assert stump.forest_.gate == "sigmoid"
-    g = 1 / (1 + np.exp(-stump.steepness_ * stump.network_answers(X)))
+    g = 1 / (1 + np.exp(-stump.steepness_ * stump.network_outputs(X)))
     hard, leaf = clone(stump).set_params(routing="hard").fit(X, y), stump.apply(X)[:, 0]
     values = [hard.predict_proba(X)[leaf == node][0] for node in (1, 2)]
     expected = (1 - g) * values[0] + g * values[1]
@@ -207,9 +208,9 @@ def test_same_seed_same_tree_and_the_seed_of_torch_stays(digits):
         expected = torch.random.get_rng_state()
         tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, **SHORT).fit(X, y)
         assert torch.equal(torch.random.get_rng_state(), expected)
-        made.append(tree.network_answers(X))
+        made.append(tree.network_outputs(X))
     np.testing.assert_array_equal(*made)
-    other = tree.set_params(random_state=1).fit(X, y).network_answers(X)
+    other = tree.set_params(random_state=1).fit(X, y).network_outputs(X)
     assert other.shape != made[0].shape or not np.array_equal(other, made[0])
 
 
@@ -269,10 +270,13 @@ def test_units_of_images_and_of_tables():
         ({"network": 3}, "network"),
         ({"feature_shape": (3, 3)}, "feature_shape"),
         ({"feature_shape": (1, 1, 2, 2)}, "feature_shape"),
-        ({"network": lambda shape: torch.nn.Flatten()}, r"network answers .* with shape"),
-        ({"network": lambda shape: None}, "network=.* makes a NoneType"),
-        ({"network": torch.nn.Linear(4, 1)}, "network is a Linear; what makes a new one"),
-        ({"network": lambda shape: ONE}, "made the same module twice"),
+        ({"network": lambda shape: torch.nn.Flatten()}, r"network returned shape .* is required"),
+        (
+            {"network": lambda shape: None},
+            "network=.* must return a torch.nn.Module, got NoneType",
+        ),
+        ({"network": torch.nn.Linear(4, 1)}, "network must be a function .* the module Linear"),
+        ({"network": lambda shape: ONE}, "returned the same module twice"),
         ({"learning_rate": 1e25}, "learning_rate"),
     ],
 )
