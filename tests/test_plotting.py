@@ -206,7 +206,8 @@ def stump(direction, threshold=2.5, **meta):
         ({2: 1}, "x[2] > 2.5"),
         ({2: -2}, "x[2] < −1.25"),
         ({0: 1, 3: -1}, "+ x[0]\n− x[3]\n> 2.5"),
-        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\nand 1 more\n> 2.5"),
+        ({0: 1, 1: 8, 2: 2, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\n+ 2 more features\n> 2.5"),
+        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\n+ 1 more feature\n> 2.5"),
         ({}, "0\n> 2.5"),
     ],
 )
@@ -225,11 +226,13 @@ def test_a_single_feature_in_words():
 def test_words_are_in_the_units_of_the_rows():
     """Ranked as the forest scales them: 1 * 1 < 0.5 * 10; (x - 3) * 10 / 2 > 2.5."""
     forest = stump({0: 1.0, 1: 0.5}, offset=[0.0, 3.0, 0.0, 0.0], scale=[1.0, 10.0, 1.0, 1.0])
-    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ x[0]\nand 1 more\n> 17.5"
+    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ x[0]\n+ 1 more feature\n> 17.5"
     forest = stump({0: 0.5, 1: 1.0}, offset=[0.0, 3.0, 0.0, 0.0], scale=[1.0, 10.0, 1.0, 1.0])
     assert drawn(forest)["split 0"].get_text() == "+ 10 x[1]\n+ 0.5 x[0]\n> 32.5"
     forest = stump({0: 1.0, 1: 0.5}, spread=[1.0, 10.0, 1.0, 1.0])
-    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ 0.5 x[1]\nand 1 more\n> 2.5"
+    assert (
+        drawn(forest, n_weights=1)["split 0"].get_text() == "+ 0.5 x[1]\n+ 1 more feature\n> 2.5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -491,12 +494,15 @@ def test_half_precision_and_files(tmp_path):
         ({"precision": "high"}, r"precision='high' must be an int of at least 1"),
         ({"fontsize": 0}, r"fontsize=0 must be a number above 0, or None"),
         ({"fontsize": "small"}, r"fontsize='small' must be a number above 0, or None"),
-        ({"feature_names": ["a"]}, r"feature_names is of length 1; .* 12 names is needed"),
-        ({"feature_names": "abcdefghijkl"}, r"feature_names is 'abc.*12 names"),
-        ({"class_names": list("abc")}, r"class_names is of length 3; .* 2 names is needed"),
-        ({"feature_shape": (3, 5)}, r"feature_shape=\(3, 5\) must .* the 12 features"),
-        ({"feature_shape": (-3, -4)}, r"feature_shape=\(-3, -4\) must .* the 12 features"),
-        ({"feature_shape": "12"}, r"feature_shape='12' must .* the 12 features"),
+        ({"feature_names": ["a"]}, r"feature_names must be .* 12 names, got length 1"),
+        ({"feature_names": "abcdefghijkl"}, r"feature_names must be .* 12 names, got 'abc"),
+        ({"class_names": list("abc")}, r"class_names must be .* 2 names, got length 3"),
+        ({"feature_shape": (3, 5)}, r"feature_shape=\(3, 5\) must .* 12, the number of features"),
+        (
+            {"feature_shape": (-3, -4)},
+            r"feature_shape=\(-3, -4\) must .* 12, the number of features",
+        ),
+        ({"feature_shape": "12"}, r"feature_shape='12' must .* 12, the number of features"),
     ],
 )
 def test_bad_input(rng, how, words):
@@ -508,14 +514,14 @@ def test_what_is_no_fitted_forest(rng):
     with pytest.raises(NotFittedError):
         plot_tree(CO2ForestClassifier())
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(TypeError, match="estimator is a str; a fitted estimator of skforest"):
+    with pytest.raises(TypeError, match="estimator must be a fitted estimator .*, got str"):
         plot_tree("forest")
-    with pytest.raises(TypeError, match="a DecisionTreeClassifier, which has no Forest"):
+    with pytest.raises(TypeError, match="estimator must be .*, got DecisionTreeClassifier"):
         plot_tree(DecisionTreeClassifier().fit(X, y))
     pipeline = make_pipeline(StandardScaler(), ManifoldForestClassifier(1)).fit(X, y)
-    with pytest.raises(TypeError, match="estimator is a Pipeline.*its last step"):
+    with pytest.raises(TypeError, match="got Pipeline; of a pipeline, pass the last step"):
         plot_tree(pipeline)
-    with pytest.raises(TypeError, match="ax is a Figure; matplotlib axes or None"):
+    with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
         plot_tree(random_forest(rng), ax=Figure())
 
 
