@@ -81,7 +81,7 @@ def output_gradient(layer, n):
     return torch.randn(n, *axis, layer.n_outputs)
 
 
-# ----------------------------------------------------------------------------- responses, gradients
+# --------------------------------------------------------------------------- responses, gradients
 
 
 @KINDS

@@ -47,9 +47,9 @@ def digits():
 
 @pytest.fixture(scope="module")
 def small(digits):
-    """A tree that is fitted to the first digits, with at most ten leaves."""
+    """A tree that is fitted to the first digits, with at most seven leaves."""
     X, y = digits[:2]
-    return E2ENetworkTree(feature_shape=(8, 8), **SHORT).fit(X[:400], y[:400])
+    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=7, **SHORT).fit(X[:300], y[:300])
 
 
 def soft_tree(n, dtype=torch.float64):
@@ -152,7 +152,7 @@ def test_predictions_equal_those_of_the_packed_forest(small, digits):
 
 
 def test_leaf_values_are_class_shares_of_the_samples_there(small, digits):
-    X, y = digits[0][:400], digits[1][:400]
+    X, y = digits[0][:300], digits[1][:300]
     leaf, p = small.apply(X)[:, 0], small.predict_proba(X)
     for one in np.unique(leaf):
         share = np.bincount(y[leaf == one], minlength=10) / (leaf == one).sum()
@@ -204,11 +204,12 @@ def test_max_leaf_nodes(n_leaves, digits):
 
 def test_random_state_decides_and_the_generator_of_torch_is_restored(digits):
     X, y = digits[0][:200], digits[1][:200]
-    made = []
+    made, epochs = [], {"greedy_epochs": 2, "finetune_epochs": 1}
     for global_seed in (1, 2):
         torch.manual_seed(global_seed)
         expected = torch.random.get_rng_state()
-        tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, **SHORT).fit(X, y)
+        tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, **epochs, random_state=0)
+        tree.fit(X, y)
         assert torch.equal(torch.random.get_rng_state(), expected)
         made.append(tree.network_outputs(X))
     np.testing.assert_array_equal(*made)
