@@ -49,14 +49,13 @@ class HingeEnsemble(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from sklearn.datasets import load_iris
-    >>> from skforest import RandomHingeForestClassifier
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import RandomHingeForestRegressor
     >>> from skforest.torch import from_estimator
-    >>> X, y = load_iris(return_X_y=True)
-    >>> forest = RandomHingeForestClassifier(n_bags=2, random_state=0).fit(X, y)
-    >>> module = from_estimator(forest)
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> module = from_estimator(RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X, y))
     >>> module.link, len(module.bags), module(torch.from_numpy(X)).shape
-    ('softmax', 2, torch.Size([150, 3]))
+    ('identity', 2, torch.Size([442, 1]))
     """
 
     def __init__(

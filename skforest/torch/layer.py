@@ -16,8 +16,15 @@ from .standardiser import RunningStandardiser
 THRESHOLD_RANGE = 3.0  # initial thresholds are uniform in -3 to 3 standard deviations (section 4)
 LEAF_DEVIATION = 0.01  # standard deviation of the initial leaf vectors (section 4)
 
-# Parameters that both layers share; the decorator below puts them into their docstrings.
-SHARED_PARAMETERS = """\
+# Sections that the docstrings of both layers share.
+SHARED_DOC = {
+    "sizes": """\
+    n_features : int
+        Number of input features, at least 1.
+    n_outputs : int
+        Number of outputs, at least 1.
+""",
+    "options": """\
     standardise : {"batch", "running", None}, default="batch"
         How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
         expect. "batch": by the statistics of each batch in training, with their gradient, and by
@@ -42,13 +49,23 @@ SHARED_PARAMETERS = """\
         Device of parameters and buffers. None: the default device of PyTorch.
     dtype : torch.dtype, default=None
         Dtype of thresholds and leaves. None: the default dtype of PyTorch.
-"""
+""",
+    "raises": """\
+    Raises
+    ------
+    TypeError
+        If a parameter that must be an int is none.
+    ValueError
+        If a parameter is out of range.
+""",
+}
 
 
-def _with_shared_parameters(layer):
-    """Complete the docstring of a layer."""
+def _with_shared_doc(layer):
+    """Put the shared sections into the docstring of a layer."""
     if layer.__doc__:  # None under `python -OO`
-        layer.__doc__ = layer.__doc__.replace("    {shared_parameters}\n", SHARED_PARAMETERS)
+        for name, text in SHARED_DOC.items():
+            layer.__doc__ = layer.__doc__.replace(f"    {{{name}}}\n", text)
     return layer
 
 
@@ -191,7 +208,7 @@ class _HingeLayer(nn.Module):
         return ", ".join(parameters)
 
 
-@_with_shared_parameters
+@_with_shared_doc
 class HingeForest(_HingeLayer):
     """Layer of random hinge trees.
 
@@ -206,15 +223,12 @@ class HingeForest(_HingeLayer):
 
     Parameters
     ----------
-    n_features : int
-        Number of input features, at least 1.
-    n_outputs : int
-        Number of outputs, at least 1.
+    {sizes}
     n_estimators : int, default=100
         Number of trees, at least 1.
     max_depth : int, default=5
         Number of tests on the path to each leaf, 1 to 16.
-    {shared_parameters}
+    {options}
 
     Attributes
     ----------
@@ -226,12 +240,7 @@ class HingeForest(_HingeLayer):
     features : tensor of shape (n_estimators, 2**max_depth - 1), int64
         Feature of each test; a buffer.
 
-    Raises
-    ------
-    TypeError
-        If a parameter that must be an int is none.
-    ValueError
-        If a parameter is out of range.
+    {raises}
 
     See Also
     --------
@@ -264,7 +273,7 @@ class HingeForest(_HingeLayer):
     """
 
 
-@_with_shared_parameters
+@_with_shared_doc
 class HingeFern(_HingeLayer):
     """Layer of random hinge ferns: trees with one test for all splits of a level.
 
@@ -273,15 +282,12 @@ class HingeFern(_HingeLayer):
 
     Parameters
     ----------
-    n_features : int
-        Number of input features, at least 1.
-    n_outputs : int
-        Number of outputs, at least 1.
+    {sizes}
     n_estimators : int, default=100
         Number of ferns, at least 1.
     max_depth : int, default=5
         Number of tests of a fern, 1 to 16.
-    {shared_parameters}
+    {options}
 
     Attributes
     ----------
@@ -292,12 +298,7 @@ class HingeFern(_HingeLayer):
     features : tensor of shape (n_estimators, max_depth), int64
         Feature of each test; a buffer.
 
-    Raises
-    ------
-    TypeError
-        If a parameter that must be an int is none.
-    ValueError
-        If a parameter is out of range.
+    {raises}
 
     See Also
     --------
