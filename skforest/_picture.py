@@ -1,8 +1,8 @@
-"""What a picture of a tree shows, and how it is drawn; `plotting` decides what is asked.
+"""Drawing of a tree for `plot_tree`, whose parameters `plotting` checks.
 
-Leaves stand at equal distances and parents midway between their children; the root has height 0,
-its children height -1. `Tree` says what a node holds, in the units of the user, `Picture` puts it
-on axes. Only `Picture` needs matplotlib.
+Leaves are placed at equal distances, and a parent midway between its children. The root is at
+height 0, its children at height -1. `Tree` computes the contents of nodes, in the units of the
+data, and `Picture` draws them on axes. Only `Picture` needs matplotlib.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from scipy import sparse
 
 from .forest.packed import LINKS
 
-# Ten colours that the colour-blind can tell apart: M. A. Petroff, Accessible color sequences for
-# data visualization, 2021.
+# Ten colours that remain distinct with colour-vision deficiencies: M. A. Petroff, "Accessible
+# color sequences for data visualization", 2021.
 COLOURS = (
     "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6",
     "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
 )  # fmt: skip
-MAX_CHANNELS = 4  # a third axis that is longer is one of a volume
+MAX_CHANNELS = 4  # a longer third axis is one of a volume, not of channels
 MAX_LEGEND = 20  # classes
-PALE = 0.45  # how much of its colour a branch that is cut off keeps
-WIDEST, HAIRLINE = 12.0, 0.6  # points: the edge of all rows, and the least
-LARGEST_FONT, SMALLEST_FONT = 10.0, 5.0  # points
-# Half widths of nodes, in leaves; and heights, for a node at height 0: image or bars, and texts.
+HIDDEN_ALPHA = 0.45  # opacity of the value of a hidden subtree
+MAX_LINEWIDTH, MIN_LINEWIDTH = 12.0, 0.6  # points; the widest edge would have all samples
+MAX_FONT, MIN_FONT = 10.0, 5.0  # points
+# Half widths of nodes, in units of the distance of leaves; and heights, for a node at height 0, of
+# the top and bottom of an image or of bars, of the top of the text below, and of its bottom.
 HALF_SPLIT, HALF_LEAF = 0.85, 0.42
 TOP, BOTTOM, TEXT, UNDER_TEXT = 0.3, -0.2, -0.23, -0.36
 
 
 @dataclass
 class Place:
-    """A node in the picture, and where it stands; behind its parent in a list of such."""
+    """A node in the picture and its position."""
 
     node: int
     depth: int
@@ -43,7 +44,7 @@ class Place:
 
 
 def layout(child, root, max_depth):
-    """Places of the nodes to show, from the root on."""
+    """Places of the nodes to show; parents come before their children."""
     places, waiting = [], [(root, 0, None)]
     while waiting:
         place = Place(*waiting.pop(), [])
@@ -53,24 +54,24 @@ def layout(child, root, max_depth):
         left = int(child[place.node])
         if left > 0 and (max_depth is None or place.depth < max_depth):
             waiting += [(node, place.depth + 1, place) for node in (left + 1, left)]
-    ends = [place for place in places if not place.children]
-    for i, place in enumerate(ends):
+    leaves = [place for place in places if not place.children]
+    for i, place in enumerate(leaves):
         place.x = i + 0.5
     for place in reversed(places):
         if place.children:
-            place.x = sum(below.x for below in place.children) / 2
+            place.x = sum(child.x for child in place.children) / 2
     return places
 
 
 class Tree:
-    """What the nodes of one tree hold, in the units of the user.
+    """Contents of the nodes of one tree, in the units of the data.
 
     Parameters
     ----------
     forest : Forest
-        Of one tree.
+        A forest of one tree.
     n_trees : int
-        Of the forest that it was taken from.
+        Number of trees of the forest that the tree is part of.
     """
 
     def __init__(self, forest, n_trees):
@@ -85,10 +86,13 @@ class Tree:
         else:
             rows = forest.value.astype(np.float64).reshape(-1, forest.n_outputs)
             self.values = sparse.csr_matrix(rows)
-        self.answers = forest.gate != "margin" and (forest.aggregate == "mean" or n_trees == 1)
+        # Otherwise a leaf value is a part of a sum, which has no meaning after the inverse link.
+        self.has_predictions = forest.gate != "margin" and (
+            forest.aggregate == "mean" or n_trees == 1
+        )
 
     def split(self, node):
-        """Weights, how much they count, both of shape (n_features,), and the threshold."""
+        """Weights and their ranks, both of shape (n_features,), and the threshold."""
         forest = self.forest
         split = (self.child[node] - 1) // 2
         direction = forest.directions(forest.direction[split : split + 1])
@@ -102,8 +106,8 @@ class Tree:
             threshold += float(row @ forest.offset)
         return row, rank, threshold
 
-    def below(self, node):
-        """Nodes of the branch of a node, itself included."""
+    def subtree(self, node):
+        """Numbers of the nodes of the subtree with the given root."""
         levels = [np.array([node])]
         while True:
             left = self.child[levels[-1]]
@@ -113,8 +117,8 @@ class Tree:
             levels.append(np.concatenate([left, left + 1]))
 
     def value(self, node):
-        """Answer of a leaf, or of the mean of the leaves below; shape (n_outputs,)."""
-        nodes = self.below(node)
+        """Value of a leaf, or weighted mean of those below a split; shape (n_outputs,)."""
+        nodes = self.subtree(node)
         leaves = nodes[self.child[nodes] < 0]
         weight = self.weight[leaves]
         if not weight.sum() > 0:
@@ -122,15 +126,15 @@ class Tree:
         rows, inverse = np.unique(-1 - self.child[leaves], return_inverse=True)
         share = np.bincount(inverse, weight / weight.sum())
         raw = share @ self.values[rows]
-        if not self.answers:
+        if not self.has_predictions:
             return raw
         return LINKS[self.forest.link]((raw + self.forest.baseline)[None])[0]
 
 
 def number(value, precision):
-    """A number with so many significant digits, and at least one behind the point: 211.5, 18.
+    """Format a number with some significant digits, and at least one decimal: 211.5, 18.
 
-    Thresholds between whole numbers end in .5, and must not be rounded to either.
+    Thresholds between integers end in .5 and must not be rounded to either.
     """
     if value == 0:
         return "0"
@@ -144,11 +148,11 @@ def number(value, precision):
 
 @dataclass
 class Style:
-    """What the user says about a picture; lengths of the lists are those of the forest."""
+    """Parameters of `plot_tree`, checked and completed."""
 
-    features: list[str]
-    outputs: list[str]
-    shape: tuple[int, ...] | None  # of images of weights; None: the weights are named
+    features: list[str]  # names
+    outputs: list[str]  # names
+    shape: tuple[int, ...] | None  # of images of weights; None: weights are listed by name
     n_weights: int
     precision: int
     node_ids: bool
@@ -157,23 +161,23 @@ class Style:
 
     @property
     def has_images(self):
-        """Whether weights are drawn as images or lines."""
+        """Whether weights are shown as images or lines."""
         shape = self.shape
         return shape is not None and (len(shape) < 3 or self.has_channels)
 
     @property
     def has_channels(self):
-        """Whether the last axis of the shape is one of channels."""
+        """Whether the last axis of the shape is that of channels."""
         return len(self.shape) == 3 and self.shape[2] <= MAX_CHANNELS
 
 
 class Picture:
-    """A tree on axes.
+    """Drawing of a tree.
 
     Parameters
     ----------
     ax : Axes
-        Empty.
+        Empty axes.
     tree : Tree
     places : list of Place
     style : Style
@@ -185,22 +189,22 @@ class Picture:
         self.places = places
         self.style = style
         self.artists = []
-        self.texts = []  # (text, width that it may take, height), in units of the axes
-        ends = [place for place in places if not place.children]
-        self.values = {place.node: tree.value(place.node) for place in ends}
+        self.texts = []  # (text, maximum width, maximum height), sizes in units of the axes
+        leaves = [place for place in places if not place.children]
+        self.values = {place.node: tree.value(place.node) for place in leaves}
         forest = tree.forest
         self.is_number = forest.task == "regression" and forest.n_outputs == 1
-        self.limits = self.limits_of_values()
+        self.limits = self.value_limits()
         self.has_legend = not self.is_number and 1 < forest.n_outputs <= MAX_LEGEND
         depth = max(place.depth for place in places)
-        room = max(4 - len(ends), 0) / 2  # a few leaves alone would be very wide
-        ax.set_xlim(-room, len(ends) + room)
+        margin = max(4 - len(leaves), 0) / 2  # else very few leaves would be very wide
+        ax.set_xlim(-margin, len(leaves) + margin)
         ax.set_ylim(-depth - (0.75 if self.has_legend else 0.55), 0.4)
 
-    def limits_of_values(self):
-        """Least and largest value that is shown, and for bars 0; 0 and 1 of probabilities."""
-        shown = np.concatenate(list(self.values.values()))
-        low, high = shown.min(), shown.max()
+    def value_limits(self):
+        """Range of the values that are shown, with 0 for bars; 0 to 1 for probabilities."""
+        values = np.concatenate(list(self.values.values()))
+        low, high = values.min(), values.max()
         if self.is_number:
             return low, high
         low, high = min(low, 0.0), max(high, 0.0)
@@ -209,14 +213,14 @@ class Picture:
         return low, high if high > low else low + 1.0
 
     def draw(self):
-        """Draw everything; return the artists."""
+        """Draw the tree; return the artists."""
         self.draw_edges()
         for place in self.places:
             if place.children:
                 self.draw_split(place)
             else:
                 self.draw_leaf(place)
-        size = self.style.fontsize or self.fitting_size()
+        size = self.style.fontsize or self.fitting_fontsize()
         for text, _, _ in self.texts:
             text.set_fontsize(size)
         if self.has_legend:
@@ -224,27 +228,27 @@ class Picture:
         return self.artists
 
     def add(self, artist, gid):
-        """Keep an artist under a name."""
+        """Record an artist by its gid."""
         artist.set_gid(gid)
         self.artists.append(artist)
         return artist
 
-    def write(self, x, y, text, gid, width, height, **how):
-        """A text, and the room that it may take."""
-        how = {"ha": "center", "va": "center", "fontsize": LARGEST_FONT} | how
-        how["parse_math"] = False  # names may hold any sign
-        text = self.add(self.ax.text(x, y, text, **how), gid)
+    def write(self, x, y, text, gid, width, height, **options):
+        """Draw a text; `width` and `height` limit its font size."""
+        options = {"ha": "center", "va": "center", "fontsize": MAX_FONT} | options
+        options["parse_math"] = False  # names may contain "$"
+        text = self.add(self.ax.text(x, y, text, **options), gid)
         self.texts.append((text, width, height))
 
     def inset(self, place, half, gid):
-        """Small axes at a place."""
+        """Add small axes at a place."""
         box = (place.x - half, BOTTOM - place.depth, 2 * half, TOP - BOTTOM)
         inset = self.ax.inset_axes(box, transform=self.ax.transData)
         inset.set(xticks=[], yticks=[])
         return self.add(inset, gid)
 
-    def named(self, place, lines):
-        """Lines of text as one, behind the number of the node if that is asked for."""
+    def numbered(self, place, lines):
+        """Join lines of text, after the number of the node if `node_ids` is set."""
         text = "\n".join(lines)
         if not self.style.node_ids:
             return text
@@ -254,7 +258,7 @@ class Picture:
     # ------------------------------------------------------------------------------------ edges
 
     def draw_edges(self):
-        """Curves from parents to children, as wide as rows took them."""
+        """Draw curves from parents to children, as wide as the share of samples that pass them."""
         from matplotlib.patches import PathPatch
         from matplotlib.path import Path
 
@@ -265,7 +269,7 @@ class Picture:
             above = place.parent
             top, bottom = UNDER_TEXT - above.depth, TOP - place.depth
             middle = (top + bottom) / 2
-            # Boxes of text are lower than images, and hide the ends of their edges.
+            # A text box is lower than an image, so its edges continue to its centre, behind it.
             has_box = self.is_number if not place.children else not self.style.has_images
             first = top if self.style.has_images else -above.depth
             last = -place.depth if has_box else bottom
@@ -274,7 +278,7 @@ class Picture:
                 Path([*points, (place.x, bottom), (place.x, last)], codes),
                 fill=False,
                 edgecolor="0.78",
-                linewidth=max(HAIRLINE, WIDEST * share),
+                linewidth=max(MIN_LINEWIDTH, MAX_LINEWIDTH * share),
                 capstyle="butt",
                 joinstyle="round",
                 zorder=0,
@@ -288,12 +292,12 @@ class Picture:
     # ----------------------------------------------------------------------------------- splits
 
     def draw_split(self, place):
-        """Weights of a split as an image, a line or words, and its threshold."""
+        """Draw the weights of a split as an image, a line or a list, and its threshold."""
         style = self.style
         row, rank, threshold = self.tree.split(place.node)
         gid = f"split {place.node}"
         if not style.has_images:
-            text = self.named(place, self.question(row, rank, threshold))
+            text = self.numbered(place, self.condition(row, rank, threshold))
             box = {"boxstyle": "round", "facecolor": self.ax.get_facecolor(), "edgecolor": "0.6"}
             self.write(place.x, -place.depth, text, gid, 1.75, 0.6, bbox=box)
             return
@@ -303,37 +307,38 @@ class Picture:
         else:
             n_channels = style.shape[2] if style.has_channels else 1
             self.draw_images(inset, row.reshape(*style.shape[:2], n_channels))
-        text = self.named(place, [f"> {number(threshold, style.precision)}"])
+        text = self.numbered(place, [f"> {number(threshold, style.precision)}"])
         self.write(place.x, TEXT - place.depth, text, gid, 1.8, 0.15, va="top")
 
-    def question(self, row, rank, threshold):
-        """What a split asks in words, as lines: the largest weights and the threshold."""
+    def condition(self, row, rank, threshold):
+        """Condition of a split as lines of text: the weights of largest rank and the threshold."""
         names, precision = self.style.features, self.style.precision
-        taps = np.flatnonzero(row)
-        if len(taps) == 1:
-            weight = row[taps[0]]
+        used = np.flatnonzero(row)
+        if len(used) == 1:
+            weight = row[used[0]]
             sign = ">" if weight > 0 else "<"
-            return [f"{names[taps[0]]} {sign} {number(threshold / weight, precision)}"]
+            return [f"{names[used[0]]} {sign} {number(threshold / weight, precision)}"]
         lines = []
-        largest = taps[np.argsort(-rank[taps], kind="stable")][: self.style.n_weights]
+        largest = used[np.argsort(-rank[used], kind="stable")][: self.style.n_weights]
         for j in largest:
             sign = "\N{MINUS SIGN}" if row[j] < 0 else "+"
             size = "" if abs(row[j]) == 1 else number(abs(row[j]), precision) + " "
             lines.append(f"{sign} {size}{names[j]}")
-        if len(taps) > len(largest):
-            lines.append(f"and {len(taps) - len(largest)} more")
+        n_hidden = len(used) - len(largest)
+        if n_hidden:
+            lines.append(f"+ {n_hidden} more feature{'s' * (n_hidden > 1)}")
         return [*(lines or ["0"]), f"> {number(threshold, precision)}"]
 
     def draw_line(self, inset, row):
-        """Weights along one axis."""
+        """Draw the weights of a signal as a line."""
         largest = np.abs(row).max() or 1
-        inset.axhline(0, color="0.7", linewidth=HAIRLINE)
+        inset.axhline(0, color="0.7", linewidth=MIN_LINEWIDTH)
         inset.plot(row, color=COLOURS[0], linewidth=1, drawstyle="steps-mid")
         inset.set(xlim=(-0.5, len(row) - 0.5), ylim=(-1.1 * largest, 1.1 * largest))
         inset.spines[:].set_color("0.7")
 
     def draw_images(self, inset, array):
-        """Weights as images side by side, one a channel; `array` has channels on its last axis."""
+        """Draw one image for each entry of the last axis of an array, side by side."""
         largest = np.abs(array).max() or 1
         height, width, n_channels = array.shape
         step = width + max(1, width // 8)
@@ -353,54 +358,58 @@ class Picture:
     # ----------------------------------------------------------------------------------- leaves
 
     def draw_leaf(self, place):
-        """The answer of a leaf, or what a branch that is cut off answers on average."""
+        """Draw the value of a leaf, or the mean value of a hidden subtree."""
         value = self.values[place.node]
-        is_cut = self.tree.child[place.node] > 0
+        is_hidden = self.tree.child[place.node] > 0
         if self.is_number:
-            self.draw_number(place, value[0], is_cut)
+            self.draw_number(place, value[0], is_hidden)
         else:
-            self.draw_bars(place, value, is_cut)
+            self.draw_bars(place, value, is_hidden)
         lines = []
-        if self.tree.forest.task == "classification" and not is_cut:
+        if self.tree.forest.task == "classification" and not is_hidden:
             lines.append(self.style.outputs[value.argmax()])
         if self.tree.weight.any():
-            rows = self.tree.weight[place.node]
-            lines.append(f"n = {number(rows, self.style.precision)}")
-        if is_cut:
-            lines.append(f"+ {len(self.tree.below(place.node)) - 1} nodes")
-        gid = f"{'hidden' if is_cut else 'leaf'} {place.node}"
-        text = self.named(place, lines)
+            weight = self.tree.weight[place.node]
+            lines.append(f"n = {number(weight, self.style.precision)}")
+        if is_hidden:
+            lines.append(f"+ {len(self.tree.subtree(place.node)) - 1} nodes")
+        gid = f"{'hidden' if is_hidden else 'leaf'} {place.node}"
+        text = self.numbered(place, lines)
         self.write(place.x, TEXT - place.depth, text, gid, 0.95, 0.27, va="top")
 
-    def draw_bars(self, place, value, is_cut):
-        """One bar for each output that is not 0."""
+    def draw_bars(self, place, value, is_hidden):
+        """Draw one bar for each output that is not 0."""
         inset = self.inset(place, HALF_LEAF, f"value {place.node}")
         n = len(value)
         index = np.flatnonzero(value)
-        # Bars of many outputs are wider than their share, so that they can be seen.
+        # With many outputs, bars wider than their distance remain visible.
         width = max(0.85, n / 40)
         colours = [self.colour(k) for k in index]
-        inset.bar(index, value[index], width, color=colours, alpha=PALE if is_cut else 1.0)
+        inset.bar(
+            index, value[index], width, color=colours, alpha=HIDDEN_ALPHA if is_hidden else 1.0
+        )
         inset.axhline(0, color="0.5", linewidth=0.8)
         inset.set(xlim=(-0.7, n - 0.3), ylim=self.limits)
         inset.spines[:].set_visible(False)
         inset.set_facecolor((0.5, 0.5, 0.5, 0.1))
 
-    def draw_number(self, place, value, is_cut):
-        """A number on the colour of its place between the least and the largest shown."""
+    def draw_number(self, place, value, is_hidden):
+        """Draw a number on a colour that shows its position in the range of values."""
         from matplotlib import colormaps
         from matplotlib.colors import to_rgb
 
         low, high = self.limits
         share = (value - low) / (high - low) if high > low else 0.5
         colour = np.array(colormaps["viridis"](0.25 + 0.75 * share)[:3])
-        if is_cut:
-            colour = PALE * colour + (1 - PALE) * np.array(to_rgb(self.ax.get_facecolor()))
+        if is_hidden:
+            background = np.array(to_rgb(self.ax.get_facecolor()))
+            colour = HIDDEN_ALPHA * colour + (1 - HIDDEN_ALPHA) * background
+        # Luma of ITU-R BT.601.
         is_dark = colour @ (0.299, 0.587, 0.114) < 0.5
         box = {"boxstyle": "round", "facecolor": colour, "edgecolor": "none"}
-        how = {"color": "white" if is_dark else "black", "bbox": box}
+        options = {"color": "white" if is_dark else "black", "bbox": box}
         text = number(value, self.style.precision)
-        self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **how)
+        self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **options)
 
     def colour(self, k):
         """Colour of an output."""
@@ -411,10 +420,10 @@ class Picture:
 
         return colormaps["viridis"](k / (n - 1))
 
-    # ------------------------------------------------------------------------------ the finish
+    # ------------------------------------------------------------------------ legend, font size
 
     def draw_legend(self, size):
-        """Names of the classes or outputs, below the tree."""
+        """Draw the legend of classes or outputs below the tree."""
         from matplotlib.patches import Patch
 
         names = self.style.outputs
@@ -434,13 +443,13 @@ class Picture:
             text.set(text=name, parse_math=False)
         self.add(legend, "classes")
 
-    def fitting_size(self):
-        """The largest size at which every text keeps to its room."""
+    def fitting_fontsize(self):
+        """Largest font size at which no text exceeds its maximum width or height."""
         origin, corner = self.ax.transData.transform([(0, 0), (1, 1)])
         unit = corner - origin
-        size = LARGEST_FONT
-        for text, *room in self.texts:
+        size = MAX_FONT
+        for text, *limits in self.texts:
             extent = text.get_window_extent()
-            taken = np.array([extent.width, extent.height]) / unit
-            size = min(size, LARGEST_FONT / max(1e-9, *(taken / room)))
-        return max(size, SMALLEST_FONT)
+            extent = np.array([extent.width, extent.height]) / unit
+            size = min(size, MAX_FONT / max(1e-9, *(extent / limits)))
+        return max(size, MIN_FONT)

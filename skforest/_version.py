@@ -1,3 +1,3 @@
-"""The one place where the version of skforest is written."""
+"""Version of skforest; the build reads it from this file."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""A tree of a fitted forest as a picture.
+"""Plot of a tree of a fitted forest.
 
-What is asked for is checked here; `_picture` draws it.
+This file checks the parameters; `_picture` draws.
 """
 
 from __future__ import annotations
@@ -33,75 +33,81 @@ def plot_tree(
 ):
     """Plot a tree of a fitted forest.
 
-    A split shows its weights and its threshold; rows with a larger value go right. The width of an
-    edge is the weight of the training rows that took it. A leaf shows what the tree answers there:
-    bars, one a class or output, or the value of a single output. A branch that is cut off shows
-    the mean of its leaves, pale, and how many nodes are hidden.
+    A split shows its weights and its threshold; samples with a larger weighted sum go right. The
+    width of an edge shows the weight of the training samples that passed it. A leaf shows its
+    value: a bar for each class or output, or a number for a single output. A hidden subtree shows
+    the mean of its leaves in a paler colour, and its number of nodes.
 
-    Needs matplotlib.
+    The function needs matplotlib.
 
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted.
+        Fitted estimator.
     tree : int, default=0
-        Which tree of the forest.
+        Number of the tree in the forest, 0 to ``n_trees - 1``.
     node : int, default=0
-        Root of the branch to show, as `apply` numbers nodes.
+        Root of the subtree to plot, as `apply` numbers nodes.
     max_depth : int, default=3
-        Depth to which the branch is shown. None: all of it.
+        Depth to which the subtree is plotted, at least 1. None: all of it.
     feature_names : array-like of str of shape (n_features,), default=None
-        None: those of the fitted estimator, else ``x[0]``, ``x[1]``, and so on.
+        Names of the features. None: those that the estimator was fitted with, else ``x[0]``,
+        ``x[1]``, and so on.
     feature_shape : int or tuple of int, default=None
-        How the features lie: the weights of a split are then an image, or, on one axis, a line. A
-        third axis of at most 4 entries is one of channels, which are shown side by side. With
-        more axes the largest weights are named. None: the shape of the forest, where it has
-        several axes or patches.
+        Shape of a sample. With two axes, the weights of a split are shown as an image; with one,
+        as a line. A third axis of at most 4 entries is taken for channels, which are shown side by
+        side. With more axes, the largest weights are listed by name. None: the shape of the
+        forest, if it has several axes or patches.
     class_names : array-like of str of shape (n_outputs,), default=None
         Names of the classes, in the order of `classes_`, or of the outputs of a regression. None:
-        the labels themselves, or ``y[0]``, ``y[1]``, and so on.
+        the class labels, or ``y[0]``, ``y[1]``, and so on.
     n_weights : int, default=3
-        How many weights are named at most where they are no image. The largest are; where the
-        forest scales its features, those that are largest after scaling.
+        Maximum number of weights that are listed by name, at least 1; the number of the other
+        features is given. The weights of largest absolute value are listed; if the forest scales
+        its features, those that are largest after scaling.
     precision : int, default=3
-        Significant digits of numbers, of which at least one is behind the point.
+        Number of significant digits, at least 1. At least one decimal is shown.
     node_ids : bool, default=False
-        Show the numbers of the nodes.
+        Whether to show the numbers of the nodes.
     cmap : str or Colormap, default="coolwarm"
-        Of images of weights. Its middle is weight 0; each split has a scale of its own.
+        Colormap of images of weights. Its middle is weight 0; each split has its own range.
     fontsize : float, default=None
-        In points. None: the largest that fits the size of the axes, from 5 to 10.
+        Font size in points. None: the largest from 5 to 10 that fits the size of the axes.
     ax : matplotlib.axes.Axes, default=None
-        Where to plot; what it holds is cleared. None: the current axes, or new ones that fill the
+        Axes to plot on, which are cleared. None: the current axes, or new axes that fill the
         current figure.
 
     Returns
     -------
     artists : list of matplotlib.artist.Artist
-        All that was drawn, as `sklearn.tree.plot_tree` returns it. `get_gid` tells them apart:
-        ``"edge 4"`` is the edge to node 4; ``"weights 4"`` and ``"split 4"`` are the image (axes)
-        and the text of a split, ``"value 4"`` and ``"leaf 4"`` the bars (axes) or value and the
-        text of a leaf, ``"hidden 4"`` the text of a branch that is cut off. ``"no"``, ``"yes"``
-        and ``"classes"`` (the legend) are there once.
+        The artists of the plot. `get_gid` tells them apart: ``"edge 4"`` is the edge to node 4;
+        ``"weights 4"`` and ``"split 4"`` are the image (axes) and the text of a split,
+        ``"value 4"`` and ``"leaf 4"`` the bars (axes) or value and the text of a leaf, and
+        ``"hidden 4"`` the text of a hidden subtree. ``"no"``, ``"yes"`` and ``"classes"`` (the
+        legend) occur once.
 
     Raises
     ------
     ImportError
-        If matplotlib is missing.
+        If matplotlib is not installed.
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If `estimator` is neither an estimator of skforest nor a Forest, or `ax` are no axes.
+        If `estimator` is neither an estimator of skforest nor a Forest, or `ax` is not axes.
     ValueError
-        If there is no such tree or node, a length does not fit the forest, or a number is out of
-        range.
+        If the tree or the node does not exist, a length does not match the forest, or a number is
+        out of range.
+
+    See Also
+    --------
+    sklearn.tree.plot_tree : The same for trees of scikit-learn.
 
     Notes
     -----
-    Weights and thresholds are in the units of the features, also where the forest centres and
-    scales them. A value in a leaf is the prediction of the tree alone, on the scale of the
-    forest's predictions. Where trees are summed, or leaves are weighted by margins, it is what
-    is stored: the share of the leaf in the sum, before `link` and `baseline`.
+    Weights and thresholds are in the units of the features, also if the forest centres and scales
+    them. The value of a leaf is the prediction of the tree alone, on the scale of the predictions
+    of the forest. If trees are summed, or leaf values are multiplied by margins, it is the stored
+    value: the contribution to the sum, before `baseline` and the inverse link.
 
     Examples
     --------
@@ -112,13 +118,13 @@ def plot_tree(
     >>> forest = CO2ForestClassifier(10, max_depth=3, random_state=0).fit(X, y)
     >>> figure = Figure(figsize=(9, 5))
     >>> artists = plot_tree(forest, feature_shape=(8, 8), ax=figure.subplots())
-    >>> sum(artist.get_gid().startswith("weights") for artist in artists)  # images of splits
+    >>> sum(artist.get_gid().startswith("weights") for artist in artists)  # images
     7
     """
     forest = _forest(estimator)
     _check_int("tree", tree, 0, len(forest) - 1)
-    shown = Tree(forest[int(tree)], len(forest))
-    _check_int("node", node, 0, len(shown.child) - 1)
+    contents = Tree(forest[int(tree)], len(forest))
+    _check_int("node", node, 0, len(contents.child) - 1)
     if max_depth is not None:
         _check_int("max_depth", max_depth, 1, or_none=True)
     _check_int("n_weights", n_weights, 1)
@@ -138,49 +144,49 @@ def plot_tree(
         cmap=cmap,
         fontsize=fontsize,
     )
-    places = layout(shown.child, int(node), max_depth)
-    return Picture(_axes(ax), shown, places, style).draw()
+    places = layout(contents.child, int(node), max_depth)
+    return Picture(_axes(ax), contents, places, style).draw()
 
 
 def _forest(estimator):
-    """The packed forest of an estimator, or itself."""
+    """Forest of an estimator; a Forest is returned as it is."""
     if isinstance(estimator, Forest):
         return estimator
     if not hasattr(estimator, "fit"):
         raise TypeError(
-            f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest or a "
-            "Forest is needed"
+            "estimator must be a fitted estimator of skforest or a Forest, got "
+            f"{type(estimator).__name__}"
         )
     check_is_fitted(estimator)
     forest = getattr(estimator, "forest_", None)
     if not isinstance(forest, Forest):
         raise TypeError(
-            f"estimator is a {type(estimator).__name__}, which has no Forest; a fitted estimator "
-            "of skforest is needed (of a pipeline, its last step)"
+            f"estimator must be a fitted estimator of skforest, got {type(estimator).__name__}; "
+            "of a pipeline, pass the last step"
         )
     return forest
 
 
 def _check_int(name, value, least, most=None, or_none=False):
-    """Fail unless the value is a whole number in a range."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        what = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name}={value!r} must be an int {what}{', or None' * or_none}")
+    """Raise if a value is not an int in a range."""
+    is_int = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_int or value < least or (most is not None and value > most):
+        valid = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name}={value!r} must be an int {valid}{', or None' * or_none}")
 
 
-def _names(name, given, n_needed):
-    """Names as a list of str, or None."""
-    if given is None:
+def _names(parameter, names, n_names):
+    """Names as a list of str, or None; raise if their number is wrong."""
+    if names is None:
         return None
-    if isinstance(given, str) or len(given) != n_needed:
-        what = repr(given) if isinstance(given, str) else f"of length {len(given)}"
-        raise ValueError(f"{name} is {what}; a sequence of {n_needed} names is needed")
-    return [str(item) for item in given]
+    if isinstance(names, str) or len(names) != n_names:
+        got = repr(names) if isinstance(names, str) else f"length {len(names)}"
+        raise ValueError(f"{parameter} must be a sequence of {n_names} names, got {got}")
+    return [str(name) for name in names]
 
 
 def _numbered(letter, shape):
-    """Names of the entries of an array: ``x[3]``, or ``x[0, 3]``."""
+    """Names of the entries of an array, ``x[3]`` or ``x[0, 3]``."""
     return [f"{letter}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
@@ -192,16 +198,16 @@ def _outputs(forest):
 
 
 def _shape(forest, given):
-    """Shape of the picture of a direction, or None if the features do not lie in one."""
+    """Shape of the image of a direction, or None if weights are listed by name."""
     if given is None:
         has_patches = len(forest.box_corner) > 0
         return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
     lengths = np.atleast_1d(given)
-    fits = lengths.dtype.kind in "iu" and lengths.ndim == 1 and (lengths > 0).all()
-    if not fits or math.prod(lengths.tolist()) != forest.n_features:
+    is_valid = lengths.dtype.kind in "iu" and lengths.ndim == 1 and (lengths > 0).all()
+    if not is_valid or math.prod(lengths.tolist()) != forest.n_features:
         raise ValueError(
-            f"feature_shape={given!r} must be lengths that multiply to the {forest.n_features} "
-            "features of the forest"
+            f"feature_shape={given!r} must be positive ints with the product "
+            f"{forest.n_features}, the number of features of the forest"
         )
     return tuple(lengths.tolist())
 
@@ -211,11 +217,9 @@ def _axes(ax):
     try:
         from matplotlib.axes import Axes
     except ImportError as error:
-        raise ImportError(
-            "plot_tree needs matplotlib: pip install matplotlib, or skforest with [plot]"
-        ) from error
+        raise ImportError('plot_tree needs matplotlib: pip install "skforest[plot]"') from error
     if ax is not None and not isinstance(ax, Axes):
-        raise TypeError(f"ax is a {type(ax).__name__}; matplotlib axes or None are needed")
+        raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
     if ax is None:
         import matplotlib.pyplot as plt
 

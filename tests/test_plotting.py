@@ -1,4 +1,4 @@
-"""The picture of a tree says what the tree says."""
+"""plot_tree: the plot agrees with the tree."""
 
 import io
 import re
@@ -34,17 +34,17 @@ def close_figures():
     plt.close("all")
 
 
-def drawn(estimator, tree=0, figsize=(6.4, 4.8), **how):
-    """Artists by their names."""
+def drawn(estimator, tree=0, figsize=(6.4, 4.8), **parameters):
+    """Artists by their gids."""
     ax = Figure(figsize=figsize).add_axes((0, 0, 1, 1))
-    artists = plot_tree(estimator, tree, ax=ax, **how)
+    artists = plot_tree(estimator, tree, ax=ax, **parameters)
     named = {artist.get_gid(): artist for artist in artists}
     assert len(named) == len(artists)
     return named
 
 
 def nodes(artists, kind):
-    """Artists of a kind by their nodes."""
+    """Artists of a kind by their node numbers."""
     found = (name.split() for name in artists)
     return {int(n[1]): artists[" ".join(n)] for n in found if n[0] == kind and len(n) == 2}
 
@@ -55,7 +55,7 @@ def number(text):
 
 
 def bars(axes, n_outputs):
-    """Heights of the bars of a leaf; of each output."""
+    """Heights of the bars of a leaf, one for each output."""
     heights = np.zeros(n_outputs)
     for bar in axes.patches:
         heights[round(bar.get_x() + bar.get_width() / 2)] = bar.get_height()
@@ -69,7 +69,7 @@ def images(axes):
 
 
 def data(estimator):
-    """Ten classes of images, or a real target."""
+    """Images of ten classes, or a regression."""
     if is_classifier(estimator):
         X, y = load_digits(return_X_y=True)
         return X[:400], y[:400]
@@ -83,7 +83,7 @@ def test_leaves_show_what_the_tree_predicts(estimator):
         artists = drawn(estimator, tree, max_depth=None, precision=9)
         one = estimator.forest_[tree]
         response, leaf = one.response(X), one.apply(X)[:, 0]
-        if one.gate == "margin":  # what is stored, before it is weighted
+        if one.gate == "margin":  # the stored value, without the margin
             response = one.value.reshape(-1, one.n_outputs)[-1 - one.child[leaf]]
         shown = nodes(artists, "value")
         assert len(shown) == one.n_leaves[0]
@@ -99,7 +99,7 @@ def test_leaves_show_what_the_tree_predicts(estimator):
 
 
 @pytest.mark.parametrize("name", ["NonGreedyTreeClassifier", "NonGreedyTreeRegressor"])
-def test_a_tree_of_its_own(name):
+def test_single_tree_estimators(name):
     tree = getattr(skforest, name)(max_depth=2, n_epochs=4, random_state=0)
     artists = drawn(tree.fit(*data(tree)))
     assert sorted(nodes(artists, "value") | nodes(artists, "split")) == list(
@@ -107,8 +107,8 @@ def test_a_tree_of_its_own(name):
     )
 
 
-def test_images_and_thresholds_are_in_the_units_of_the_rows(classifier):
-    """What the picture says about a row is what the tree does with it."""
+def test_images_and_thresholds_are_in_the_units_of_the_features(classifier):
+    """Image and threshold send a sample to the same side as the tree."""
     X, y = data(classifier)
     X = 100 * X + 1000
     forest = classifier.fit(X, y).forest_
@@ -127,7 +127,7 @@ def test_images_and_thresholds_are_in_the_units_of_the_rows(classifier):
         assert ((value > threshold) == right)[clear].all()
 
 
-def test_edges_are_as_wide_as_rows_took_them(rng):
+def test_widths_of_edges_are_shares_of_samples(rng):
     forest = random_forest(rng, n_splits=20)
     artists = drawn(forest, 2, max_depth=None)
     tree = forest[2]
@@ -137,7 +137,7 @@ def test_edges_are_as_wide_as_rows_took_them(rng):
         assert width == pytest.approx(max(0.6, 12 * tree.node_weight[node] / tree.node_weight[0]))
 
 
-def test_edges_join_parents_and_children(rng):
+def test_edges_connect_parents_and_children(rng):
     artists = drawn(random_forest(rng, n_trees=1, n_splits=9), max_depth=None)
     child = random_forest(np.random.default_rng(0), n_trees=1, n_splits=9).child
     edges = nodes(artists, "edge")
@@ -154,7 +154,7 @@ def test_edges_join_parents_and_children(rng):
 
 @pytest.mark.parametrize("kind", ["box", "sparse", "dense"])
 @pytest.mark.parametrize("shape", [(3, 4), (12,), (2, 2, 3), (3, 4, 1)])
-def test_weights_of_every_kind_lie_as_the_features_do(rng, kind, shape):
+def test_weights_of_every_kind_have_the_shape_of_the_features(rng, kind, shape):
     wrap = (True,) + (False,) * (len(shape) - 1)
     forest = random_forest(rng, shape, wrap, n_trees=1, kinds=[kind], n_each=9)
     artists = drawn(forest, feature_shape=shape, max_depth=None)
@@ -174,8 +174,8 @@ def test_weights_of_every_kind_lie_as_the_features_do(rng, kind, shape):
         assert high == -low == (np.abs(row).max() or 1)
 
 
-def test_the_shape_is_that_of_the_forest(rng):
-    """One axis means a signal only where the forest has patches."""
+def test_the_default_shape_is_that_of_the_forest(rng):
+    """One axis is a signal only if the forest has patches."""
     assert nodes(drawn(random_forest(rng, (3, 4), kinds=["dense"])), "weights")
     assert nodes(drawn(random_forest(rng, (12,), kinds=["box"])), "weights")
     assert not nodes(drawn(random_forest(rng, (12,), kinds=["dense"])), "weights")
@@ -206,15 +206,16 @@ def stump(direction, threshold=2.5, **meta):
         ({2: 1}, "x[2] > 2.5"),
         ({2: -2}, "x[2] < −1.25"),
         ({0: 1, 3: -1}, "+ x[0]\n− x[3]\n> 2.5"),
-        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\nand 1 more\n> 2.5"),
+        ({0: 1, 1: 8, 2: 2, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\n+ 2 more features\n> 2.5"),
+        ({0: 0.25, 1: 8, 3: -1234.5}, "− 1234.5 x[3]\n+ 8 x[1]\n+ 1 more feature\n> 2.5"),
         ({}, "0\n> 2.5"),
     ],
 )
-def test_weights_in_words(direction, text):
+def test_listed_weights(direction, text):
     assert drawn(stump(direction), n_weights=2)["split 0"].get_text() == text
 
 
-def test_a_single_feature_in_words():
+def test_a_single_feature():
     forest = Forest(
         STUMP | {"direction": [1], "value": [0, 1]}, n_features=2, n_outputs=1, task="regression"
     )
@@ -222,14 +223,16 @@ def test_a_single_feature_in_words():
     assert artists["split 0"].get_text() == "width > 2.5"
 
 
-def test_words_are_in_the_units_of_the_rows():
-    """Ranked as the forest scales them: 1 * 1 < 0.5 * 10; (x - 3) * 10 / 2 > 2.5."""
+def test_listed_weights_are_in_the_units_of_the_features():
+    """They are ranked after scaling: 1 * 1 < 0.5 * 10; (x - 3) * 10 / 2 > 2.5."""
     forest = stump({0: 1.0, 1: 0.5}, offset=[0.0, 3.0, 0.0, 0.0], scale=[1.0, 10.0, 1.0, 1.0])
-    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ x[0]\nand 1 more\n> 17.5"
+    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ x[0]\n+ 1 more feature\n> 17.5"
     forest = stump({0: 0.5, 1: 1.0}, offset=[0.0, 3.0, 0.0, 0.0], scale=[1.0, 10.0, 1.0, 1.0])
     assert drawn(forest)["split 0"].get_text() == "+ 10 x[1]\n+ 0.5 x[0]\n> 32.5"
     forest = stump({0: 1.0, 1: 0.5}, spread=[1.0, 10.0, 1.0, 1.0])
-    assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ 0.5 x[1]\nand 1 more\n> 2.5"
+    assert (
+        drawn(forest, n_weights=1)["split 0"].get_text() == "+ 0.5 x[1]\n+ 1 more feature\n> 2.5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +272,7 @@ def test_names(rng):
 
 
 def test_names_are_shown_as_they_are():
-    """No formulas, no entries that the legend leaves out."""
+    """No formulas are rendered, and the legend leaves out no entry."""
     names = ["$", "a_$x^{", "_hidden", "%"]
     forest = Forest(
         STUMP | {"direction": [1], "value": np.eye(4)[:2].ravel()},
@@ -281,7 +284,7 @@ def test_names_are_shown_as_they_are():
     assert [text.get_text() for text in artists["classes"].get_texts()] == names
 
 
-def test_a_branch_that_is_cut_off_says_how_much_is_hidden():
+def test_a_hidden_subtree_shows_its_number_of_nodes_and_its_mean():
     X, y = load_digits(return_X_y=True)
     forest = ManifoldForestClassifier(2, random_state=0).fit(X, y)
     tree = forest.forest_[1]
@@ -291,7 +294,7 @@ def test_a_branch_that_is_cut_off_says_how_much_is_hidden():
     assert shown == 7 and hidden
     counts = [int(re.search(r"\+ (\d+) nodes", text.get_text())[1]) for text in hidden.values()]
     assert shown + sum(counts) == tree.n_nodes
-    # The mean over the leaves below, which is that over the training rows; paler than a leaf.
+    # The mean over the training samples below; paler than a leaf.
     parent = tree._parents()
     leaves = np.flatnonzero(tree.child < 0)
     values = np.zeros((len(leaves), 10))
@@ -309,7 +312,7 @@ def test_a_branch_that_is_cut_off_says_how_much_is_hidden():
         assert all(bar.get_alpha() < 1 for bar in inset.patches)
 
 
-def test_numbers_of_branches_that_are_cut_off_are_means_and_pale(rng):
+def test_hidden_subtrees_of_regressions_show_pale_means(rng):
     forest = random_forest(rng, n_trees=1, n_outputs=1, n_splits=20)
     whole, part = (drawn(forest, max_depth=depth, precision=9) for depth in (None, 2))
     parent = forest._parents()
@@ -329,14 +332,14 @@ def test_numbers_of_branches_that_are_cut_off_are_means_and_pale(rng):
     assert nodes(part, "hidden")
 
 
-def test_a_branch_by_its_root():
+def test_a_subtree_by_its_root():
     X, y = load_digits(return_X_y=True)
     forest = CO2ForestClassifier(1, max_depth=4, random_state=0).fit(X, y)
     whole = drawn(forest, feature_shape=(8, 8), max_depth=None)
     node = int(forest.forest_.child[0]) + 1
     left = int(forest.forest_.child[node])
     part = drawn(forest, feature_shape=(8, 8), max_depth=1, node=node, node_ids=True)
-    # Widths are shares of what reaches the root of the branch.
+    # Widths are shares of the samples at the root of the subtree.
     width, before = (drawing[f"edge {left}"].get_linewidth() for drawing in (part, whole))
     weight = forest.forest_.node_weight
     assert before == pytest.approx(12 * weight[left] / weight[0])
@@ -348,7 +351,7 @@ def test_a_branch_by_its_root():
     assert part[f"split {node}"].get_text().startswith(f"#{node}: > ")
 
 
-def test_node_ids_are_those_of_apply(rng):
+def test_node_ids_are_the_numbers_of_apply(rng):
     forest = random_forest(rng, n_trees=2, n_splits=4)
     artists = drawn(forest, 1, node_ids=True, max_depth=None)
     texts = nodes(artists, "split") | nodes(artists, "leaf")
@@ -357,7 +360,7 @@ def test_node_ids_are_those_of_apply(rng):
         assert text.get_text().startswith(f"#{node}:")
 
 
-def test_a_tree_that_is_one_leaf():
+def test_a_tree_of_one_leaf():
     X, y = load_iris(return_X_y=True)
     forest = ManifoldForestClassifier(1, max_depth=1, min_samples_split=1000).fit(X, y)
     artists = drawn(forest)
@@ -366,7 +369,7 @@ def test_a_tree_that_is_one_leaf():
 
 
 def test_values_of_every_gate_and_link():
-    """A mean is a prediction; a summand is what is stored."""
+    """Trees that are averaged show predictions, trees that are summed stored values."""
     value = np.log([[0.25, 0.75], [0.5, 0.5]])
     arrays = {
         "tree_start": [0, 3, 6],
@@ -392,8 +395,8 @@ def test_values_of_every_gate_and_link():
     assert bars(drawn(alone)["value 1"], 2) == pytest.approx([1 / 7, 6 / 7], rel=1e-6)
 
 
-def test_a_forest_that_counts_no_rows():
-    """Bare arrays may have no weights: no numbers of rows, hairlines, plain means."""
+def test_a_forest_without_node_weights():
+    """No numbers of samples, edges of the smallest width, and unweighted means."""
     forest = stump({0: 1, 1: 1})
     artists = drawn(forest)
     assert artists["edge 1"].get_linewidth() == 0.6
@@ -433,7 +436,7 @@ def test_hundreds_of_classes(rng):
 
 
 @pytest.mark.parametrize("images", [True, False])
-def test_texts_keep_apart_at_the_default_size(images):
+def test_texts_do_not_overlap_at_the_default_size(images):
     """A tree of depth 3 is readable in a notebook."""
     X, y = load_digits(return_X_y=True)
     forest = CO2ForestClassifier(1, max_depth=3, random_state=0).fit(X, y)
@@ -479,7 +482,7 @@ def test_half_precision_and_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how, words",
+    "parameters, message",
     [
         ({"tree": 3}, r"tree=3 must be an int from 0 to 2"),
         ({"tree": -1}, r"tree=-1 must be an int from 0 to 2"),
@@ -491,31 +494,34 @@ def test_half_precision_and_files(tmp_path):
         ({"precision": "high"}, r"precision='high' must be an int of at least 1"),
         ({"fontsize": 0}, r"fontsize=0 must be a number above 0, or None"),
         ({"fontsize": "small"}, r"fontsize='small' must be a number above 0, or None"),
-        ({"feature_names": ["a"]}, r"feature_names is of length 1; .* 12 names is needed"),
-        ({"feature_names": "abcdefghijkl"}, r"feature_names is 'abc.*12 names"),
-        ({"class_names": list("abc")}, r"class_names is of length 3; .* 2 names is needed"),
-        ({"feature_shape": (3, 5)}, r"feature_shape=\(3, 5\) must .* the 12 features"),
-        ({"feature_shape": (-3, -4)}, r"feature_shape=\(-3, -4\) must .* the 12 features"),
-        ({"feature_shape": "12"}, r"feature_shape='12' must .* the 12 features"),
+        ({"feature_names": ["a"]}, r"feature_names must be .* 12 names, got length 1"),
+        ({"feature_names": "abcdefghijkl"}, r"feature_names must be .* 12 names, got 'abc"),
+        ({"class_names": list("abc")}, r"class_names must be .* 2 names, got length 3"),
+        ({"feature_shape": (3, 5)}, r"feature_shape=\(3, 5\) must .* 12, the number of features"),
+        (
+            {"feature_shape": (-3, -4)},
+            r"feature_shape=\(-3, -4\) must .* 12, the number of features",
+        ),
+        ({"feature_shape": "12"}, r"feature_shape='12' must .* 12, the number of features"),
     ],
 )
-def test_bad_input(rng, how, words):
-    with pytest.raises(ValueError, match=words):
-        plot_tree(random_forest(rng), ax=Figure().subplots(), **how)
+def test_bad_input(rng, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        plot_tree(random_forest(rng), ax=Figure().subplots(), **parameters)
 
 
-def test_what_is_no_fitted_forest(rng):
+def test_unsupported_estimators_and_axes(rng):
     with pytest.raises(NotFittedError):
         plot_tree(CO2ForestClassifier())
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(TypeError, match="estimator is a str; a fitted estimator of skforest"):
+    with pytest.raises(TypeError, match="estimator must be a fitted estimator .*, got str"):
         plot_tree("forest")
-    with pytest.raises(TypeError, match="a DecisionTreeClassifier, which has no Forest"):
+    with pytest.raises(TypeError, match="estimator must be .*, got DecisionTreeClassifier"):
         plot_tree(DecisionTreeClassifier().fit(X, y))
     pipeline = make_pipeline(StandardScaler(), ManifoldForestClassifier(1)).fit(X, y)
-    with pytest.raises(TypeError, match="estimator is a Pipeline.*its last step"):
+    with pytest.raises(TypeError, match="got Pipeline; of a pipeline, pass the last step"):
         plot_tree(pipeline)
-    with pytest.raises(TypeError, match="ax is a Figure; matplotlib axes or None"):
+    with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
         plot_tree(random_forest(rng), ax=Figure())
 
 

@@ -1,4 +1,4 @@
-"""Hinge forests as layers: kernel, modules, estimators there and back."""
+"""Hinge forests as layers: kernel, modules, and conversion of estimators to modules and back."""
 
 import _thread
 import copy
@@ -27,13 +27,13 @@ from skforest import (
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
-from skforest import _torch_answer  # noqa: E402
 from skforest.torch import (  # noqa: E402
     HingeEnsemble,
     HingeFern,
     HingeForest,
     RunningStandardiser,
     from_estimator,
+    response,  # noqa: E402
     to_estimator,
 )
 
@@ -47,16 +47,16 @@ def same_random_numbers():
     torch.manual_seed(0)
 
 
-def make_layer(kind, *sizes, **words):
-    """A layer whose leaves are large enough to see."""
-    layer = kind(*sizes, **{"standardise": None} | words)
+def make_layer(kind, *sizes, **parameters):
+    """A layer whose leaves are of the order of 1."""
+    layer = kind(*sizes, **{"standardise": None} | parameters)
     with torch.no_grad():
         layer.leaves.normal_()
     return layer
 
 
 def gradients(layer, z, g):
-    """Answers, and the gradients by features, thresholds and leaves, as dense arrays."""
+    """Responses, and the gradients by features, thresholds and leaves, as dense arrays."""
     layer.zero_grad()
     z = z.clone().requires_grad_()
     out = layer(z)
@@ -65,7 +65,7 @@ def gradients(layer, z, g):
     return [out.detach().numpy(), *(t.to_dense().numpy() for t in found)]
 
 
-def twin(layer, z, g):
+def expected_gradients(layer, z, g):
     """The same by the definition."""
     arrays = (t.detach().numpy() for t in (layer.thresholds, layer.features, layer.leaves))
     share = 1 / layer.n_estimators if layer.aggregate == "mean" else 1
@@ -75,23 +75,26 @@ def twin(layer, z, g):
     return [share * (out if layer.aggregate == "none" else out.sum(axis=1)), *found]
 
 
-def slope_of(layer, n, random=torch.randn):
-    apart = (layer.n_estimators,) if layer.aggregate == "none" else ()
-    return random(n, *apart, layer.n_outputs)
+def output_gradient(layer, n):
+    """Random gradients of a loss by the outputs for n samples."""
+    axis = (layer.n_estimators,) if layer.aggregate == "none" else ()
+    return torch.randn(n, *axis, layer.n_outputs)
 
 
-# ------------------------------------------------------------------------------ answers, gradients
+# --------------------------------------------------------------------------- responses, gradients
 
 
 @KINDS
 @BACKENDS
 @pytest.mark.parametrize("aggregate", ["sum", "mean", "none"])
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 7, 16, 26])
-def test_answers_and_gradients_are_those_of_the_definition(kind, backend, aggregate, n_outputs):
+def test_responses_and_gradients_match_the_definition(kind, backend, aggregate, n_outputs):
     layer = make_layer(kind, 6, n_outputs, 5, 4, aggregate=aggregate, backend=backend)
     z = torch.randn(37, 6)
-    g = slope_of(layer, 37)
-    for found, expected in zip(gradients(layer, z, g), twin(layer, z, g), strict=True):
+    g = output_gradient(layer, 37)
+    for found, expected in zip(
+        gradients(layer, z, g), expected_gradients(layer, z, g), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -102,15 +105,15 @@ def test_answers_and_gradients_are_those_of_the_definition(kind, backend, aggreg
     depth=st.integers(1, 5),
     sparse=st.booleans(),
 )
-def test_ties_and_margins_of_0_are_exact(seed, kind, depth, sparse):
-    """Whole numbers: margins tie, are 0, rows repeat, and no sum is rounded."""
+def test_ties_and_zero_margins_are_exact(seed, kind, depth, sparse):
+    """Integers: margins tie or are 0, samples repeat, and no sum is rounded."""
     torch.manual_seed(seed)
     layer = make_layer(kind, 3, 2, 4, depth, sparse=sparse)
     with torch.no_grad():
         layer.thresholds.random_(-2, 3)
         layer.leaves.random_(-4, 5)
     z, g = (torch.randint(-2, 3, size).float() for size in ((19, 3), (19, 2)))
-    expected = twin(layer, z, g)
+    expected = expected_gradients(layer, z, g)
     for layer.backend in ("kernel", "tensor"):
         for found, own in zip(gradients(layer, z, g), expected, strict=True):
             np.testing.assert_array_equal(found, own)
@@ -119,29 +122,29 @@ def test_ties_and_margins_of_0_are_exact(seed, kind, depth, sparse):
 @KINDS
 @pytest.mark.parametrize("aggregate", ["sum", "mean", "none"])
 @pytest.mark.parametrize("standardise", [None, "batch", "running"])
-def test_derivatives_are_finite_differences(kind, aggregate, standardise):
-    """Of the tensors, first and second ones; the kernel is compared with them."""
+def test_derivatives_match_finite_differences(kind, aggregate, standardise):
+    """First and second derivatives of the tensor backend, with which the kernel is compared."""
     layer = make_layer(
-        kind, 5, 3, 4, 3, aggregate=aggregate, standardise=standardise, dtype=torch.float64
+        kind, 3, 2, 3, 2, aggregate=aggregate, standardise=standardise, dtype=torch.float64
     ).eval()
-    z = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     names = ["thresholds", "leaves"]
 
-    def answer(z, *values):
+    def respond(z, *values):
         return torch.func.functional_call(layer, dict(zip(names, values)), (z,))
 
     inputs = (z, *(getattr(layer, name).detach().requires_grad_() for name in names))
-    assert torch.autograd.gradcheck(answer, inputs)
-    assert torch.autograd.gradgradcheck(answer, inputs)
+    assert torch.autograd.gradcheck(respond, inputs)
+    assert torch.autograd.gradgradcheck(respond, inputs)
 
 
 @KINDS
 @pytest.mark.parametrize("aggregate", ["sum", "none"])
 @pytest.mark.parametrize("depth", [1, 10])
-def test_both_ways_agree_on_many_rows_and_deep_trees(kind, aggregate, depth):
+def test_backends_agree_on_many_samples_and_deep_trees(kind, aggregate, depth):
     layer = make_layer(kind, 20, 3, 30, depth, aggregate=aggregate)
     z = torch.randn(600, 20)
-    g = slope_of(layer, 600)
+    g = output_gradient(layer, 600)
     found = []
     for layer.backend in ("kernel", "tensor"):
         found.append(gradients(layer, z, g))
@@ -149,23 +152,23 @@ def test_both_ways_agree_on_many_rows_and_deep_trees(kind, aggregate, depth):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-4)
 
 
-def test_auto_takes_the_kernel_for_float32_and_tensors_for_the_rest(monkeypatch):
+def test_auto_uses_the_kernel_for_float32_and_tensors_otherwise(monkeypatch):
     layer, z = make_layer(HingeForest, 4, 2), torch.randn(9, 4)
-    asked = []
+    calls = []
 
-    def watched(*arrays):
-        asked.append(arrays)
+    def recorded(*arrays):
+        calls.append(arrays)
         return HingePass(*arrays)
 
-    monkeypatch.setattr(_torch_answer, "HingePass", watched)
+    monkeypatch.setattr(response, "HingePass", recorded)
     for layer.backend, n in (("auto", 1), ("tensor", 1), ("kernel", 2)):
         layer(z)
-        assert len(asked) == n
+        assert len(calls) == n
     layer.backend = "auto"
     layer.double()(z.double())
-    assert len(asked) == 2
+    assert len(calls) == 2
     layer.backend = "kernel"
-    with pytest.raises(TypeError, match='backend="kernel" takes float32.*float64'):
+    with pytest.raises(TypeError, match='backend="kernel" supports float32.*got torch.float64'):
         layer(z.double())
 
 
@@ -177,13 +180,13 @@ def test_a_forest_of_depth_1_is_a_fern_of_depth_1_bit_for_bit(backend, aggregate
         torch.manual_seed(3)
         layer = make_layer(kind, 6, 3, 8, 1, backend=backend, aggregate=aggregate)
         z = torch.randn(40, 6)
-        found.append(gradients(layer, z, slope_of(layer, 40)))
+        found.append(gradients(layer, z, output_gradient(layer, 40)))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @BACKENDS
-def test_rows_do_not_influence_each_other(backend):
+def test_samples_do_not_influence_each_other(backend):
     layer = make_layer(HingeForest, 8, 5, 20, 6, backend=backend)
     z = torch.randn(700, 8)
     with torch.no_grad():
@@ -196,7 +199,7 @@ def test_rows_do_not_influence_each_other(backend):
 
 
 @BACKENDS
-def test_any_number_of_rows_in_any_number_of_axes(backend):
+def test_any_number_of_samples_and_axes(backend):
     layer = make_layer(HingeForest, 4, 3, 5, 2, backend=backend)
     z = torch.randn(6, 5, 4)
     assert torch.equal(layer(z), layer(z.reshape(30, 4)).reshape(6, 5, 3))
@@ -209,7 +212,7 @@ def test_any_number_of_rows_in_any_number_of_axes(backend):
 
 
 @BACKENDS
-def test_memory_of_every_layout_is_read_right(backend):
+def test_every_memory_layout_is_supported(backend):
     layer = make_layer(HingeForest, 4, 3, 5, 3, backend=backend)
     z = torch.randn(4, 2 * 17)[:, ::2].T
     g = torch.randn(3, 17).T
@@ -221,7 +224,7 @@ def test_memory_of_every_layout_is_read_right(backend):
 
 @KINDS
 @BACKENDS
-def test_nan_is_seen_and_infinity_is_far_away(kind, backend):
+def test_nan_propagates_and_infinity_does_not(kind, backend):
     layer = make_layer(kind, 3, 2, 6, 3, backend=backend)
     z = torch.randn(5, 3)
     before = layer(z)
@@ -236,7 +239,7 @@ def test_nan_is_seen_and_infinity_is_far_away(kind, backend):
     assert layer(far).isfinite().all()
     for standardise in ("batch", "running"):
         layer = make_layer(kind, 3, 2, 6, 3, backend=backend, standardise=standardise)
-        assert layer(z).isnan().all()  # the statistics are
+        assert layer(z).isnan().all()  # since the statistics are
 
 
 # ------------------------------------------------------------------------------- sparse gradients
@@ -244,7 +247,7 @@ def test_nan_is_seen_and_infinity_is_far_away(kind, backend):
 
 @KINDS
 @BACKENDS
-def test_sparse_gradients_are_the_dense_ones(kind, backend):
+def test_sparse_gradients_equal_dense_ones(kind, backend):
     layer = make_layer(kind, 6, 3, 5, 6, backend=backend)
     z, g = torch.randn(20, 6), torch.randn(20, 3)
     dense = gradients(layer, z, g)
@@ -261,7 +264,7 @@ def test_sparse_gradients_are_the_dense_ones(kind, backend):
 
 
 @BACKENDS
-def test_a_sparse_step_moves_the_leaves_that_the_batch_came_by(backend):
+def test_a_sparse_step_changes_the_leaves_that_the_batch_reached(backend):
     layer = make_layer(HingeForest, 6, 3, 5, 8, backend=backend, sparse=True)
     optimizer = torch.optim.SparseAdam([layer.leaves], lr=0.1)
     before = layer.leaves.detach().clone()
@@ -276,7 +279,7 @@ def test_a_sparse_step_moves_the_leaves_that_the_batch_came_by(backend):
 
 
 @BACKENDS
-def test_trees_that_are_left_out_take_no_part(backend):
+def test_dropped_trees_have_no_response_and_no_gradient(backend):
     layer = make_layer(HingeForest, 6, 3, 40, 3, dropout=0.3, backend=backend)
     z = torch.randn(20, 6)
     torch.manual_seed(5)
@@ -305,7 +308,7 @@ def test_trees_that_are_left_out_take_no_part(backend):
 
 @pytest.mark.parametrize("n_steps", [1, 2, 150])
 def test_running_statistics_in_closed_form(n_steps):
-    """As in the estimators: a mean of the first hundred batches, then a hundredth each."""
+    """A mean of the first hundred batches, then a share of 1/100 for each, as in estimators."""
     module = RunningStandardiser(3, dtype=torch.float64)
     batches = [torch.randn(8, 3, dtype=torch.float64) * (k % 3 + 1) + k for k in range(n_steps)]
     for batch in batches:
@@ -320,7 +323,7 @@ def test_running_statistics_in_closed_form(n_steps):
     assert module.n_batches == n_steps
 
 
-def test_statistics_are_stored_ones_and_constants_for_the_gradient():
+def test_running_statistics_are_constants_for_the_gradient():
     module = RunningStandardiser(2)
     first, second = 5 + 3 * torch.randn(50, 2), torch.randn(4, 2, requires_grad=True)
     out = module(first)
@@ -331,10 +334,12 @@ def test_statistics_are_stored_ones_and_constants_for_the_gradient():
     assert torch.equal(found, expected)
     before = module.unit
     found.sum().backward()
-    assert torch.equal(before, module.unit)  # behind the batch; the gradient is of the unit before
+    assert torch.equal(
+        before, module.unit
+    )  # updated afterwards; the gradient is of the unit before
     torch.testing.assert_close(second.grad, (1 / first.std(dim=0)).expand(4, 2))
     stored = copy.deepcopy(module.state_dict())
-    module(first[:1])  # has no variance
+    module(first[:1])  # one sample has no variance
     module.eval()(first)
     for name, value in module.state_dict().items():
         assert torch.equal(value, stored[name])
@@ -346,7 +351,7 @@ def test_statistics_are_stored_ones_and_constants_for_the_gradient():
 
 
 @KINDS
-def test_first_values_are_those_of_algorithm_1(kind):
+def test_initial_values_follow_algorithm_1(kind):
     layer = kind(7, 4, 200, 6, standardise="running")
     n_tests = 6 if kind is HingeFern else 63
     assert layer.thresholds.shape == layer.features.shape == (200, n_tests)
@@ -374,7 +379,7 @@ def test_first_values_are_those_of_algorithm_1(kind):
 
 @KINDS
 @pytest.mark.parametrize("standardise", ["batch", "running"])
-def test_every_way_to_copy_a_layer(kind, standardise):
+def test_layers_can_be_copied_saved_and_pickled(kind, standardise):
     layer = make_layer(kind, 5, 3, 4, 3, standardise=standardise)
     z = torch.randn(12, 5)
     layer(z)
@@ -408,7 +413,7 @@ def test_every_way_to_copy_a_layer(kind, standardise):
         kind(5, 3, 4, 2, standardise=standardise).load_state_dict(layer.state_dict())
 
 
-def test_half_precision_becomes_that_of_the_parameters():
+def test_half_precision_is_converted_to_the_dtype_of_the_parameters():
     layer = make_layer(HingeForest, 5, 3, 4, 3)
     z = torch.randn(12, 5).bfloat16().requires_grad_()
     out = layer(z)
@@ -419,7 +424,7 @@ def test_half_precision_becomes_that_of_the_parameters():
     assert half(z).dtype == torch.bfloat16
 
 
-def test_words_of_a_layer():
+def test_repr_of_a_layer():
     layer = HingeForest(6, 3)
     assert layer.extra_repr() == "6, 3, n_estimators=100, max_depth=5"
     layer = HingeFern(
@@ -434,36 +439,38 @@ def test_words_of_a_layer():
 
 
 @pytest.mark.parametrize(
-    "words, error, message",
+    "parameters, error, message",
     [
-        ({"n_features": 0}, ValueError, "n_features=0 is out of range: at least 1|1 .. "),
-        ({"n_outputs": -1}, ValueError, "n_outputs=-1 .*at least 1"),
-        ({"n_outputs": 2.0}, TypeError, "n_outputs=2.0 is not an int"),
-        ({"n_estimators": True}, TypeError, "n_estimators=True is not an int"),
-        ({"max_depth": 17}, ValueError, r"max_depth=17 .*1 \.\. 16"),
-        ({"aggregate": "max"}, ValueError, 'aggregate=\'max\'.*"sum", "mean", "none"'),
-        ({"backend": "gpu"}, ValueError, 'backend=\'gpu\'.*"auto", "kernel", "tensor"'),
-        ({"standardise": True}, ValueError, 'standardise=True.*"batch", "running"'),
+        ({"n_features": 0}, ValueError, "n_features=0 must be from 1 to 2147483647"),
+        ({"n_outputs": -1}, ValueError, "n_outputs=-1 must be at least 1"),
+        ({"n_outputs": 2.0}, TypeError, "n_outputs=2.0 must be an int"),
+        ({"n_estimators": True}, TypeError, "n_estimators=True must be an int"),
+        ({"max_depth": 17}, ValueError, "max_depth=17 must be from 1 to 16"),
+        ({"aggregate": "max"}, ValueError, 'aggregate=\'max\' must be "sum", "mean" or "none"'),
+        ({"backend": "gpu"}, ValueError, 'backend=\'gpu\' must be "auto", "kernel" or "tensor"'),
+        ({"standardise": True}, ValueError, 'standardise=True must be "batch", "running" or None'),
         ({"dropout": 1.0}, ValueError, "dropout=1.0 .*0 <= dropout < 1"),
         ({"dropout": "a"}, ValueError, "dropout='a' .*0 <= dropout < 1"),
     ],
 )
-def test_bad_parameters(words, error, message):
+def test_bad_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
-        HingeForest(**{"n_features": 4, "n_outputs": 2} | words)
+        HingeForest(**{"n_features": 4, "n_outputs": 2} | parameters)
 
 
 def test_bad_input():
     layer = HingeForest(4, 2, 3, 2, standardise=None)
-    with pytest.raises(ValueError, match=r"z has shape \(5, 3\), the layer takes \(\.\.\., 4\)"):
+    with pytest.raises(
+        ValueError, match=r"z has shape \(5, 3\), but the layer expects \(\.\.\., 4\)"
+    ):
         layer(torch.zeros(5, 3))
-    with pytest.raises(TypeError, match="z is torch.float64, the parameters are torch.float32"):
+    with pytest.raises(TypeError, match="z is torch.float64, but .* are torch.float32"):
         layer(torch.zeros(5, 4, dtype=torch.float64))
     with pytest.raises(TypeError, match="z is torch.int64"):
         layer(torch.zeros(5, 4, dtype=torch.int64))
-    with pytest.raises(TypeError, match="z is a ndarray, a tensor is taken"):
+    with pytest.raises(TypeError, match="z must be a tensor, got ndarray"):
         layer(np.zeros((5, 4)))
-    with pytest.raises(ValueError, match="z is on meta, the parameters are on cpu"):
+    with pytest.raises(ValueError, match="z is on meta, but the parameters are on cpu"):
         layer(torch.zeros(5, 4, device="meta"))
     for bad in (4, -1, 2**40):
         layer.features[1, 2] = bad
@@ -471,7 +478,7 @@ def test_bad_input():
             layer(torch.zeros(5, 4))
 
 
-def test_what_the_way_back_needs_must_not_change_before():
+def test_tensors_of_the_backward_pass_must_not_change_before_it():
     layer = make_layer(HingeForest, 4, 2, 3, 2, backend="kernel")
     for name in ("leaves", "features"):
         out = layer(torch.randn(5, 4)).sum()
@@ -487,14 +494,14 @@ def test_what_the_way_back_needs_must_not_change_before():
 
 @KINDS
 @pytest.mark.parametrize("sparse", [False, True])
-def test_no_operation_of_the_tensors_is_bound_to_the_processor(kind, sparse):
-    """The device "meta" computes nothing, and refuses tensors of other devices."""
+def test_tensor_backend_runs_on_other_devices(kind, sparse):
+    """The device "meta" computes nothing, but raises for tensors of other devices."""
     layer = kind(6, 3, 5, 4, sparse=sparse, dropout=0.2, device="meta")
     out = layer(torch.zeros(7, 6, device="meta"))
     assert out.shape == (7, 3) and out.device.type == "meta"
 
 
-def test_a_graph_can_be_gone_back_twice():
+def test_a_graph_allows_two_backward_passes():
     layer = make_layer(HingeForest, 4, 2, 3, 2)
     total = layer(torch.randn(5, 4)).square().sum()
     total.backward(retain_graph=True)
@@ -503,7 +510,7 @@ def test_a_graph_can_be_gone_back_twice():
     torch.testing.assert_close(layer.leaves.grad, 2 * once)
 
 
-def test_the_kernel_takes_arrays_that_fit_together_only():
+def test_the_kernel_raises_for_arrays_of_other_shapes():
     threshold = np.zeros((2, 3), dtype=np.float32)
     feature = np.zeros((2, 3), dtype=np.int64)
     leaf, share = np.ones((2, 4, 1), dtype=np.float32), np.ones(2, dtype=np.float32)
@@ -523,7 +530,7 @@ def test_the_kernel_takes_arrays_that_fit_together_only():
             HingePass(*arrays, depth, fern)
 
 
-def test_a_long_way_can_be_interrupted():
+def test_a_long_forward_pass_can_be_interrupted():
     layer = HingeForest(10, 10, 1000, 10, standardise=None)
     z = torch.randn(200_000, 10)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -567,7 +574,7 @@ def test_a_network_with_a_forest_learns(kind, sparse):
 # ----------------------------------------------------------------------------- estimator to module
 
 
-def rows_of(cls, n=150):
+def make_data(cls, n=150):
     if cls is RandomHingeForestClassifier:
         X, y = make_classification(n, 7, n_informative=5, n_classes=3, random_state=0)
     else:
@@ -575,13 +582,13 @@ def rows_of(cls, n=150):
     return 3 * X + 10, y
 
 
-def quick(cls, **words):
-    own = {"n_estimators": 12, "max_iter": 120, "n_bags": 2, "random_state": 0, "max_depth": 6}
-    return cls(**own | words)
+def make_model(cls, **parameters):
+    short = {"n_estimators": 12, "max_iter": 120, "n_bags": 2, "random_state": 0, "max_depth": 6}
+    return cls(**short | parameters)
 
 
-def answers(module, X):
-    """On the scale of `Forest.response`, in float64."""
+def predictions(module, X):
+    """Predictions of a module on the scale of `Forest.response`, in float64."""
     module.eval()
     with torch.no_grad():
         out = module(torch.from_numpy(np.asarray(X))).double()
@@ -597,52 +604,52 @@ def answers(module, X):
 @pytest.mark.parametrize("structure", ["tree", "fern"])
 @pytest.mark.parametrize("features", ["linear", "identity", "both"])
 @pytest.mark.parametrize("n_bags", [1, 3])
-def test_a_module_answers_as_its_estimator_and_back_again(cls, structure, features, n_bags):
-    X, y = rows_of(cls)
-    model = quick(cls, structure=structure, features=features, n_bags=n_bags).fit(X, y)
-    assert (model.forest_.n_leaves < 64).all()  # subtrees were cut off
-    fresh = 10 + 5 * np.random.default_rng(1).normal(size=(200, 7))
-    expected = model.forest_.response(fresh)
-    size = abs(expected).max()
-    for dtype, near in ((torch.float32, 2e-5), (torch.float64, 5e-6)):
+def test_conversion_to_a_module_and_back_keeps_predictions(cls, structure, features, n_bags):
+    X, y = make_data(cls)
+    model = make_model(cls, structure=structure, features=features, n_bags=n_bags).fit(X, y)
+    assert (model.forest_.n_leaves < 64).all()  # subtrees were removed
+    X_test = 10 + 5 * np.random.default_rng(1).normal(size=(200, 7))
+    expected = model.forest_.response(X_test)
+    scale = abs(expected).max()
+    for dtype, tolerance in ((torch.float32, 2e-5), (torch.float64, 5e-6)):
         module = from_estimator(model, dtype=dtype)
         assert len(module.bags) == n_bags and module.bags[0][1].thresholds.dtype == dtype
         kind = HingeFern if structure == "fern" else HingeForest
         assert all(isinstance(bag[1], kind) for bag in module.bags)
-        np.testing.assert_allclose(answers(module, fresh), expected, atol=near * size)
+        np.testing.assert_allclose(predictions(module, X_test), expected, atol=tolerance * scale)
     again = to_estimator(module)
     assert type(again) is cls and again.structure == structure
-    np.testing.assert_allclose(again.forest_.response(fresh), expected, atol=2e-6 * size)
+    np.testing.assert_allclose(again.forest_.response(X_test), expected, atol=2e-6 * scale)
     if cls is RandomHingeForestClassifier:
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    # What was cut off is cut off again, and subtrees of zeros, where no batch came by, as well.
+    # Removed subtrees are removed again, and so are subtrees of zeros that no batch reached.
     assert (again.forest_.n_leaves <= model.forest_.n_leaves).all()
     assert again.forest_.n_leaves.sum() > 0.95 * model.forest_.n_leaves.sum()
 
 
-def test_trees_that_are_called_ferns_stay_trees():
-    X, y = rows_of(RandomHingeForestClassifier)
-    model = quick(RandomHingeForestClassifier).fit(X, y).set_params(structure="fern")
+def test_trees_stay_trees_if_structure_is_set_to_fern_after_fit():
+    X, y = make_data(RandomHingeForestClassifier)
+    model = make_model(RandomHingeForestClassifier).fit(X, y).set_params(structure="fern")
     module = from_estimator(model)
     assert isinstance(module.bags[0][1], HingeForest)
-    np.testing.assert_allclose(answers(module, X), model.predict_proba(X), atol=1e-4)
+    np.testing.assert_allclose(predictions(module, X), model.predict_proba(X), atol=1e-4)
 
 
 def test_logits_of_one_bag_are_sums_of_trees():
-    X, y = rows_of(RandomHingeForestClassifier)
-    model = quick(RandomHingeForestClassifier, n_bags=1).fit(X, y)
+    X, y = make_data(RandomHingeForestClassifier)
+    model = make_model(RandomHingeForestClassifier, n_bags=1).fit(X, y)
     logits = from_estimator(model)(torch.from_numpy(X)).detach().numpy()
     raw = model.forest_._router.respond(model.forest_._table(X), 0, 12)
     np.testing.assert_allclose(logits, raw, atol=1e-4)
 
 
 @BOTH
-def test_a_linear_head_is_a_part_of_the_vectors(cls):
-    X, y = rows_of(cls)
-    model = quick(cls, head="linear").fit(X, y)
+def test_a_linear_head_is_multiplied_into_the_leaf_vectors(cls):
+    X, y = make_data(cls)
+    model = make_model(cls, head="linear").fit(X, y)
     module = from_estimator(model)
     expected = model.forest_.response(X)
-    np.testing.assert_allclose(answers(module, X), expected, atol=2e-5 * abs(expected).max())
+    np.testing.assert_allclose(predictions(module, X), expected, atol=2e-5 * abs(expected).max())
     again = to_estimator(module).forest_.response(X)
     np.testing.assert_allclose(again, expected, atol=2e-5 * abs(expected).max())
 
@@ -652,67 +659,69 @@ def test_images_poisson_loss_names_and_several_outputs():
     X = rng.normal(size=(120, 6, 6))
     y = (X[:, 2:4, 2:4].sum(axis=(1, 2)) > 0).astype(int)
     flat = X.reshape(120, 36)
-    conv = quick(
+    conv = make_model(
         RandomHingeForestClassifier, features="conv", feature_shape=(6, 6), kernel_size=3, stride=1
     ).fit(X, np.array(["no", "yes"])[y])
     module = from_estimator(conv)
-    np.testing.assert_allclose(answers(module, flat), conv.predict_proba(flat), atol=1e-4)
+    np.testing.assert_allclose(predictions(module, flat), conv.predict_proba(flat), atol=1e-4)
     again = to_estimator(module)
     assert len(again.forest_.sparse_start) > 1  # kernels see a quarter of the pixels
     np.testing.assert_array_equal(again.predict(flat), conv.predict(flat))
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(flat[:, :3], columns=["a", "b", "c"])
     counts = rng.poisson(np.exp(flat[:, 0]))
-    count = quick(RandomHingeForestRegressor, loss="poisson").fit(table, counts)
+    count = make_model(RandomHingeForestRegressor, loss="poisson").fit(table, counts)
     module = from_estimator(count)
-    np.testing.assert_allclose(answers(module, flat[:, :3])[:, 0], count.predict(table), rtol=1e-3)
+    np.testing.assert_allclose(
+        predictions(module, flat[:, :3])[:, 0], count.predict(table), rtol=1e-3
+    )
     again = to_estimator(module)
     assert again.loss == "poisson" and again.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(again.predict(table), count.predict(table), rtol=1e-4)
-    several = quick(RandomHingeForestRegressor).fit(flat, flat[:, :2])
+    several = make_model(RandomHingeForestRegressor).fit(flat, flat[:, :2])
     again = to_estimator(from_estimator(several))
     np.testing.assert_allclose(again.predict(flat), several.predict(flat), atol=1e-4)
 
 
 @BOTH
 def test_trees_without_splits_and_constant_targets(cls):
-    X, y = rows_of(cls)
+    X, y = make_data(cls)
     for n in (1, 150):
-        model = quick(cls).fit(X[:n], np.full(n, y[0]))
+        model = make_model(cls).fit(X[:n], np.full(n, y[0]))
         module = from_estimator(model)
         again = to_estimator(module)
-        np.testing.assert_allclose(answers(module, X), model.forest_.response(X), atol=1e-6)
+        np.testing.assert_allclose(predictions(module, X), model.forest_.response(X), atol=1e-6)
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
     empty = copy.deepcopy(model)
     trees = {"tree_start": np.arange(25), "child": np.full(24, -1), "threshold": []}
     kept = {name: getattr(model.forest_, name) for name in ("offset", "scale")}
     value = {"value": np.ones(model.forest_.n_outputs)}
     empty.forest_ = skforest.Forest(trees | kept | value, **model.forest_._meta)
-    np.testing.assert_array_equal(answers(from_estimator(empty), X), empty.forest_.response(X))
+    np.testing.assert_array_equal(predictions(from_estimator(empty), X), empty.forest_.response(X))
 
 
 @BOTH
-def test_a_module_trains_further(cls):
-    """All of it has gradients, zeros that were cut off included; the estimator follows."""
-    X, y = rows_of(cls)
-    model = quick(cls, max_iter=20).fit(X, y)
+def test_a_module_can_be_trained_further(cls):
+    """All parameters have gradients, removed subtrees included, and the estimator improves."""
+    X, y = make_data(cls)
+    model = make_model(cls, max_iter=20).fit(X, y)
     module = from_estimator(model).train()
     x = torch.from_numpy(X)
     is_classifier = cls is RandomHingeForestClassifier
-    goal = torch.from_numpy(y) if is_classifier else torch.from_numpy(y).float()[:, None]
-    measure = torch.nn.functional.cross_entropy if is_classifier else torch.nn.MSELoss()
+    target = torch.from_numpy(y) if is_classifier else torch.from_numpy(y).float()[:, None]
+    loss_function = torch.nn.functional.cross_entropy if is_classifier else torch.nn.MSELoss()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
     losses = []
     for _ in range(30):
         optimizer.zero_grad()
-        loss = measure(module(x), goal)
+        loss = loss_function(module(x), target)
         loss.backward()
         assert all(p.grad.abs().sum() > 0 for p in module.parameters())
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
     again = to_estimator(module, X=X)
-    expected = answers(module, X)
+    expected = predictions(module, X)
     np.testing.assert_allclose(
         again.forest_.response(X), expected, atol=1e-4 * abs(expected).max()
     )
@@ -723,7 +732,7 @@ def test_a_module_trains_further(cls):
 
 
 @pytest.mark.parametrize("standardise", ["batch", "running"])
-def test_directions_and_standardisation_of_a_network_fold_into_the_forest(standardise):
+def test_linear_layers_and_normalisations_become_directions_of_the_forest(standardise):
     network = torch.nn.Sequential(
         RunningStandardiser(5) if standardise == "running" else torch.nn.BatchNorm1d(5),
         torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(5, 9), torch.nn.Dropout(0.1)),
@@ -749,11 +758,11 @@ def test_directions_and_standardisation_of_a_network_fold_into_the_forest(standa
     np.testing.assert_array_equal(model.predict(x.numpy()), labels[raw.argmax(axis=1)])
     regressor = to_estimator(network)
     np.testing.assert_allclose(regressor.predict(x.numpy()), raw, atol=1e-4)
-    assert (model.forest_.n_leaves == 12 + 1).all()  # four zeros became one leaf
+    assert (model.forest_.n_leaves == 12 + 1).all()  # four leaves of zeros became one
 
 
 @KINDS
-def test_a_bare_layer_looks_at_the_columns(kind):
+def test_a_layer_without_a_network_uses_the_columns_of_X(kind):
     layer = make_layer(kind, 4, 1, 6, 3)
     x = torch.randn(50, 4)
     model = to_estimator(layer, X=x.numpy())
@@ -762,7 +771,7 @@ def test_a_bare_layer_looks_at_the_columns(kind):
     assert model.forest_.node_weight[model.forest_.tree_start[:-1]].tolist() == [50] * 6
     importances = model.feature_importances_
     assert importances.sum() == pytest.approx(1) and len(importances) == 4
-    # The derivatives of single trees, by columns in units of their deviation.
+    # The derivatives of single trees by the standardised columns.
     slopes = np.zeros((6, 4))
     layer.aggregate = "none"
     for tree in range(6):
@@ -775,9 +784,9 @@ def test_a_bare_layer_looks_at_the_columns(kind):
 
 
 @BOTH
-def test_what_comes_back_is_an_estimator_like_any_other(cls, tmp_path):
-    X, y = rows_of(cls)
-    module = from_estimator(quick(cls).fit(X, y))
+def test_a_converted_estimator_can_be_saved_grown_and_plotted(cls, tmp_path):
+    X, y = make_data(cls)
+    module = from_estimator(make_model(cls).fit(X, y))
     model = to_estimator(module, X=X)
     skforest.save(model, tmp_path / "model.npz")
     for other in (
@@ -801,34 +810,36 @@ def test_what_comes_back_is_an_estimator_like_any_other(cls, tmp_path):
     assert skforest.plot_tree(grown, max_depth=1)
 
 
-def test_modules_and_estimators_that_are_not_taken():
-    X, y = rows_of(RandomHingeForestClassifier)
-    with pytest.raises(TypeError, match="ManifoldForestClassifier, a RandomHingeForestClassifier"):
+def test_unsupported_modules_and_estimators_raise():
+    X, y = make_data(RandomHingeForestClassifier)
+    with pytest.raises(
+        TypeError, match="RandomHingeForestRegressor, got ManifoldForestClassifier"
+    ):
         from_estimator(ManifoldForestClassifier(2).fit(X, y))
     with pytest.raises(NotFittedError):
         from_estimator(RandomHingeForestClassifier())
     layer = HingeForest(4, 3, 5, 2)
-    with pytest.raises(TypeError, match="has a ReLU in front of its trees; Linear, "):
+    with pytest.raises(TypeError, match="has a ReLU in front of its trees; only Linear, "):
         to_estimator(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), layer))
     bare = torch.nn.BatchNorm1d(4, track_running_stats=False)
     with pytest.raises(TypeError, match="BatchNorm1d without running statistics"):
         to_estimator(torch.nn.Sequential(bare, layer))
-    with pytest.raises(TypeError, match="ends with a Linear, a HingeForest"):
+    with pytest.raises(TypeError, match="must end with a HingeForest .*, not with a Linear"):
         to_estimator(torch.nn.Sequential(layer, torch.nn.Linear(3, 3)))
     with pytest.raises(ValueError, match='aggregate="none"'):
         to_estimator(HingeForest(4, 3, aggregate="none"))
     for classes in (["a", "b"], ["a", "b", "b"], [["a", "b", "c"]]):
         with pytest.raises(ValueError, match="classes=.* each of the 3 outputs"):
             to_estimator(layer, classes=classes)
-    with pytest.raises(ValueError, match="X has 3 features, the module takes 4"):
+    with pytest.raises(ValueError, match="X has 3 features, but the module expects 4"):
         to_estimator(layer, X=np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"x has shape \(2, 1\), .*\(n_samples, 7\)"):
-        from_estimator(quick(RandomHingeForestClassifier).fit(X, y))(torch.zeros(2, 1))
-    ensemble = from_estimator(quick(RandomHingeForestClassifier).fit(X, y))
+        from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))(torch.zeros(2, 1))
+    ensemble = from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))
     assert "link='softmax'" in repr(ensemble) and isinstance(ensemble, HingeEnsemble)
-    twin = copy.deepcopy(ensemble)
-    for value in twin.state_dict().values():
+    other = copy.deepcopy(ensemble)
+    for value in other.state_dict().values():
         value.zero_()
-    twin.load_state_dict(ensemble.state_dict())
+    other.load_state_dict(ensemble.state_dict())
     x = torch.from_numpy(X)
-    assert torch.equal(twin(x), ensemble(x))
+    assert torch.equal(other(x), ensemble(x))

@@ -1,4 +1,4 @@
-"""Trees whose splits are networks."""
+"""E2ENetworkTree: a tree whose splits are networks."""
 
 import pickle
 
@@ -16,7 +16,8 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
-from skforest.torch.tree import default_network, likelihood  # noqa: E402
+from skforest.torch.network import default_network  # noqa: E402
+from skforest.torch.network_training import likelihood  # noqa: E402
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0
@@ -26,12 +27,12 @@ CHILD = [1, 3, -1, -2, -3]
 
 
 def line(shape):
-    """A factory of the module level: hyperplanes."""
+    """A hyperplane; at module level, so that it can be pickled."""
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), 1))
 
 
 def flat(shape):
-    """Hyperplanes whose answers have one axis."""
+    """A hyperplane whose output has one axis."""
     return torch.nn.Sequential(line(shape), torch.nn.Flatten(0))
 
 
@@ -46,9 +47,9 @@ def digits():
 
 @pytest.fixture(scope="module")
 def small(digits):
-    """Fitted on the first digits, with ten leaves at most."""
+    """A tree that is fitted to the first digits, with at most seven leaves."""
     X, y = digits[:2]
-    return E2ENetworkTree(feature_shape=(8, 8), **SHORT).fit(X[:400], y[:400])
+    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=7, **SHORT).fit(X[:300], y[:300])
 
 
 def soft_tree(n, dtype=torch.float64):
@@ -60,8 +61,8 @@ def soft_tree(n, dtype=torch.float64):
     return z, y, leaves / leaves.sum(dim=1, keepdim=True)
 
 
-def by_paths(z, y, leaves, steepness):
-    """The definition: probabilities of paths (equation 1), and responsibilities (10)."""
+def likelihood_by_paths(z, y, leaves, steepness):
+    """The definition: probabilities of paths (equation 1) and responsibilities (equation 10)."""
     g = 1 / (1 + np.exp(-steepness * z.detach().numpy()))
     paths = np.stack([g[:, 0], (1 - g[:, 0]) * (1 - g[:, 1]), (1 - g[:, 0]) * g[:, 1]], axis=1)
     joint = paths * leaves.numpy()[:, y.numpy()].T
@@ -71,11 +72,11 @@ def by_paths(z, y, leaves, steepness):
 COLUMNS = [lambda x: x[:, 0], lambda x: x[:, 1]]
 
 
-def test_likelihood_and_its_gradients_are_those_of_the_responsibilities():
+def test_gradients_of_the_likelihood_are_responsibilities():
     z, y, leaves = soft_tree(50)
     log_leaves = leaves.log().requires_grad_()
-    p = likelihood(CHILD, COLUMNS, log_leaves.exp(), z, y, 1.7, least=0.0)
-    g, paths, expected, h = by_paths(z, y, leaves, 1.7)
+    p = likelihood(CHILD, COLUMNS, log_leaves.exp(), z, y, 1.7, min_reach=0.0)
+    g, paths, expected, h = likelihood_by_paths(z, y, leaves, 1.7)
     assert paths.sum(axis=1) == pytest.approx(np.ones(50))
     np.testing.assert_allclose(p.detach(), expected, rtol=1e-12)
     p.log().sum().backward()
@@ -91,9 +92,9 @@ def test_likelihood_and_its_gradients_are_those_of_the_responsibilities():
     np.testing.assert_allclose(log_leaves.grad, counts, atol=1e-12)
 
 
-def test_what_is_left_out_is_little():
+def test_omitted_children_have_little_probability():
     z, y, leaves = soft_tree(400)
-    whole = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0, least=0.0)
+    whole = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0, min_reach=0.0)
     part = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0)
     assert (part <= whole + 1e-15).all() and (part < whole).any()
     assert (whole - part).max() <= 2 * 0.003
@@ -110,7 +111,7 @@ def test_a_very_steep_tree_is_hard():
 @pytest.mark.parametrize(
     "shape, n_flat", [((1, 28, 28), 96), ((3, 32, 32), 150), ((1, 8, 8), 54), ((2, 1, 1), 6)]
 )
-def test_default_network_fits_images_and_is_that_of_the_paper(shape, n_flat):
+def test_default_network_has_the_sizes_of_the_paper(shape, n_flat):
     network = default_network(shape)
     assert network(torch.zeros(5, *shape)).shape == (5, 1)
     sizes = [(m.in_features, m.out_features) for m in network if isinstance(m, torch.nn.Linear)]
@@ -121,24 +122,26 @@ def test_default_network_fits_images_and_is_that_of_the_paper(shape, n_flat):
 
 def test_learns_digits(digits):
     X, y, X_test, y_test = (part[digits[i | 1] < 6] for i, part in enumerate(digits))
-    words = {"max_leaf_nodes": 6, "random_state": 0}
+    parameters = {"max_leaf_nodes": 6, "random_state": 0}
     epochs = {"greedy_epochs": 3, "finetune_epochs": 6}
-    tree = E2ENetworkTree(feature_shape=(8, 8), learning_rate=0.005, **words, **epochs).fit(X, y)
-    plain = DecisionTreeClassifier(**words).fit(X, y)
+    tree = E2ENetworkTree(feature_shape=(8, 8), learning_rate=0.005, **parameters, **epochs).fit(
+        X, y
+    )
+    plain = DecisionTreeClassifier(**parameters).fit(X, y)
     assert tree.score(X_test, y_test) > max(0.85, plain.score(X_test, y_test) + 0.1)
     assert len(tree.loss_curve_) == 6 and tree.loss_curve_[-1] < tree.loss_curve_[0]
     assert tree.steepness_ == pytest.approx(1 + 9 * 0.1)
 
 
-def test_predictions_are_those_of_the_packed_forest(small, digits):
+def test_predictions_equal_those_of_the_packed_forest(small, digits):
     X = digits[2]
-    answers = small.network_answers(X)
+    outputs = small.network_outputs(X)
     forest = small.forest_
-    assert answers.shape == (len(X), forest.n_features) and forest.gate == "hard"
+    assert outputs.shape == (len(X), forest.n_features) and forest.gate == "hard"
     assert len(small.networks_) == forest.n_leaves[0] - 1 == len(forest.direction)
-    np.testing.assert_array_equal(small.apply(X), forest.apply(answers))
-    np.testing.assert_array_equal(small.predict_proba(X), forest.response(answers))
-    np.testing.assert_array_equal(small.predict(X), forest.predict(answers))
+    np.testing.assert_array_equal(small.apply(X), forest.apply(outputs))
+    np.testing.assert_array_equal(small.predict_proba(X), forest.response(outputs))
+    np.testing.assert_array_equal(small.predict(X), forest.predict(outputs))
     path, ends = small.decision_path(X)
     assert path.shape == (len(X), forest.n_nodes) and ends.tolist() == [0, forest.n_nodes]
     assert path[:, 0].sum() == len(X)
@@ -148,8 +151,8 @@ def test_predictions_are_those_of_the_packed_forest(small, digits):
     np.testing.assert_array_equal(small.predict(X.reshape(-1, 8, 8)), small.predict(X))
 
 
-def test_leaves_are_counted_from_the_rows_that_end_there(small, digits):
-    X, y = digits[0][:400], digits[1][:400]
+def test_leaf_values_are_class_shares_of_the_samples_there(small, digits):
+    X, y = digits[0][:300], digits[1][:300]
     leaf, p = small.apply(X)[:, 0], small.predict_proba(X)
     for one in np.unique(leaf):
         share = np.bincount(y[leaf == one], minlength=10) / (leaf == one).sum()
@@ -158,7 +161,7 @@ def test_leaves_are_counted_from_the_rows_that_end_there(small, digits):
     assert set(leaf) == set(np.flatnonzero(small.forest_.child < 0))
 
 
-def test_soft_routing_asks_all_ways_and_is_hard_where_it_is_steep(small, digits):
+def test_soft_routing_tends_to_hard_routing_with_steepness(small, digits):
     X = digits[2]
     soft = pickle.loads(pickle.dumps(small)).set_params(routing="soft")
     hard = small.predict_proba(X)
@@ -183,7 +186,7 @@ def test_soft_routing_is_the_sum_over_paths(digits):
         line, feature_shape=(8, 8), max_leaf_nodes=2, routing="soft", **SHORT
     ).fit(X, y)
     assert stump.forest_.gate == "sigmoid"
-    g = 1 / (1 + np.exp(-stump.steepness_ * stump.network_answers(X)))
+    g = 1 / (1 + np.exp(-stump.steepness_ * stump.network_outputs(X)))
     hard, leaf = clone(stump).set_params(routing="hard").fit(X, y), stump.apply(X)[:, 0]
     values = [hard.predict_proba(X)[leaf == node][0] for node in (1, 2)]
     expected = (1 - g) * values[0] + g * values[1]
@@ -191,7 +194,7 @@ def test_soft_routing_is_the_sum_over_paths(digits):
 
 
 @pytest.mark.parametrize("n_leaves", [2, 3, 5])
-def test_max_leaf_nodes_is_obeyed(n_leaves, digits):
+def test_max_leaf_nodes(n_leaves, digits):
     X, y = digits[0][:300], digits[1][:300]
     tree = E2ENetworkTree(
         line, feature_shape=(8, 8), max_leaf_nodes=n_leaves, greedy_epochs=2, finetune_epochs=0
@@ -199,35 +202,36 @@ def test_max_leaf_nodes_is_obeyed(n_leaves, digits):
     assert tree.forest_.n_leaves.tolist() == [n_leaves] and tree.loss_curve_ == []
 
 
-def test_same_seed_same_tree_and_the_seed_of_torch_stays(digits):
+def test_random_state_decides_and_the_generator_of_torch_is_restored(digits):
     X, y = digits[0][:200], digits[1][:200]
-    made = []
+    made, epochs = [], {"greedy_epochs": 2, "finetune_epochs": 1}
     for global_seed in (1, 2):
         torch.manual_seed(global_seed)
         expected = torch.random.get_rng_state()
-        tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, **SHORT).fit(X, y)
+        tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, **epochs, random_state=0)
+        tree.fit(X, y)
         assert torch.equal(torch.random.get_rng_state(), expected)
-        made.append(tree.network_answers(X))
+        made.append(tree.network_outputs(X))
     np.testing.assert_array_equal(*made)
-    other = tree.set_params(random_state=1).fit(X, y).network_answers(X)
+    other = tree.set_params(random_state=1).fit(X, y).network_outputs(X)
     assert other.shape != made[0].shape or not np.array_equal(other, made[0])
 
 
-def test_weights_count_as_copies():
+def test_integer_weights_equal_copies():
     X, y = load_iris(return_X_y=True)
     weight = np.random.RandomState(0).randint(0, 3, len(y))
-    words = {"network": line, "max_leaf_nodes": 4} | SHORT
-    one = E2ENetworkTree(**words).fit(X, y, sample_weight=weight)
-    other = E2ENetworkTree(**words).fit(X.repeat(weight, axis=0), y.repeat(weight))
+    parameters = {"network": line, "max_leaf_nodes": 4} | SHORT
+    one = E2ENetworkTree(**parameters).fit(X, y, sample_weight=weight)
+    other = E2ENetworkTree(**parameters).fit(X.repeat(weight, axis=0), y.repeat(weight))
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
-def test_pickle_and_labels_and_tables_without_a_grid():
+def test_pickle_string_labels_and_tables():
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b", "c"])[y]
     for factory in (flat, None):
-        words = {"max_leaf_nodes": 3, "learning_rate": 0.02} | SHORT
-        tree = E2ENetworkTree(factory, **words | {"finetune_epochs": 12})
+        parameters = {"max_leaf_nodes": 3, "learning_rate": 0.02} | SHORT
+        tree = E2ENetworkTree(factory, **parameters | {"finetune_epochs": 12})
         tree.fit(X, names)
         assert tree.score(X, names) > 0.9
         again = pickle.loads(pickle.dumps(tree))
@@ -239,24 +243,24 @@ def test_one_class_is_one_leaf():
     tree = E2ENetworkTree(**SHORT).fit(X, np.full(20, 7))
     assert (tree.predict(X) == 7).all() and len(tree.networks_) == 0
     assert tree.apply(X).tolist() == [[0]] * 20
-    # Nothing to tell the rows apart by.
+    # Constant features.
     same = E2ENetworkTree(**SHORT).fit(np.ones((20, 4)), np.arange(20) % 2)
     assert same.predict_proba(X) == pytest.approx(np.full((20, 2), 0.5))
 
 
-def test_units_of_images_and_of_tables():
+def test_mean_and_unit_of_images_and_of_tables():
     X = np.random.RandomState(0).rand(50, 4) * [1, 10, 100, 0] + 5
     y = np.arange(50) % 2
-    words = {"max_leaf_nodes": 2, "greedy_epochs": 1, "finetune_epochs": 0}
-    table = E2ENetworkTree(line, **words).fit(X, y)
+    parameters = {"max_leaf_nodes": 2, "greedy_epochs": 1, "finetune_epochs": 0}
+    table = E2ENetworkTree(line, **parameters).fit(X, y)
     np.testing.assert_allclose(table.unit_, [*(1 / X[:, :3].std(axis=0)), 0], rtol=1e-5)
-    image = E2ENetworkTree(line, feature_shape=(2, 2), **words).fit(X, y)
+    image = E2ENetworkTree(line, feature_shape=(2, 2), **parameters).fit(X, y)
     np.testing.assert_allclose(image.unit_, np.full(4, 1 / X.std()), rtol=1e-5)
     np.testing.assert_allclose(image.mean_, np.full(4, X.mean()), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "parameters, message",
     [
         ({"max_leaf_nodes": 1}, "max_leaf_nodes"),
         ({"greedy_epochs": 0}, "greedy_epochs"),
@@ -269,27 +273,29 @@ def test_units_of_images_and_of_tables():
         ({"network": 3}, "network"),
         ({"feature_shape": (3, 3)}, "feature_shape"),
         ({"feature_shape": (1, 1, 2, 2)}, "feature_shape"),
-        ({"network": lambda shape: torch.nn.Flatten()}, r"network answers .* with shape"),
-        ({"network": lambda shape: None}, "network=.* makes a NoneType"),
-        ({"network": torch.nn.Linear(4, 1)}, "network is a Linear; what makes a new one"),
-        ({"network": lambda shape: ONE}, "made the same module twice"),
+        ({"network": lambda shape: torch.nn.Flatten()}, r"network returned shape .* is required"),
+        (
+            {"network": lambda shape: None},
+            "network=.* must return a torch.nn.Module, got NoneType",
+        ),
+        ({"network": torch.nn.Linear(4, 1)}, "network must be a function .* the module Linear"),
+        ({"network": lambda shape: ONE}, "returned the same module twice"),
         ({"learning_rate": 1e25}, "learning_rate"),
     ],
 )
-def test_bad_values_are_named(words, message):
+def test_bad_parameters(parameters, message):
     X, y = load_iris(return_X_y=True)
     with pytest.raises((ValueError, TypeError), match=message):
-        E2ENetworkTree(**words).fit(X, y)
+        E2ENetworkTree(**parameters).fit(X, y)
 
 
-def test_a_network_without_parameters_is_refused():
+def test_a_network_without_parameters_raises():
     X, y = load_iris(return_X_y=True)
-
     with pytest.raises(ValueError, match="without parameters"):
         E2ENetworkTree(lambda shape: line(shape).requires_grad_(False)).fit(X, y)
 
 
-def test_a_refused_fit_leaves_the_tree_as_it_was():
+def test_an_interrupted_fit_leaves_the_tree_unchanged():
     X, y = load_iris(return_X_y=True)
     tree = E2ENetworkTree(line, max_leaf_nodes=3, **SHORT).fit(X, y)
     before, p = dict(vars(tree)), tree.predict_proba(X)
@@ -311,7 +317,7 @@ def test_a_refused_fit_leaves_the_tree_as_it_was():
     assert made == [(1, 1, 4)] * 2
 
 
-def test_what_is_not_there_says_so(small, tmp_path):
+def test_unsupported_methods_raise(small, tmp_path):
     with pytest.raises(TypeError, match="cannot be saved"):
         skforest.save(small, tmp_path / "tree.npz")
     assert not hasattr(small, "feature_importances_")
@@ -323,13 +329,14 @@ def test_what_is_not_there_says_so(small, tmp_path):
         small.predict(np.zeros((2, 4)))
 
 
-def test_is_an_estimator_of_scikit_learn():
-    words = {"max_leaf_nodes": 3, "learning_rate": 0.1} | SHORT
-    for check in check_estimator(E2ENetworkTree(line, **words), on_skip=None, on_fail=None):
+def test_check_estimator():
+    parameters = {"max_leaf_nodes": 3, "learning_rate": 0.2, "random_state": 0}
+    parameters |= {"greedy_epochs": 2, "finetune_epochs": 2}
+    for check in check_estimator(E2ENetworkTree(line, **parameters), on_skip=None, on_fail=None):
         assert check["status"] != "failed", (check["check_name"], check["exception"])
 
 
-def test_verbose_tells_of_splits_and_epochs(capsys):
+def test_verbose_prints_splits_and_epochs(capsys):
     X, y = load_iris(return_X_y=True)
     E2ENetworkTree(line, max_leaf_nodes=3, verbose=1, **SHORT).fit(X, y)
     lines = capsys.readouterr().out.splitlines()

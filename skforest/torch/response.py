@@ -1,98 +1,145 @@
-"""Answers of hinge trees as differentiable functions of tensors, in two ways.
+"""Responses of hinge trees as differentiable functions of tensors.
 
-The loops that the estimators train with (`answer_by_kernel`), for float32 on the processor, and
-operations of PyTorch (`answer_by_tensors`), for every device and dtype. Both give the same numbers
-up to rounding.
+The response of a tree is the smallest absolute margin on the path to a leaf, times the vector of
+the leaf (equation 10 of Lay et al., "Random Hinge Forest for Differentiable Learning", 2018).
+There are two implementations, which agree up to rounding: `response_by_kernel` runs the compiled
+loops that the estimators train with, for float32 on the CPU; `response_by_tensors` runs operations
+of PyTorch, for every device and dtype.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from .._kernels.hinge_layer import HingePass
 
+
+class HingeTrees(NamedTuple):
+    """Trees or ferns of one depth.
+
+    Parameters
+    ----------
+    thresholds : tensor of shape (n_trees, n_tests)
+        Thresholds of the tests of a tree in the order of a heap; one test a level for a fern.
+    leaves : tensor of shape (n_trees, 2**depth, n_outputs)
+        Vectors of the leaves.
+    features : tensor of shape (n_trees, n_tests), int64
+        Column that a test compares with its threshold.
+    tree_weight : tensor of shape (n_trees,)
+        Factor of the response of each tree. A tree of weight 0 has no gradients.
+    depth : int
+    is_fern : bool
+    """
+
+    thresholds: torch.Tensor
+    leaves: torch.Tensor
+    features: torch.Tensor
+    tree_weight: torch.Tensor
+    depth: int
+    is_fern: bool
+
+
 # ------------------------------------------------------------------------------------ with tensors
 
 
-def _descend(z, thresholds, features, depth, fern):
-    """Leaf, and test of the smallest margin, of every row in every tree (algorithm 3).
+def _route(z, trees):
+    """Leaf and test of the smallest margin of every sample in every tree (algorithm 3).
 
     Returns
     -------
-    leaf, test : tensor of shape (n_rows, n_trees), int64
+    leaf, test : tensor of shape (n_samples, n_trees), int64
     """
-    trees = torch.arange(len(thresholds), device=z.device)
-    leaf = torch.zeros(len(z), len(thresholds), dtype=torch.long, device=z.device)
-    test, least = leaf, None
-    for level in range(depth):
-        at = torch.full_like(leaf, level) if fern else leaf + (2**level - 1)
-        margin = z.gather(1, features[trees, at]) - thresholds[trees, at]
+    index = torch.arange(len(trees.thresholds), device=z.device)
+    leaf = torch.zeros(len(z), len(index), dtype=torch.long, device=z.device)
+    test, smallest = leaf, None
+    for level in range(trees.depth):
+        at = torch.full_like(leaf, level) if trees.is_fern else leaf + (2**level - 1)
+        margin = z.gather(1, trees.features[index, at]) - trees.thresholds[index, at]
         size = margin.abs()
-        if least is None:
-            least = size
-        # Of equal margins the one nearest to the root stays.
-        nearer = size < least
-        test = torch.where(nearer, at, test)
-        least = torch.where(nearer, size, least)
+        if smallest is None:
+            smallest = size
+        # Strictly smaller: of equal margins, the one nearest to the root decides.
+        is_smaller = size < smallest
+        test = torch.where(is_smaller, at, test)
+        smallest = torch.where(is_smaller, size, smallest)
         leaf = 2 * leaf + (margin > 0)
     return leaf, test
 
 
-def deciding_tests(layer, z):
-    """How much each test decides: the sum over the rows that have their smallest margin at it, of
-    the length of the vector of their leaf, which is the gradient by its feature.
+def gains_of_tests(layer, z):
+    """Sum, for each test, of the norms of the gradients of the responses by its feature.
+
+    The gradient of a sample is the vector of its leaf, at the test of its smallest margin.
 
     Parameters
     ----------
     layer : HingeForest or HingeFern
-    z : ndarray of shape (n_rows, n_features), float64
-        Standardised, if the layer does that.
+    z : ndarray of shape (n_samples, n_features), float64
+        Features, standardised if the layer does so.
 
     Returns
     -------
-    moved : ndarray of shape (n_trees, n_tests), float64
+    gains : ndarray of shape (n_trees, n_tests), float64
     """
     thresholds, leaves = (t.detach().double().cpu() for t in (layer.thresholds, layer.leaves))
-    where = layer.features.cpu(), layer.max_depth, layer._fern
-    leaf, test = _descend(torch.from_numpy(z), thresholds, *where)
-    length = leaves.norm(dim=2).gather(1, leaf.T)
-    return torch.zeros_like(thresholds).scatter_add(1, test.T, length).numpy()
+    tensors = thresholds, leaves, layer.features.cpu(), torch.ones(len(leaves))
+    leaf, test = _route(torch.from_numpy(z), HingeTrees(*tensors, layer.max_depth, layer._is_fern))
+    norms = leaves.norm(dim=2).gather(1, leaf.T)
+    return torch.zeros_like(thresholds).scatter_add(1, test.T, norms).numpy()
 
 
-class _Rows(torch.autograd.Function):
-    """Vectors of leaves, with a sparse gradient, in which trees of share 0 have no part."""
+class _SparseLookup(torch.autograd.Function):
+    """Vectors of leaves, with a sparse gradient that leaves out trees of weight 0."""
 
     @staticmethod
-    def forward(ctx, leaves, tree, leaf, share):
-        place = torch.stack([tree.expand_as(leaf).flatten(), leaf.flatten()])
-        ctx.save_for_backward(place, share)
+    def forward(ctx, leaves, tree, leaf, tree_weight):
+        index = torch.stack([tree.expand_as(leaf).flatten(), leaf.flatten()])
+        ctx.save_for_backward(index, tree_weight)
         ctx.shape = leaves.shape
         return leaves[tree, leaf]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        place, share = ctx.saved_tensors
-        kept = share[place[0]] != 0
-        place, g = place[:, kept], g.flatten(0, 1)[kept]
-        found = torch.sparse_coo_tensor(place, g, ctx.shape, check_invariants=False)
-        return found.coalesce(), None, None, None
+        index, tree_weight = ctx.saved_tensors
+        kept = tree_weight[index[0]] != 0
+        index, g = index[:, kept], g.flatten(0, 1)[kept]
+        gradient = torch.sparse_coo_tensor(index, g, ctx.shape, check_invariants=False)
+        return gradient.coalesce(), None, None, None
 
 
-def answer_by_tensors(z, thresholds, leaves, features, share, depth, fern, apart, sparse):
-    """Answers of the trees (equation 10), of shape (n_rows, n_trees or 1, n_outputs).
+def response_by_tensors(z, trees, per_tree, sparse):
+    """Responses of trees, by operations of PyTorch.
 
-    Only the smallest margins take part in the gradient, so that it is no larger than in the paper
-    (equations 11 and 12); that of a margin of 0 is 0.
+    Parameters
+    ----------
+    z : tensor of shape (n_samples, n_features)
+        Standardised features.
+    trees : HingeTrees
+    per_tree : bool
+        Whether the responses of the trees are returned separately, and not their sum.
+    sparse : bool
+        Whether the gradient of `trees.leaves` is a sparse tensor.
+
+    Returns
+    -------
+    response : tensor of shape (n_samples, n_trees or 1, n_outputs)
     """
+    # The route has no gradient: only the smallest margin of a sample has one (equations 11 and
+    # 12), and that of a margin of 0 is 0.
     with torch.no_grad():
-        leaf, test = _descend(z, thresholds, features, depth, fern)
-    trees = torch.arange(len(thresholds), device=z.device)
-    margin = z.gather(1, features[trees, test]) - thresholds[trees, test]
-    vector = _Rows.apply(leaves, trees, leaf, share) if sparse else leaves[trees, leaf]
-    weight = share * margin.abs()
-    if apart:
+        leaf, test = _route(z, trees)
+    index = torch.arange(len(trees.thresholds), device=z.device)
+    margin = z.gather(1, trees.features[index, test]) - trees.thresholds[index, test]
+    if sparse:
+        vector = _SparseLookup.apply(trees.leaves, index, leaf, trees.tree_weight)
+    else:
+        vector = trees.leaves[index, leaf]
+    weight = trees.tree_weight * margin.abs()
+    if per_tree:
         return weight.unsqueeze(2) * vector
     return torch.einsum("nt,ntk->nk", weight, vector).unsqueeze(1)
 
@@ -100,18 +147,20 @@ def answer_by_tensors(z, thresholds, leaves, features, share, depth, fern, apart
 # ------------------------------------------------------------------------------- with the kernels
 
 
-class _Kernel(torch.autograd.Function):
-    """The same by the loops in C; float32 on the processor."""
+class _KernelResponse(torch.autograd.Function):
+    """`response_by_tensors` by the compiled loops."""
 
     @staticmethod
-    def forward(ctx, keep, z, thresholds, leaves, features, share, depth, fern, apart, sparse):
+    def forward(
+        ctx, has_grad, per_tree, sparse, depth, is_fern, z, thresholds, leaves, features, weight
+    ):
         z, thresholds, leaves = (t.detach().contiguous() for t in (z, thresholds, leaves))
-        arrays = (t.contiguous().numpy() for t in (thresholds, features, leaves, share))
-        ctx.way = HingePass(*arrays, depth, fern)
+        arrays = (t.contiguous().numpy() for t in (thresholds, features, leaves, weight))
+        ctx.kernel = HingePass(*arrays, depth, is_fern)
         ctx.sparse = sparse
-        # The way back reads both again: they must not have been changed by then.
+        # The backward pass reads both again. PyTorch then raises if they have been changed.
         ctx.save_for_backward(leaves, features)
-        out = ctx.way.answer(z.numpy(), apart, keep and any(ctx.needs_input_grad))
+        out = ctx.kernel.answer(z.numpy(), per_tree, has_grad and any(ctx.needs_input_grad))
         return torch.from_numpy(out).transpose(0, 1)
 
     @staticmethod
@@ -119,19 +168,25 @@ class _Kernel(torch.autograd.Function):
     def backward(ctx, g):
         leaves, _ = ctx.saved_tensors
         g = g.transpose(0, 1).contiguous().numpy()
-        *found, place = ctx.way.gradients(g, ctx.sparse)
-        z, thresholds, vectors = map(torch.from_numpy, found)
-        if place is not None:
+        *arrays, index = ctx.kernel.gradients(g, ctx.sparse)
+        z, thresholds, vectors = map(torch.from_numpy, arrays)
+        if index is not None:
             vectors = torch.sparse_coo_tensor(
-                torch.from_numpy(place),
+                torch.from_numpy(index),
                 vectors,
                 leaves.shape,
                 is_coalesced=True,
                 check_invariants=False,
             )
-        return None, z, thresholds, vectors, None, None, None, None, None, None
+        return None, None, None, None, None, z, thresholds, vectors, None, None
 
 
-def answer_by_kernel(*inputs):
-    """As `answer_by_tensors`."""
-    return _Kernel.apply(torch.is_grad_enabled(), *inputs)
+def response_by_kernel(z, trees, per_tree, sparse):
+    """Responses of trees, by the compiled loops; float32 on the CPU.
+
+    Parameters and return value are those of `response_by_tensors`.
+    """
+    # Within `forward`, gradients are always disabled; so their state is read here.
+    flags = torch.is_grad_enabled(), per_tree, sparse, trees.depth, trees.is_fern
+    tensors = trees.thresholds, trees.leaves, trees.features, trees.tree_weight
+    return _KernelResponse.apply(*flags, z, *tensors)

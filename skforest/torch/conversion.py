@@ -1,0 +1,377 @@
+"""Conversion of fitted hinge forests to modules of PyTorch and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+from torch.nn.utils import skip_init
+
+from .._base import draw_seed
+from .._feature_map import scaled
+from ..forest import Forest
+from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
+from ..training.hinge_packing import CompleteTrees, compacted
+from .ensemble import HingeEnsemble
+from .layer import HingeFern, HingeForest
+from .response import gains_of_tests
+from .standardiser import RunningStandardiser
+
+# ---------------------------------------------------------------------------- estimator to module
+
+
+def from_estimator(estimator, *, dtype=torch.float32):
+    """Convert a fitted hinge forest to a module.
+
+    The module can be trained further, or be a part of a network.
+
+    Parameters
+    ----------
+    estimator : RandomHingeForestClassifier or RandomHingeForestRegressor
+        Fitted estimator.
+    dtype : torch.dtype, default=torch.float32
+        Dtype of the parameters. `offset`, `scale` and `baseline` are float64 in any case; call
+        ``module.float()`` before moving the module to a device without float64.
+
+    Returns
+    -------
+    module : HingeEnsemble
+        Every bag is a `torch.nn.Linear` without bias, which includes the standardisation of
+        training, and a `HingeForest` or `HingeFern`.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not a hinge forest.
+    NotFittedError
+        If the estimator is not fitted.
+
+    See Also
+    --------
+    to_estimator : The reverse.
+
+    Notes
+    -----
+    The trees of the module are complete. Subtrees that the estimator has removed, since no
+    training sample reached them, become copies of the test above them, with leaves that are zero.
+    No prediction changes, and all leaves can be trained.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from skforest import RandomHingeForestClassifier
+    >>> from skforest.torch import from_estimator
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = RandomHingeForestClassifier(n_bags=2, random_state=0).fit(X, y)
+    >>> module = from_estimator(forest)
+    >>> p = module(torch.from_numpy(X)).softmax(dim=1)
+    >>> bool(abs(p.detach().numpy() - forest.predict_proba(X)).max() < 1e-4)
+    True
+    """
+    if not isinstance(estimator, RandomHingeForestClassifier | RandomHingeForestRegressor):
+        raise TypeError(
+            "estimator must be a RandomHingeForestClassifier or a RandomHingeForestRegressor, "
+            f"got {type(estimator).__name__}"
+        )
+    check_is_fitted(estimator, "forest_")
+    forest = estimator.forest_
+    bounds = forest.bag_start.tolist()
+    is_fern = estimator.structure == "fern"
+    return HingeEnsemble(
+        [_bag_module(forest[a:b], is_fern, dtype) for a, b in zip(bounds[:-1], bounds[1:])],
+        *(torch.tensor(array) for array in (forest.offset, forest.scale, forest.baseline)),
+        forest.link,
+        forest.classes,
+        forest.feature_names,
+        forest.spread,
+    )
+
+
+def _bag_module(forest, is_fern, dtype):
+    """Module of a bag: a linear map of the features, then its trees."""
+    codes, column = np.unique(forest.direction, return_inverse=True)
+    if not len(codes):  # no tree has a split
+        codes = np.zeros(1, dtype=np.int32)
+    trees = CompleteTrees(forest, column)
+    levels = trees.levels() if is_fern else None
+    kind, tests = (HingeForest, trees.tests) if levels is None else (HingeFern, levels)
+    linear = skip_init(nn.Linear, forest.n_features, len(codes), bias=False, dtype=dtype)
+    sizes = len(codes), forest.n_outputs, len(forest), trees.depth
+    layer = skip_init(kind, *sizes, standardise=None, dtype=dtype)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(forest.directions(codes).toarray()))
+        layer.thresholds.copy_(torch.from_numpy(tests["threshold"]))
+        layer.features.copy_(torch.from_numpy(tests["column"]))
+        layer.leaves.copy_(torch.from_numpy(trees.leaves))
+    return nn.Sequential(linear, layer)
+
+
+# ---------------------------------------------------------------------------- module to estimator
+
+
+def to_estimator(module, *, classes=None, X=None):
+    """Convert a module to a fitted estimator with the same predictions.
+
+    Parameters
+    ----------
+    module : Module
+        A `HingeEnsemble`; or a `HingeForest` or `HingeFern`; or a `torch.nn.Sequential` that ends
+        with one of these two, after any of `torch.nn.Linear`, `torch.nn.BatchNorm1d`,
+        `RunningStandardiser`, and `torch.nn.Flatten`, `Dropout` or `Identity`, which do not change
+        rows of X in evaluation. Normalisations are converted with their present running
+        statistics.
+    classes : array-like of shape (n_outputs,), default=None
+        Class labels of the outputs, which are logits. None: the labels of the estimator that the
+        module was made of, if any, else a regressor is returned.
+    X : array-like of shape (n_samples, n_features), default=None
+        Samples, such as the training set, that determine the weights of the nodes for `plot_tree`
+        and `feature_importances_`. None: node weights and importances are 0. Predictions do not
+        depend on it.
+
+    Returns
+    -------
+    estimator : RandomHingeForestClassifier or RandomHingeForestRegressor
+        It predicts, saves, loads and plots like any other. It has no fitted attributes that record
+        the training, and its training parameters have their defaults. With `warm_start` it can add
+        bags only if the module was made of an estimator.
+
+    Raises
+    ------
+    TypeError
+        If the module has a part that cannot be converted.
+    ValueError
+        If `classes` does not name each output once, if `aggregate` of a layer is "none", or if X
+        has another number of features.
+
+    See Also
+    --------
+    from_estimator : The reverse.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skforest.torch import HingeForest, to_estimator
+    >>> network = torch.nn.Sequential(torch.nn.Linear(4, 20), HingeForest(20, 3)).eval()
+    >>> model = to_estimator(network, classes=["a", "b", "c"])
+    >>> x = torch.randn(5, 4)
+    >>> p = network(x).softmax(dim=1).detach().numpy()
+    >>> bool(abs(model.predict_proba(x.numpy()) - p).max() < 1e-6)
+    True
+    """
+    if not isinstance(module, HingeEnsemble):
+        module = _ensemble_of_one(module, classes)
+    bags = [_Bag(bag) for bag in module.bags]
+    layer, n_features = bags[0].layer, bags[0].weight.shape[1]
+    order, classes = _sorted_classes(
+        module.classes if classes is None else classes, layer.n_outputs
+    )
+    meta = {
+        "n_features": n_features,
+        "n_outputs": layer.n_outputs,
+        "task": "regression" if classes is None else "classification",
+        "classes": classes,
+        "aggregate": layer.aggregate,
+        "link": module.link if classes is None else "softmax",
+        "gate": "margin",
+        "n_shared_values": 1,
+        "feature_names": module.feature_names,
+    }
+    shared = {
+        "offset": module.offset.numpy(force=True).astype(np.float64),
+        "scale": module.scale.numpy(force=True).astype(np.float64),
+        "baseline": module.baseline.numpy(force=True).astype(np.float64)[order],
+    }
+    table = np.zeros((0, n_features), dtype=np.float32)
+    if X is not None:
+        X = check_array(X, dtype=np.float64)
+        if X.shape[1] != n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
+        table = scaled(X, shared["offset"], shared["scale"])
+        spread = table.std(axis=0, dtype=np.float64)
+        shared["spread"] = np.where(spread > 0, spread, 1)
+    if module.spread is not None:
+        shared["spread"] = module.spread
+    forests = [bag.pack(table, order, shared, meta) for bag in bags]
+    return _estimator(forests, bags, classes, module.feature_names)
+
+
+def _ensemble_of_one(module, classes):
+    """A layer, or a sequence that ends with one, as an ensemble of one bag."""
+    bag = _Bag(module)
+    n_outputs, n_features = bag.layer.n_outputs, bag.weight.shape[1]
+    return HingeEnsemble(
+        [module],
+        torch.zeros(n_features, dtype=torch.float64),
+        torch.ones(n_features, dtype=torch.float64),
+        torch.zeros(n_outputs, dtype=torch.float64),
+        "identity" if classes is None else "softmax",
+    )
+
+
+def _sorted_classes(classes, n_outputs):
+    """Order of the outputs that sorts their labels, and the sorted labels."""
+    if classes is None:
+        return np.arange(n_outputs), None
+    classes = np.asarray(classes)
+    labels, order = np.unique(classes, return_index=True)
+    if classes.ndim != 1 or len(classes) != n_outputs or len(labels) != n_outputs:
+        raise ValueError(
+            f"classes={classes!r} must name each of the {n_outputs} outputs of the module once"
+        )
+    return order, labels
+
+
+def _parts(module):
+    """Modules of nested sequences in order, without those that do not change a row."""
+    if isinstance(module, nn.Sequential):
+        for part in module:
+            yield from _parts(part)
+    elif not isinstance(module, nn.Identity | nn.Flatten | nn.Dropout):
+        yield module
+
+
+def _normalisation(part):
+    """Mean, factor and bias of a normalisation ``(z - mean) * factor + bias``."""
+    if isinstance(part, RunningStandardiser):
+        tensors = part.mean, part.unit, torch.zeros_like(part.mean)
+    else:
+        if part.running_mean is None:
+            raise TypeError("module has a BatchNorm1d without running statistics")
+        factor = (part.running_var + part.eps).rsqrt()
+        zeros = torch.zeros_like(factor)
+        factor = factor if part.weight is None else factor * part.weight
+        tensors = part.running_mean, factor, zeros if part.bias is None else part.bias
+    return [t.numpy(force=True).astype(np.float64) for t in tensors]
+
+
+class _Bag:
+    """Module of a bag as an affine map ``weight @ x + bias`` of the features, and its trees."""
+
+    def __init__(self, module):
+        *front, self.layer = list(_parts(module)) or [module]
+        if not isinstance(self.layer, HingeForest | HingeFern):
+            raise TypeError(
+                "module must end with a HingeForest or a HingeFern, not with a "
+                f"{type(self.layer).__name__}"
+            )
+        if self.layer.aggregate == "none":
+            raise ValueError(
+                'module has a layer with aggregate="none"; "sum" or "mean" is required'
+            )
+        if self.layer.standardise is not None:
+            front.append(self.layer.standardise)
+        linear = (part for part in front if isinstance(part, nn.Linear))
+        n = next((part.in_features for part in linear), self.layer.n_features)
+        self.weight, self.bias = sparse.identity(n, format="csr"), np.zeros(n)
+        for part in front:
+            self._append(part)
+
+    def _append(self, part):
+        """Compose the affine map with a module that follows it."""
+        if isinstance(part, nn.Linear):
+            weight = part.weight.numpy(force=True).astype(np.float64)
+            self.weight, self.bias = weight @ self.weight, weight @ self.bias
+            if part.bias is not None:
+                self.bias = self.bias + part.bias.numpy(force=True)
+        elif isinstance(part, RunningStandardiser | nn.BatchNorm1d):
+            mean, factor, bias = _normalisation(part)
+            self.weight = sparse.diags(factor) @ self.weight
+            self.bias = (self.bias - mean) * factor + bias
+        else:
+            raise TypeError(
+                f"module has a {type(part).__name__} in front of its trees; only Linear, "
+                "BatchNorm1d, RunningStandardiser, Flatten, Dropout and Identity can be converted"
+            )
+
+    @property
+    def is_fern(self):
+        return isinstance(self.layer, HingeFern)
+
+    def pack(self, table, order, shared, meta):
+        """The bag as a Forest.
+
+        Parameters
+        ----------
+        table : ndarray of shape (n_samples, n_features), float32
+            Scaled samples, for node weights and gains.
+        order : ndarray of shape (n_outputs,)
+            Output of the module that each output of the forest is.
+        shared, meta : dict
+            Arrays and metadata that all bags have in common.
+
+        Returns
+        -------
+        forest : Forest
+        """
+        layer, n_features = self.layer, self.weight.shape[1]
+        feature = layer.features.numpy(force=True)
+        threshold = layer.thresholds.numpy(force=True) - self.bias[feature]
+        leaves = layer.leaves.numpy(force=True).astype(np.float32)[:, :, order]
+        n_trees, n_leaves, n_outputs = leaves.shape
+        gain = gains_of_tests(layer, table @ self.weight.T + self.bias)
+        if self.is_fern:
+            # The splits of a level share the gain of its test equally.
+            level = np.repeat(np.arange(layer.max_depth), 2 ** np.arange(layer.max_depth))
+            threshold, feature = threshold[:, level], feature[:, level]
+            gain = gain[:, level] / 2.0**level
+        split_child = 2 * np.arange(n_leaves - 1) + 1
+        # Value row 0 is zero, for leaves that `compacted` removes.
+        leaf_child = -2 - np.arange(n_trees * n_leaves).reshape(n_trees, n_leaves)
+        child = np.concatenate([np.tile(split_child, (n_trees, 1)), leaf_child], axis=1)
+        arrays = {
+            "tree_start": np.arange(n_trees + 1) * child.shape[1],
+            "child": child.ravel(),
+            "threshold": threshold.ravel(),
+            "direction": n_features + feature.ravel(),
+            "gain": gain.ravel(),
+            "value": np.concatenate([np.zeros(n_outputs), leaves.ravel()]),
+        }
+        forest = Forest(arrays | self._directions() | shared, **meta)
+        is_used = (leaves != 0).any(axis=2)
+        return compacted(forest, table, np.ones(len(table)), is_used).compact()
+
+    def _directions(self):
+        """Sparse directions if at most half of the weights are nonzero, else dense ones."""
+        weight = sparse.csr_matrix(self.weight)
+        if 2 * weight.nnz > math.prod(weight.shape):
+            return {"dense": weight.toarray()}
+        return {
+            "sparse_start": weight.indptr,
+            "sparse_feature": weight.indices,
+            "sparse_weight": weight.data,
+        }
+
+
+def _estimator(forests, bags, classes, feature_names):
+    """Fitted estimator of the forests of its bags."""
+    layer = bags[0].layer
+    parameters = {
+        "n_estimators": layer.n_estimators,
+        "structure": "fern" if bags[0].is_fern else "tree",
+        "features": "linear",
+        "n_directions": layer.n_features,
+        "max_depth": layer.max_depth,
+        "n_bags": len(bags),
+    }
+    if classes is not None:
+        model = RandomHingeForestClassifier(**parameters)
+        model.classes_, model.n_classes_, model.n_outputs_ = classes, len(classes), 1
+    else:
+        loss = "poisson" if forests[0].link == "log" else "squared_error"
+        model = RandomHingeForestRegressor(loss=loss, **parameters)
+        model.n_outputs_ = layer.n_outputs
+        model._is_1d = layer.n_outputs == 1
+    model.n_features_in_ = forests[0].n_features
+    if feature_names is not None:
+        model.feature_names_in_ = np.array(feature_names, dtype=object)
+    model.n_bags_, model.n_directions_ = len(bags), layer.n_features
+    model.max_depth_ = layer.max_depth
+    model._seed = draw_seed(0)
+    model.forest_ = model._joined(forests)
+    return model
