@@ -713,11 +713,23 @@ def tree(**arrays):
         (
             "child is the root",
             {"child": [1, 0, 5, -1, -2, -3, -4, 1, -1, -2]},
-            "before its parent",
+            "node . of tree 0 comes before",
         ),
-        ("cycle of one", {"child": [1, 1, 5, -1, -2, -3, -4, 1, -1, -2]}, "before its parent"),
-        ("cycle of two", {"child": [1, 5, 3, -1, -2, 1, -4, 1, -1, -2]}, "before its parent"),
-        ("child before parent", {"child": [3, -1, -2, 5, -3, 1, -4, 1, -1, -2]}, "before its par"),
+        (
+            "cycle of one",
+            {"child": [1, 1, 5, -1, -2, -3, -4, 1, -1, -2]},
+            "node . of tree 0 comes before",
+        ),
+        (
+            "cycle of two",
+            {"child": [1, 5, 3, -1, -2, 1, -4, 1, -1, -2]},
+            "node . of tree 0 comes before",
+        ),
+        (
+            "child before parent",
+            {"child": [3, -1, -2, 5, -3, 1, -4, 1, -1, -2]},
+            "node 5 of tree 0 comes before",
+        ),
         ("shared child", {"child": [1, 5, 5, -1, -2, -3, -4, 1, -1, -2]}, "do not form trees"),
         ("lost pair", {"child": [1, -1, 5, -1, -2, -3, -4, 1, -1, -2]}, "do not form trees"),
         ("leaf in place of root", {"child": [-1, 3, 5, -1, -2, -3, -4, 1, -1, -2]}, "form trees"),
@@ -737,21 +749,21 @@ def tree(**arrays):
         ("trees not from 0", {"tree_start": [1, 7, 10]}, "tree_start must rise"),
         ("trees backwards", {"tree_start": [0, 7, 5, 10]}, "tree_start must rise"),
         ("no trees", {"tree_start": []}, "tree_start must rise"),
-        ("direction beyond", {"direction": [0, 1, 2, 4]}, "direction outside"),
-        ("direction negative", {"direction": [0, 1, -1, 3]}, "direction outside"),
+        ("direction beyond", {"direction": [0, 1, 2, 4]}, "direction contains codes outside"),
+        ("direction negative", {"direction": [0, 1, -1, 3]}, "direction contains codes outside"),
         ("split too many", {"threshold": [0, 1, 2, 3, 4]}, "threshold needs one entry"),
         ("direction missing", {"direction": [0, 1, 2]}, "direction needs one entry"),
         ("gain missing", {"gain": [0, 1, 2]}, "gain needs one entry"),
         ("node weight missing", {"node_weight": [1, 2, 3]}, "node_weight needs one entry"),
-        ("nan threshold", {"threshold": [0, 1, np.nan, 3]}, "threshold holds values"),
-        ("inf threshold", {"threshold": [0, 1, np.inf, 3]}, "threshold holds values"),
-        ("threshold beyond float32", {"threshold": [0, 1, 1e39, 3]}, "threshold holds values"),
-        ("nan value", {"value": [1, np.nan, 3, 4]}, "value holds values"),
-        ("nan gain", {"gain": [0, 1, 2, np.nan]}, "gain holds values"),
-        ("inf node weight", {"node_weight": [np.inf] * 10}, "node_weight holds values"),
-        ("nan baseline", {"baseline": [np.nan]}, "baseline holds values"),
-        ("nan dense", {"dense": [[0, 0, 0, np.nan]]}, "dense holds values"),
-        ("dense of other width", {"dense": [[0, 0, 0]]}, "dense has not n_features"),
+        ("nan threshold", {"threshold": [0, 1, np.nan, 3]}, "threshold contains values"),
+        ("inf threshold", {"threshold": [0, 1, np.inf, 3]}, "threshold contains values"),
+        ("threshold beyond float32", {"threshold": [0, 1, 1e39, 3]}, "threshold contains values"),
+        ("nan value", {"value": [1, np.nan, 3, 4]}, "value contains values"),
+        ("nan gain", {"gain": [0, 1, 2, np.nan]}, "gain contains values"),
+        ("inf node weight", {"node_weight": [np.inf] * 10}, "node_weight contains values"),
+        ("nan baseline", {"baseline": [np.nan]}, "baseline contains values"),
+        ("nan dense", {"dense": [[0, 0, 0, np.nan]]}, "dense contains values"),
+        ("dense of other width", {"dense": [[0, 0, 0]]}, "dense does not have n_features"),
         ("two baselines", {"baseline": [0, 0]}, "baseline needs one entry"),
         ("bags beyond", {"bag_start": [0, 3]}, "bag_start must rise"),
         ("empty bag", {"bag_start": [0, 0, 2]}, "bag has no trees"),
@@ -840,7 +852,7 @@ def test_a_shape_without_axes_is_refused():
         ("sparse_start", 1, -1, "sparse_start must rise"),
         ("sparse_feature", 0, 36, "sparse_feature is out of range"),
         ("sparse_feature", 0, -1, "sparse_feature is out of range"),
-        ("sparse_weight", 0, np.inf, "sparse_weight holds values"),
+        ("sparse_weight", 0, np.inf, "sparse_weight contains values"),
         ("value_start", 1, 10**9, "value_start must rise"),
         ("value_start", 2, 0, "value_start must rise"),
         ("value_start", -1, 0, "value_start must rise"),
@@ -858,12 +870,12 @@ def test_a_box_that_leaves_the_array_is_refused():
     """Along the second axis, which does not wrap; the first does, and takes the same box."""
     box = {"box_corner": [3], "box_other": [-1], "box_size": [[2, 2]]}
     meta = {"n_features": 4, "n_outputs": 1, "task": "regression", "feature_shape": (2, 2)}
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         Forest(TREE | box, **meta, wrap=(True, False))
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         Forest(TREE | box, **meta, wrap=(False, True))
     assert len(Forest(TREE | box, **meta, wrap=(True, True))) == 2
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         other = {"box_corner": [0], "box_other": [1], "box_size": [[1, 2]]}
         Forest(TREE | other, **meta)
     with pytest.raises(ValueError, match="unordered"):

@@ -91,7 +91,7 @@ def test_copies_keep_the_precision(tmp_path):
 
 def test_an_unknown_precision():
     forest = makers.random_forest(np.random.default_rng(0), (3, 4))
-    with pytest.raises(ValueError, match="weight_dtype is 'float64', \"float32\" or"):
+    with pytest.raises(ValueError, match="weight_dtype is 'float64'; it must be one of"):
         Forest(forest.arrays, **forest._meta | {"weight_dtype": "float64"})
 
 

@@ -109,7 +109,7 @@ def replace(forest, split, rows, threshold):
         n_nonzero = np.count_nonzero(rows, axis=1)
     short = (n_nonzero <= most_sparse(forest.n_features, forest.weight_dtype)) & ~single
     long = ~short & ~single
-    _, _, sparse_end, dense_end = forest._code_ends
+    _, _, sparse_end, dense_end = forest.code_ends
     n_short = np.count_nonzero(short)
     code[short] = sparse_end + np.arange(n_short)
     code[long] = dense_end + n_short + np.arange(np.count_nonzero(long))
@@ -126,7 +126,7 @@ def replace(forest, split, rows, threshold):
     arrays["direction"] = direction
     arrays["threshold"] = forest.threshold.copy()
     arrays["threshold"][split] = cuts
-    return forest._with(without_unused(forest._with(arrays)))
+    return forest.replaced(without_unused(forest.replaced(arrays)))
 
 
 def _halved(rows, cuts, chosen, free):
@@ -179,7 +179,7 @@ def route(forest, table):
     leaf : ndarray of shape (n_rows,), int32
     """
     size = max(64, CACHED // table.shape[1])  # few rows at once stay in the cache on their way
-    parts = [forest._router.apply(table[i : i + size]) for i in range(0, max(len(table), 1), size)]
+    parts = [forest.router.apply(table[i : i + size]) for i in range(0, max(len(table), 1), size)]
     return np.concatenate(parts)[:, 0]
 
 
@@ -233,7 +233,7 @@ def recount(forest, table, target, weight, *, criterion, scale=1.0, leaf=None):
     arrays["node_weight"] = weights * unit
     arrays["gain"] = (gain * unit).astype(np.float32)
     arrays |= sums.values(forest, weights, np.float32(scale))
-    return forest._with(without_unused(forest._with(arrays)))
+    return forest.replaced(without_unused(forest.replaced(arrays)))
 
 
 class _Classes:
@@ -362,7 +362,7 @@ def levels(child):
 
 def _climb(forest, by_depth, leaf, weight, sums, entropy):
     """Weights of all nodes and gains of all splits, from the deepest level up."""
-    parent = forest._parents()
+    parent = forest.parents()
     total = np.bincount(leaf, weight, forest.n_nodes)
     score = np.empty(forest.n_nodes)
     for level in range(len(by_depth) - 1, -1, -1):
@@ -411,7 +411,7 @@ def shrink(forest, table, target, weight, *, criterion, scale=1.0):
     rows, threshold = unpack(forest)
     names = ("sparse_weight", "dense")
     none = {name: np.zeros_like(forest.arrays[name], np.float16) for name in names}
-    small = forest._with(forest.arrays | none, weight_dtype="float16")
+    small = forest.replaced(forest.arrays | none, weight_dtype="float16")
     small = replace(small, split, rows[split], threshold[split])
     return settle(small, table, target, weight, criterion=criterion, scale=scale)
 
@@ -453,7 +453,7 @@ def prune(forest, reached):
     for name in ("threshold", "direction", "gain"):
         arrays[name] = getattr(forest, name)[(pairs - 1) // 2]
     arrays["tree_start"] = np.array([0, len(old)])
-    return forest._with(without_unused(forest._with(arrays)))
+    return forest.replaced(without_unused(forest.replaced(arrays)))
 
 
 def reached_nodes(forest, leaf):
@@ -472,7 +472,7 @@ def reached_nodes(forest, leaf):
     """
     reached = np.zeros(forest.n_nodes, dtype=bool)
     reached[leaf] = True
-    parent = forest._parents()
+    parent = forest.parents()
     for nodes in levels(forest.child)[:0:-1]:
         left = nodes[::2]
         reached[parent[left]] = reached[left] | reached[left + 1]
