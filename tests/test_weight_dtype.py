@@ -20,8 +20,8 @@ def halved(forest, rng):
     arrays = dict(forest.arrays)
     for name in ("sparse_weight", "dense"):
         arrays[name] = rng.normal(size=arrays[name].shape).astype(np.float16)
-    half = Forest(arrays, **forest._meta | {"weight_dtype": "float16"})
-    full = Forest(arrays, **forest._meta)
+    half = Forest(arrays, **forest.metadata | {"weight_dtype": "float16"})
+    full = Forest(arrays, **forest.metadata)
     assert half.dense.dtype == half.sparse_weight.dtype == np.float16
     assert full.dense.dtype == full.sparse_weight.dtype == np.float32
     return half, full
@@ -92,7 +92,7 @@ def test_copies_keep_the_precision(tmp_path):
 def test_an_unknown_precision():
     forest = makers.random_forest(np.random.default_rng(0), (3, 4))
     with pytest.raises(ValueError, match="weight_dtype is 'float64'; it must be one of"):
-        Forest(forest.arrays, **forest._meta | {"weight_dtype": "float64"})
+        Forest(forest.arrays, **forest.metadata | {"weight_dtype": "float64"})
 
 
 ESTIMATORS = [

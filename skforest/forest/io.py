@@ -268,13 +268,15 @@ def _read_archive(path, file):
     _check_format(header, path)
     with as_value_error(f"{path} is damaged"):
         names = {member.removesuffix(".npy"): info for member, info in members.items()}
-        if set(names) != set(header["arrays"]) or not all(m.endswith(".npy") for m in members):
-            different = sorted(set(names).symmetric_difference(header["arrays"]))
-            raise ValueError(f"arrays and header do not list the same names: {different}")
-        plain = {}
-        for name in names:
-            _check_name(name.removeprefix(_DELTA), plain)
-            plain[name.removeprefix(_DELTA)] = name
+        different = set(names).symmetric_difference(header["arrays"])
+        if different:
+            raise ValueError(f"its header and its arrays differ in {sorted(different)}")
+        known = set()
+        for name, info in names.items():
+            if info.filename != f"{name}.npy":
+                raise ValueError(f"{info.filename!r} is not an array")
+            _check_name(name.removeprefix(_DELTA), known)
+            known.add(name.removeprefix(_DELTA))
         arrays = {name: _read_member(archive, info, name) for name, info in names.items()}
         return header, widen(arrays)
 
