@@ -1257,6 +1257,7 @@ STRANGE_MEMBERS = {
     "axes": ("value.npy", npy("<f4", (1, 1), bytes(4)), "value has dtype"),
     "version": ("value.npy", b"\x93NUMPY\x02\x00" + bytes(64), "another version"),
     "nested": ("value.npy", npy("<f4", (), bytes(4)).replace(b"()", b"(" * 300), "value|damaged"),
+    "characters": ("classes.npy", npy("<U1", (3,), b"\xff" * 12), "characters that do not exist"),
     "differences": ("delta:value.npy", npy("<f4", (1,), bytes(4)), "value"),
 }
 

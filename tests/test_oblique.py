@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest.forest.edit import prune, reached_nodes, recount, repack, unpack
+from skforest.forest.edit import prune, repack, unpack
+from skforest.forest.statistics import reached_nodes, recount
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import skforest
 from skforest import Forest
-from skforest.forest.edit import settle, shrink, unpack
+from skforest.forest.edit import recount_and_prune, to_half_precision, unpack
 
 
 def halved(forest, rng):
@@ -127,7 +127,7 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         leaf = tree.child < 0
         np.testing.assert_allclose(arrived[leaf], tree.node_weight[leaf], rtol=1e-12)
         assert (tree.node_weight > 0).all()
-        again = settle(
+        again = recount_and_prune(
             tree.compact(), rows.X, target, rows.weight, criterion=half._criterion,
             scale=half._target_scale if target.ndim == 2 else 1.0,
         )  # fmt: skip
@@ -139,12 +139,12 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         assert half.forest_.nbytes < 0.75 * full.forest_.nbytes
 
 
-def test_shrinking_again_changes_nothing():
+def test_rounding_again_changes_nothing():
     X, y = load_digits(return_X_y=True)
     model = skforest.NonGreedyTreeClassifier(random_state=0, weight_dtype="float16").fit(X, y)
     rows, target = model._rows_again(X, y, None)
     tree = model.forest_
-    again = shrink(tree, rows.X, target, rows.weight, criterion="entropy")
+    again = to_half_precision(tree, rows.X, target, rows.weight, criterion="entropy")
     for one, other in zip(unpack(again), unpack(tree), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(again.response(X), tree.response(X))
@@ -173,7 +173,9 @@ def test_lengths_far_from_one_fit_into_half_precision():
     }
     for length in (1e-9, 1e-5, 1.0, 1e4, 1e9):
         plane = {"dense": [normal * length], "threshold": [0.3 * length]}
-        small = shrink(Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini")
+        small = to_half_precision(
+            Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini"
+        )
         assert small.dense.dtype == np.float16
         assert (small.response(X).argmax(axis=1) == target).mean() > 0.99
 

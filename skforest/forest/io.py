@@ -14,6 +14,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import uuid
 import zipfile
 from contextlib import contextmanager
@@ -246,7 +247,8 @@ def _read_folder(path, mmap_mode):
             _check_name(name, arrays)
             with open(path / f"{name}.npy", "rb") as file:
                 _check_npy(file, name, os.fstat(file.fileno()).st_size)
-            arrays[name] = np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
+            array = np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
+            arrays[name] = _checked_text(array, name)
     return header, arrays
 
 
@@ -337,7 +339,7 @@ def _read_member(archive, member, name):
     with archive.open(member) as file:
         _check_npy(file, name, member.file_size)
     with archive.open(member) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        return _checked_text(np.lib.format.read_array(file, allow_pickle=False), name)
 
 
 def _check_npy(file, name, size):
@@ -360,3 +362,15 @@ def _check_npy(file, name, size):
         raise ValueError(f"{name} declares an array that its {n_bytes} bytes cannot hold")
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise ValueError(f"{name} declares the shape {shape}, but has {n_bytes} bytes")
+
+
+def _checked_text(array, name):
+    """The array; ValueError if it contains strings with code points that do not exist.
+
+    numpy makes Python strings of them, which break whatever processes them later.
+    """
+    if array.dtype.kind == "U" and array.size:
+        code_point = np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
+        if np.frombuffer(array.tobytes(), code_point).max() > sys.maxunicode:
+            raise ValueError(f"{name} contains characters that do not exist")
+    return array
