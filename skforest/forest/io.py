@@ -337,16 +337,24 @@ def _check_name(name, names):
 def _read_member(archive, member, name):
     """One array of an archive, whose declared shape and dtype are checked first."""
     with archive.open(member) as file:
-        _check_npy(file, name, member.file_size)
-    with archive.open(member) as file:
-        return _checked_text(np.lib.format.read_array(file, allow_pickle=False), name)
+        shape, fortran_order, dtype = _check_npy(file, name, member.file_size)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        # No more than n_bytes are decompressed, and the checksum is compared after the last one.
+        content = bytearray(file.read(n_bytes))
+    if len(content) != n_bytes:
+        raise ValueError(f"{name} ends early")
+    array = np.frombuffer(content, dtype) if n_bytes else np.zeros(0, dtype)
+    return _checked_text(array.reshape(shape, order="F" if fortran_order else "C"), name)
 
 
 def _check_npy(file, name, size):
-    """Raise ValueError unless an npy file of `size` bytes declares an array that it can hold."""
+    """Shape, order and dtype that an npy file of `size` bytes declares, if they fit into it.
+
+    ValueError otherwise. The file is then at the first byte of the array.
+    """
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError(f"{name} has another version of the npy format than 1.0")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
     plain = name.removeprefix(_DELTA)
     if name == "header":
         kinds, n_axes = "U", 0
@@ -362,6 +370,7 @@ def _check_npy(file, name, size):
         raise ValueError(f"{name} declares an array that its {n_bytes} bytes cannot hold")
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise ValueError(f"{name} declares the shape {shape}, but has {n_bytes} bytes")
+    return shape, fortran_order, dtype
 
 
 def _checked_text(array, name):
