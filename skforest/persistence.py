@@ -1,23 +1,25 @@
-"""Fitted estimators as files, and the versions in use.
+"""Fitted estimators in files, and the versions in use.
 
-A saved estimator is a saved `Forest` (docs/format) with a few entries more in its header: class,
-parameters, and the fitted attributes that are not arrays of the forest. No pickle, so a file can
-be looked at, and read without trust.
+A saved estimator is a saved `Forest` (docs/format) with further entries in its header: the name of
+the class, its parameters, and the fitted attributes that are not arrays of the forest. Nothing is
+pickled, so that files from sources that are not trusted can be loaded.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .forest import Forest
-from .forest.io import read_header, write_forest
-from .forest.packed import package_versions
+from .forest import load_with_header, package_versions
+from .forest.io import as_value_error, write_forest
+
+MAX_LABEL_BYTES = 256  # per item of an array of strings, unless its strings are longer
 
 
 def _to_json(value, name):
-    """A parameter or attribute as something that JSON can hold."""
+    """A parameter or attribute as a value that JSON can represent."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{name} is an array of {value.dtype}, which cannot be saved")
@@ -34,9 +36,21 @@ def _to_json(value, name):
         return value
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
-        "lists, tuples, dicts and arrays of these can. pickle and joblib save estimators whole, "
-        "for whoever trusts the file"
+        "lists, tuples, dicts and arrays of these can. pickle and joblib can save any estimator, "
+        "but their files must be trusted"
     )
+
+
+def _array_from_json(items, dtype):
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biufU":
+        raise ValueError(f"an array has dtype {dtype}")
+    if dtype.kind == "U":
+        # A dtype may declare strings of any length, which numpy would allocate.
+        longest = np.array(items, dtype="U").dtype.itemsize
+        if dtype.itemsize > max(longest, MAX_LABEL_BYTES):
+            raise ValueError(f"an array of strings has dtype {dtype}")
+    return np.array(items, dtype=dtype)
 
 
 def _from_json(value):
@@ -44,7 +58,7 @@ def _from_json(value):
         return [_from_json(item) for item in value]
     if isinstance(value, dict):
         if "array" in value:
-            return np.array(value["array"], dtype=value["dtype"])
+            return _array_from_json(value["array"], value["dtype"])
         if "items" in value:
             return {_from_json(key): _from_json(item) for key, item in value["items"]}
         return tuple(_from_json(item) for item in value["tuple"])
@@ -57,12 +71,12 @@ def save(estimator, path, *, layout="file"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted. A `random_state` that is a generator is saved as None: the trees are there, only
-        training them anew would need it. `partial_fit` does not go on with what is loaded.
+        Fitted. A `random_state` that is a generator is saved as None: predictions do not need it,
+        only another fit does. `partial_fit` cannot resume the training of a loaded estimator.
     path : str or Path
-        Written over if it exists.
+        An existing file is replaced once the new one is complete.
     layout : {"file", "folder"}, default="file"
-        "file": one compressed .npz file, the smallest. "folder": one .npy file an array, which
+        "file": one compressed .npz file, the smallest. "folder": one .npy file per array, which
         `load` can map into memory.
 
     Raises
@@ -70,11 +84,11 @@ def save(estimator, path, *, layout="file"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If a parameter is of a kind that JSON cannot hold, or labels are of mixed types.
+        If JSON cannot represent a parameter, or labels are of mixed types.
 
     See Also
     --------
-    load : Read it back.
+    load : Read a saved estimator.
 
     Examples
     --------
@@ -103,13 +117,13 @@ def save(estimator, path, *, layout="file"):
         "estimator": type(estimator).__name__,
         "params": {name: _to_json(value, name) for name, value in params.items()},
         "state": {
-            # Column names are an object array, and with the forest already.
+            # Names of columns are an object array, and are stored with the forest.
             name: None if name == "feature_names_in_" else _to_json(value, name)
             for name, value in state.items()
         },
     }
     forest = estimator.forest_
-    write_forest(path, forest._meta, forest.arrays, layout, extra)
+    write_forest(path, forest.metadata, forest.arrays, layout, extra)
 
 
 def load(path, *, mmap_mode=None):
@@ -125,43 +139,60 @@ def load(path, *, mmap_mode=None):
     Returns
     -------
     estimator : estimator of skforest
-        Fitted; predicts the same bits as the saved one.
+        Fitted; its predictions are those of the saved estimator, to the bit.
 
     Raises
     ------
     ValueError
-        If it is no saved estimator, was written in another format, or its arrays do not fit
-        together.
+        If there is no saved estimator at `path`, it has another format, or it is damaged.
     """
     import skforest
 
-    header = read_header(path)
+    forest, header = load_with_header(path, mmap_mode)
     name = header.get("estimator")
     if name is None:
-        raise ValueError(f"{path} holds a Forest, not an estimator; Forest.load reads it")
+        raise ValueError(f"{path} contains a Forest, not an estimator; Forest.load reads it")
     if name not in skforest.__all__ or not hasattr(getattr(skforest, name), "get_params"):
-        raise ValueError(f"{path} holds a {name!r}, which is not an estimator of skforest")
-    forest = Forest.load(path, mmap_mode=mmap_mode)
-    try:
+        raise ValueError(f"{path} contains a {name!r}, which is not an estimator of skforest")
+    with as_value_error(f"{path} is damaged"):
         params = {key: _from_json(value) for key, value in header["params"].items()}
         estimator = getattr(skforest, name)(**params)
         for key, value in header["state"].items():
+            if hasattr(type(estimator), key):
+                raise ValueError(f"{key!r} is not a fitted attribute")
             if key == "feature_names_in_":
-                estimator.feature_names_in_ = np.array(forest.feature_names, dtype=object)
+                value = np.array(forest.feature_names or (), dtype=object)
             else:
-                if hasattr(type(estimator), key):
-                    raise KeyError(key)
-                setattr(estimator, key, _from_json(value))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {error!r}") from error
-    if forest.classes is not None:
-        estimator.classes_ = forest.classes
-    estimator.forest_ = forest
+                value = _from_json(value)
+            setattr(estimator, key, value)
+        if forest.classes is not None:
+            estimator.classes_ = forest.classes
+        estimator.forest_ = forest
+        _check_state(estimator)
     return estimator
 
 
+def _check_state(estimator):
+    """Raise ValueError if a fitted attribute that predictions need is missing or of a wrong type.
+
+    Otherwise `predict` would fail, long after the file was read.
+    """
+    state, task = vars(estimator), estimator.forest_.task
+    if is_classifier(estimator) != (task == "classification"):
+        raise ValueError(f"{type(estimator).__name__} has a forest for {task}")
+    needed = {"n_features_in_": int, "n_outputs_": int}
+    if task == "regression":
+        needed["_is_1d"] = bool
+    for name, kind in needed.items():
+        if type(state.get(name)) is not kind:
+            raise ValueError(f"the fitted attribute {name} is {state.get(name)!r}")
+    names = state.get("feature_names_in_")
+    if names is not None and len(names) != estimator.n_features_in_:
+        raise ValueError(f"{len(names)} names for {estimator.n_features_in_} features")
+
+
 def show_versions():
-    """Print the versions of skforest and of what it stands on, for bug reports.
+    """Print the versions of skforest and of its dependencies, for bug reports.
 
     Examples
     --------

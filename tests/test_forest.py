@@ -5,6 +5,7 @@ import json
 import mmap
 import pickle
 import tracemalloc
+import zipfile
 
 import numpy as np
 import oracles
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed, random_directions, random_forest, whole_table
 from scipy.special import softmax
+from sklearn.datasets import load_iris
 
-from skforest.forest import ARRAYS, Forest
+import skforest
+from skforest.forest import ARRAYS, Forest, io
 from skforest.forest.io import narrow, widen
 
 GATES = ["hard", "margin", "sigmoid"]
@@ -43,7 +46,7 @@ def rich_classifier(seed=0):
     pairs = [rng.choice(3, 2, replace=False) for _ in range(n_own)]
     arrays["value_index"] = np.concatenate([np.arange(3), *pairs])
     arrays["spread"] = 1 + np.arange(36) / 8
-    meta = forest._meta | {
+    meta = forest.metadata | {
         "task": "classification",
         "classes": np.array(["ape", "bee", "cat"]),
         "n_shared_values": 3,
@@ -62,8 +65,8 @@ def assert_same(one, other):
         a, b = getattr(one, name), getattr(other, name)
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
         assert a.tobytes() == b.tobytes(), name
-    for name, value in one._meta.items():
-        np.testing.assert_equal(other._meta[name], value, err_msg=name)
+    for name, value in one.metadata.items():
+        np.testing.assert_equal(other.metadata[name], value, err_msg=name)
 
 
 # ------------------------------------------------------ one forest of every kind, built by hand
@@ -176,8 +179,8 @@ def test_a_soft_end_to_end_tree():
     np.testing.assert_allclose(forest.response(X), expected, rtol=1e-5)
     np.testing.assert_allclose(forest.response(X).sum(axis=1), 1, rtol=1e-6)
     # However steep, the hard tree is the limit.
-    hard = Forest(forest.arrays, **forest._meta | {"gate": "hard"})
-    steep = Forest(forest.arrays, **forest._meta | {"steepness": 1e9})
+    hard = Forest(forest.arrays, **forest.metadata | {"gate": "hard"})
+    steep = Forest(forest.arrays, **forest.metadata | {"steepness": 1e9})
     np.testing.assert_allclose(steep.response(X), hard.response(X), rtol=1e-6)
     assert abs(forest.response(X) - hard.response(X)).max() > 0.1
 
@@ -200,6 +203,48 @@ def test_a_regression_forest_keeps_the_digits_of_a_large_target():
     expected = 1e6 + np.mean([leaf[t, (X[:, t] > 0).astype(int)] for t in range(5)], axis=0)
     assert abs(forest.predict(X) - expected).max() < 1e-7
     assert abs(np.float32(expected) - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum"])
+@pytest.mark.parametrize(
+    "link, function",
+    [
+        ("identity", lambda raw: raw),
+        ("sigmoid", lambda raw: 1 / (1 + np.exp(-raw))),
+        ("softmax", lambda raw: np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)),
+        ("log", np.exp),
+    ],
+)
+def test_links_and_aggregates_are_as_defined(link, function, aggregate, tmp_path):
+    """The response is the mean over bags of link(baseline + sum or mean of the trees)."""
+    forest = rich_forest(aggregate=aggregate, link=link)
+    arrays = forest.arrays | {"bag_start": [0, 1, 4], "baseline": [0.5, -1, 0]}
+    arrays["value"] = forest.value / 16
+    forest = Forest(arrays, **forest.metadata)
+    X = table(forest)
+    trees = [tree.replaced(tree.arrays, link="identity").response(X) for tree in forest]
+    raw = np.array(trees) - forest.baseline
+    if aggregate == "mean":
+        bags = [raw[0], raw[1:].mean(axis=0)]
+    else:
+        bags = [raw[0], raw[1:].sum(axis=0)]
+    expected = np.mean([function(bag + forest.baseline) for bag in bags], axis=0)
+    np.testing.assert_allclose(forest.response(X), expected, rtol=1e-9)
+    forest.save(tmp_path / "forest.npz")
+    assert_same(forest, Forest.load(tmp_path / "forest.npz"))
+
+
+def test_probabilities_of_two_classes_by_the_sigmoid_of_opposite_values():
+    stump = {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [0], "direction": [0]}
+    forest = Forest(
+        stump | {"value": [2, -2, -1, 1], "baseline": [-0.5, 0.5]}, n_features=1, n_outputs=2,
+        task="classification", classes=["no", "yes"], link="sigmoid", aggregate="sum",
+    )  # fmt: skip
+    X = [[-1.0], [1.0], [-1e30]]
+    response = forest.response(X)
+    np.testing.assert_allclose(response.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(response[1], [1 / (1 + np.exp(1.5)), 1 / (1 + np.exp(-1.5))])
+    assert forest.predict(X).tolist() == ["no", "yes", "no"]
 
 
 def test_several_outputs_share_one_tree():
@@ -309,18 +354,18 @@ def test_concatenate_of_parts_of_a_forest_gives_the_forest_again():
 def test_concatenate_refuses_forests_of_another_kind(change, word):
     rng = np.random.default_rng(0)
     one = random_forest(rng, (2, 3, 2), (True, False, False), n_outputs=3, n_each=0)
-    other = Forest(one.arrays, **one._meta | change)
+    other = Forest(one.arrays, **one.metadata | change)
     with pytest.raises(ValueError, match=f"differ in {word}"):
         Forest.concatenate([one, other])
 
 
 def test_concatenate_refuses_other_baselines_classes_and_nothing():
     one = rich_forest()
-    other = Forest(one.arrays | {"baseline": [0, 0, 1]}, **one._meta)
+    other = Forest(one.arrays | {"baseline": [0, 0, 1]}, **one.metadata)
     with pytest.raises(ValueError, match="differ in baseline"):
         Forest.concatenate([one, other])
     one = rich_classifier()
-    other = Forest(one.arrays, **one._meta | {"classes": ["ape", "bee", "dog"]})
+    other = Forest(one.arrays, **one.metadata | {"classes": ["ape", "bee", "dog"]})
     with pytest.raises(ValueError, match="differ in classes"):
         Forest.concatenate([one, other])
     with pytest.raises(ValueError, match="empty"):
@@ -376,7 +421,7 @@ def test_compact_drops_what_no_tree_uses(make):
         n_values = len(small.value_start) - 1 if len(part.value_start) else len(small.value) // 3
         assert n_values == len(set(rows.tolist()) | set(range(part.n_shared_values)))
         assert_same(small, small.compact())
-        Forest(small.arrays, **small._meta)  # still sound
+        Forest(small.arrays, **small.metadata)  # still sound
         np.testing.assert_array_equal(small.directions().toarray(), part.directions().toarray())
 
 
@@ -445,7 +490,7 @@ def test_importances_of_mixtures_are_independent_of_units():
     arrays = plain.arrays | {"spread": spread}
     arrays["sparse_weight"] = plain.sparse_weight / spread[plain.sparse_feature]
     arrays["dense"] = plain.dense / spread
-    scaled = Forest(arrays, **plain._meta)
+    scaled = Forest(arrays, **plain.metadata)
     for kind in ("impurity", "count"):
         np.testing.assert_allclose(
             scaled.feature_importances(kind), plain.feature_importances(kind), rtol=1e-5
@@ -460,7 +505,7 @@ def test_rows_are_scaled_before_they_are_walked():
     Z = table(plain, 60)
     offset = 1e9 * rng.random(36).round(3)
     scale = 2.0 ** rng.integers(-3, 4, 36)
-    forest = Forest(plain.arrays | {"offset": offset, "scale": scale}, **plain._meta)
+    forest = Forest(plain.arrays | {"offset": offset, "scale": scale}, **plain.metadata)
     X = np.round(Z * 64) / 64 / scale + offset
     Z = np.float32((X - offset) * scale)
     np.testing.assert_array_equal(forest.apply(X), plain.apply(Z))
@@ -470,7 +515,7 @@ def test_rows_are_scaled_before_they_are_walked():
     np.testing.assert_array_equal(both.offset, offset)
     far = forest.response(np.full((1, 36), 1e300))
     assert np.isfinite(far).all()
-    other = Forest(forest.arrays | {"scale": scale * 2}, **forest._meta)
+    other = Forest(forest.arrays | {"scale": scale * 2}, **forest.metadata)
     with pytest.raises(ValueError, match="differ in scale"):
         Forest.concatenate([forest, other])
 
@@ -482,15 +527,15 @@ def test_a_corrupt_scale_is_refused(name, value):
     units = {"offset": np.zeros(36), "scale": np.ones(36)}
     units[name] = np.full(36, value)
     if name == "offset" and np.isfinite(value):
-        Forest(forest.arrays | units, **forest._meta)
+        Forest(forest.arrays | units, **forest.metadata)
         return
     with pytest.raises(ValueError, match=name):
-        Forest(forest.arrays | units, **forest._meta)
+        Forest(forest.arrays | units, **forest.metadata)
 
 
 def test_concatenate_refuses_another_spread():
     one = rich_classifier()
-    other = Forest(one.arrays | {"spread": one.spread + 1}, **one._meta)
+    other = Forest(one.arrays | {"spread": one.spread + 1}, **one.metadata)
     with pytest.raises(ValueError, match="differ in spread"):
         Forest.concatenate([one, other])
 
@@ -499,7 +544,7 @@ def test_concatenate_refuses_another_spread():
 def test_a_corrupt_spread_is_refused(spread):
     forest = rich_classifier()
     with pytest.raises(ValueError, match="spread"):
-        Forest(forest.arrays | {"spread": spread}, **forest._meta)
+        Forest(forest.arrays | {"spread": spread}, **forest.metadata)
 
 
 def test_importances_of_trees_without_splits_or_gain_are_zero():
@@ -542,7 +587,7 @@ def test_real_weights_survive_a_file(tmp_path):
         arrays[name] = rng.normal(size=arrays[name].shape)
     arrays["node_weight"] = rng.random(forest.n_nodes) + 2.0**40
     arrays["threshold"][:4] = [-0.0, 0.0, 1e-45, 3.4e38]
-    forest = Forest(arrays, **forest._meta | {"steepness": 0.1})
+    forest = Forest(arrays, **forest.metadata | {"steepness": 0.1})
     forest.save(tmp_path / "forest.npz")
     assert_same(forest, Forest.load(tmp_path / "forest.npz"))
     assert_same(forest, pickle.loads(pickle.dumps(forest)))
@@ -601,7 +646,7 @@ def test_an_unknown_layout_is_refused(tmp_path):
 
 def test_no_pickle_is_in_a_file(tmp_path):
     forest = rich_classifier()
-    forest = Forest(forest.arrays, **forest._meta | {"classes": np.array(list("abc"), object)})
+    forest = Forest(forest.arrays, **forest.metadata | {"classes": np.array(list("abc"), object)})
     forest.save(tmp_path / "forest.npz")
     with np.load(tmp_path / "forest.npz", allow_pickle=False) as file:
         for name in file.files:
@@ -613,7 +658,7 @@ def test_labels_of_mixed_types_are_refused(tmp_path):
     """Not turned into strings behind the user's back."""
     forest = rich_classifier()
     mixed = np.array([1, "b", 2.5], dtype=object)
-    forest = Forest(forest.arrays, **forest._meta | {"classes": mixed})
+    forest = Forest(forest.arrays, **forest.metadata | {"classes": mixed})
     with pytest.raises(TypeError, match="mixed|one kind"):
         forest.save(tmp_path / "forest.npz")
 
@@ -713,11 +758,23 @@ def tree(**arrays):
         (
             "child is the root",
             {"child": [1, 0, 5, -1, -2, -3, -4, 1, -1, -2]},
-            "before its parent",
+            "node . of tree 0 comes before",
         ),
-        ("cycle of one", {"child": [1, 1, 5, -1, -2, -3, -4, 1, -1, -2]}, "before its parent"),
-        ("cycle of two", {"child": [1, 5, 3, -1, -2, 1, -4, 1, -1, -2]}, "before its parent"),
-        ("child before parent", {"child": [3, -1, -2, 5, -3, 1, -4, 1, -1, -2]}, "before its par"),
+        (
+            "cycle of one",
+            {"child": [1, 1, 5, -1, -2, -3, -4, 1, -1, -2]},
+            "node . of tree 0 comes before",
+        ),
+        (
+            "cycle of two",
+            {"child": [1, 5, 3, -1, -2, 1, -4, 1, -1, -2]},
+            "node . of tree 0 comes before",
+        ),
+        (
+            "child before parent",
+            {"child": [3, -1, -2, 5, -3, 1, -4, 1, -1, -2]},
+            "node 5 of tree 0 comes before",
+        ),
         ("shared child", {"child": [1, 5, 5, -1, -2, -3, -4, 1, -1, -2]}, "do not form trees"),
         ("lost pair", {"child": [1, -1, 5, -1, -2, -3, -4, 1, -1, -2]}, "do not form trees"),
         ("leaf in place of root", {"child": [-1, 3, 5, -1, -2, -3, -4, 1, -1, -2]}, "form trees"),
@@ -737,21 +794,21 @@ def tree(**arrays):
         ("trees not from 0", {"tree_start": [1, 7, 10]}, "tree_start must rise"),
         ("trees backwards", {"tree_start": [0, 7, 5, 10]}, "tree_start must rise"),
         ("no trees", {"tree_start": []}, "tree_start must rise"),
-        ("direction beyond", {"direction": [0, 1, 2, 4]}, "direction outside"),
-        ("direction negative", {"direction": [0, 1, -1, 3]}, "direction outside"),
+        ("direction beyond", {"direction": [0, 1, 2, 4]}, "direction contains codes outside"),
+        ("direction negative", {"direction": [0, 1, -1, 3]}, "direction contains codes outside"),
         ("split too many", {"threshold": [0, 1, 2, 3, 4]}, "threshold needs one entry"),
         ("direction missing", {"direction": [0, 1, 2]}, "direction needs one entry"),
         ("gain missing", {"gain": [0, 1, 2]}, "gain needs one entry"),
         ("node weight missing", {"node_weight": [1, 2, 3]}, "node_weight needs one entry"),
-        ("nan threshold", {"threshold": [0, 1, np.nan, 3]}, "threshold holds values"),
-        ("inf threshold", {"threshold": [0, 1, np.inf, 3]}, "threshold holds values"),
-        ("threshold beyond float32", {"threshold": [0, 1, 1e39, 3]}, "threshold holds values"),
-        ("nan value", {"value": [1, np.nan, 3, 4]}, "value holds values"),
-        ("nan gain", {"gain": [0, 1, 2, np.nan]}, "gain holds values"),
-        ("inf node weight", {"node_weight": [np.inf] * 10}, "node_weight holds values"),
-        ("nan baseline", {"baseline": [np.nan]}, "baseline holds values"),
-        ("nan dense", {"dense": [[0, 0, 0, np.nan]]}, "dense holds values"),
-        ("dense of other width", {"dense": [[0, 0, 0]]}, "dense has not n_features"),
+        ("nan threshold", {"threshold": [0, 1, np.nan, 3]}, "threshold contains values"),
+        ("inf threshold", {"threshold": [0, 1, np.inf, 3]}, "threshold contains values"),
+        ("threshold beyond float32", {"threshold": [0, 1, 1e39, 3]}, "threshold contains values"),
+        ("nan value", {"value": [1, np.nan, 3, 4]}, "value contains values"),
+        ("nan gain", {"gain": [0, 1, 2, np.nan]}, "gain contains values"),
+        ("inf node weight", {"node_weight": [np.inf] * 10}, "node_weight contains values"),
+        ("nan baseline", {"baseline": [np.nan]}, "baseline contains values"),
+        ("nan dense", {"dense": [[0, 0, 0, np.nan]]}, "dense contains values"),
+        ("dense of other width", {"dense": [[0, 0, 0]]}, "dense does not have n_features"),
         ("two baselines", {"baseline": [0, 0]}, "baseline needs one entry"),
         ("bags beyond", {"bag_start": [0, 3]}, "bag_start must rise"),
         ("empty bag", {"bag_start": [0, 0, 2]}, "bag has no trees"),
@@ -840,7 +897,7 @@ def test_a_shape_without_axes_is_refused():
         ("sparse_start", 1, -1, "sparse_start must rise"),
         ("sparse_feature", 0, 36, "sparse_feature is out of range"),
         ("sparse_feature", 0, -1, "sparse_feature is out of range"),
-        ("sparse_weight", 0, np.inf, "sparse_weight holds values"),
+        ("sparse_weight", 0, np.inf, "sparse_weight contains values"),
         ("value_start", 1, 10**9, "value_start must rise"),
         ("value_start", 2, 0, "value_start must rise"),
         ("value_start", -1, 0, "value_start must rise"),
@@ -851,19 +908,19 @@ def test_a_shape_without_axes_is_refused():
 def test_corrupt_directions_and_values_are_refused(name, index, value, message):
     forest = rich_classifier()
     with pytest.raises(ValueError, match=message):
-        Forest(changed(forest, name, index, value), **forest._meta)
+        Forest(changed(forest, name, index, value), **forest.metadata)
 
 
 def test_a_box_that_leaves_the_array_is_refused():
     """Along the second axis, which does not wrap; the first does, and takes the same box."""
     box = {"box_corner": [3], "box_other": [-1], "box_size": [[2, 2]]}
     meta = {"n_features": 4, "n_outputs": 1, "task": "regression", "feature_shape": (2, 2)}
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         Forest(TREE | box, **meta, wrap=(True, False))
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         Forest(TREE | box, **meta, wrap=(False, True))
     assert len(Forest(TREE | box, **meta, wrap=(True, True))) == 2
-    with pytest.raises(ValueError, match="leaves the array"):
+    with pytest.raises(ValueError, match="extends beyond the array"):
         other = {"box_corner": [0], "box_other": [1], "box_size": [[1, 2]]}
         Forest(TREE | other, **meta)
     with pytest.raises(ValueError, match="unordered"):
@@ -882,10 +939,10 @@ RESIZED = [
 def test_an_array_of_another_length_is_refused(resize, name):
     forest = rich_classifier()
     units = {"offset": np.arange(36.0), "scale": np.full(36, 0.5)}
-    forest = Forest(forest.arrays | units, **forest._meta)
+    forest = Forest(forest.arrays | units, **forest.metadata)
     assert len(getattr(forest, name)) > 1
     with pytest.raises(ValueError, match=r"\w"):
-        Forest(resize(forest, name), **forest._meta)
+        Forest(resize(forest, name), **forest.metadata)
 
 
 def use(forest):
@@ -931,11 +988,86 @@ def test_random_corruption_is_refused_or_harmless(changes, classifier):
             array.flat[at % array.size] = real if array.dtype.kind == "f" else number
         arrays[name] = array
     try:
-        corrupt = Forest(arrays, **forest._meta)
+        corrupt = Forest(arrays, **forest.metadata)
     except ValueError as error:
         assert str(error)
     else:
         use(corrupt)
+
+
+WRAPPING = [2**62, 2**63 - 1, -(2**63), -1]  # differences of neighbours overflow to positive ones
+
+
+@pytest.mark.parametrize("name", ["tree_start", "value_start", "sparse_start", "bag_start"])
+def test_starts_whose_differences_overflow_are_refused(name):
+    forest = Forest.concatenate([rich_classifier(seed) for seed in range(2)])
+    starts = np.arange(len(forest) + 1) if name == "bag_start" else getattr(forest, name).copy()
+    starts[1:5] = WRAPPING
+    with pytest.raises(ValueError, match=f"{name} must rise"):
+        Forest(forest.arrays | {name: starts}, **forest.metadata)
+
+
+def test_a_box_whose_end_overflows_is_refused():
+    """corner + size is beyond int32, in which both are stored."""
+    n = 2**31 - 100
+    box = {"box_corner": [n - 1], "box_other": [-1], "box_size": [[2**30 - 1]]}
+    with pytest.raises(ValueError, match="extends beyond the array"):
+        Forest(TREE | box, n_features=n, n_outputs=1, task="regression")
+    box["box_corner"], box["box_size"] = [0], [[n]]
+    with pytest.raises(ValueError, match="a box has 2147483548 entries"):
+        Forest(TREE | box, n_features=n, n_outputs=1, task="regression")
+
+
+def test_a_sparse_row_may_name_features_repeatedly():
+    """With half precision and dense rows, the scratch memory of predict was too small for it."""
+    rng = np.random.default_rng(0)
+    n = 5000  # entries of a row of 4 features
+    arrays = TREE | {
+        "direction": [4, 4, 5, 5],
+        "sparse_start": [0, n],
+        "sparse_feature": rng.integers(4, size=n),
+        "sparse_weight": rng.integers(-3, 4, size=n),
+        "dense": np.ones((1, 4)),
+    }
+    options = {"n_features": 4, "n_outputs": 1, "task": "regression"}
+    half = Forest(arrays, weight_dtype="float16", **options)
+    assert half.router.max_taps >= n
+    X = table(half)
+    full = Forest(arrays, **options)
+    np.testing.assert_array_equal(half.response(X), full.response(X))
+    weights = np.bincount(arrays["sparse_feature"], arrays["sparse_weight"])
+    np.testing.assert_array_equal(half.directions([4]).toarray()[0], weights)
+
+
+@pytest.mark.parametrize(
+    "change, arrays",
+    [
+        ({"n_outputs": 2**31 - 1}, {}),
+        ({"n_outputs": 2**31 - 1}, {"value_start": [0, 1, 2, 3, 4], "value_index": [0] * 4}),
+        (
+            {"n_features": 2**31 - 1, "unordered": (True,)},
+            {"box_corner": np.zeros(1000), "box_other": np.zeros(1000)},
+        ),
+        ({"n_features": 2**31 - 1}, {"offset": [0.0], "scale": [1.0]}),
+    ],
+)
+def test_metadata_make_no_large_arrays(change, arrays):
+    options = {"n_features": 4, "n_outputs": 1, "task": "regression"} | change
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError):
+            Forest(TREE | arrays, **options)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n_features", [np.inf, np.nan, "4", None, 4.5, [4], 10**400])
+def test_counts_that_are_no_whole_numbers_are_refused(n_features):
+    with pytest.raises(ValueError, match="n_features"):
+        Forest(TREE, n_features=n_features, n_outputs=1, task="regression")
+    with pytest.raises(ValueError, match="steepness"):
+        Forest(TREE, n_features=4, n_outputs=1, task="regression", steepness=10**400)
 
 
 # -------------------------------------------------------------------------------- corrupt files
@@ -1073,6 +1205,345 @@ def test_objects_in_a_file_are_never_unpickled(tmp_path):
     np.save(tmp_path / "child.npy", np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="pickle|object"):
         Forest.load(tmp_path)
+
+
+# ---------------------------------------------------------------------- files of small size only
+
+
+def write_archive(path, members, method=zipfile.ZIP_DEFLATED):
+    """A zip archive of some bytes by name, with correct checksums."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def read_archive(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def npy(descr, shape, content=b""):
+    """An npy file that declares what it may not contain."""
+    head = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + content
+
+
+def assert_refused_in_little_memory(path, match, limit=2**21):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=match) as info:
+            Forest.load(path)
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(info.value)
+
+
+STRANGE_MEMBERS = {
+    "name": ("stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "would expand"),
+    "small name": ("stranger.npy", npy("|u1", (2**23,), bytes(2**23)), "stranger"),
+    "no array": ("notes.txt", b"", "notes.txt"),
+    "no suffix": ("child", b"", "child"),
+    "absolute": ("/etc/passwd.npy", npy("|u1", (1,), b"1"), "passwd"),
+    "declared": ("dense.npy", npy("<f4", (2**20, 2**20), bytes(100)), "dense declares"),
+    "overflowing": ("dense.npy", npy("<f4", (2**62, 4)), "dense declares"),
+    "negative": ("dense.npy", npy("<f4", (-1, -1), bytes(4)), "dense declares"),
+    "strings": ("classes.npy", npy("<U500000000", (0,)), "classes declares"),
+    "one string": ("classes.npy", npy("<U500000000", (1,)), "classes declares"),
+    "text": ("value.npy", npy("<U4", (1,), bytes(16)), "value has dtype"),
+    "objects": ("child.npy", npy("|O", (1,), b"\x80\x04N."), "child has dtype object"),
+    "records": ("value.npy", npy([("a", "<f4")], (1,), bytes(4)), "value has dtype"),
+    "axes": ("value.npy", npy("<f4", (1, 1), bytes(4)), "value has dtype"),
+    "version": ("value.npy", b"\x93NUMPY\x02\x00" + bytes(64), "another version"),
+    "nested": ("value.npy", npy("<f4", (), bytes(4)).replace(b"()", b"(" * 300), "value|damaged"),
+    "characters": ("classes.npy", npy("<U1", (3,), b"\xff" * 12), "characters that do not exist"),
+    "differences": ("delta:value.npy", npy("<f4", (1,), bytes(4)), "value"),
+}
+
+
+@pytest.mark.parametrize("name, content, match", STRANGE_MEMBERS.values(), ids=STRANGE_MEMBERS)
+def test_members_are_checked_before_they_are_decompressed(name, content, match, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    members = read_archive(path) | {name: content}
+    header = json.loads(str(np.load(path)["header"]))
+    header["arrays"] = [
+        member.removesuffix(".npy") for member in members if "header" not in member
+    ]
+    text = json.dumps(header)
+    members["header.npy"] = npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+    write_archive(path, members)
+    assert_refused_in_little_memory(path, match)
+
+
+def test_archives_that_expand_or_repeat_names_are_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    write_archive(path, {"header.npy": npy(f"<U{2**26}", (), bytes(2**28))})
+    assert_refused_in_little_memory(path, "would expand to 268")
+    rich_forest().save(path)
+    members = read_archive(path)
+    write_archive(path, members, zipfile.ZIP_BZIP2)
+    assert_refused_in_little_memory(path, "another method than deflate")
+    with pytest.warns(UserWarning, match="Duplicate"):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in [*members, "child.npy", "child.npy"]:
+                archive.writestr(name, members.get(name, b""))
+    assert_refused_in_little_memory(path, "same name")
+
+
+def test_a_forest_that_compresses_beyond_the_limit_is_stored_uncompressed(tmp_path):
+    """What `save` writes, `load` reads; here a million equal leaves."""
+    n = 1_000_000
+    stumps = {"tree_start": np.arange(n + 1), "child": np.full(n, -1), "threshold": []}
+    stumps |= {"value": [0.5], "node_weight": np.full(n, 7)}
+    forest = Forest(stumps, n_features=1, n_outputs=1, task="regression")
+    forest.save(tmp_path / "forest.npz")
+    assert (tmp_path / "forest.npz").stat().st_size < 5e6
+    assert_same(forest, Forest.load(tmp_path / "forest.npz"))
+    io._write_archive(tmp_path / "large.npz", "{}", {"value": np.zeros(20 * 2**20, np.uint8)})
+    with zipfile.ZipFile(tmp_path / "large.npz") as archive:
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda head: head["forest"].update(n_features=np.inf),
+        lambda head: head["forest"].update(n_features=10**400),
+        lambda head: head["forest"].update(n_outputs=2**31 - 1),
+        lambda head: head["forest"].update(n_shared_values=np.inf),
+        lambda head: head["forest"].update(steepness=10**400),
+        lambda head: head["forest"].update(feature_shape=[np.inf]),
+        lambda head: head["forest"].update(task=["regression"]),
+        lambda head: head["forest"].update(versions=5),
+        lambda head: head.update(arrays=5),
+        lambda head: head.update(arrays=[["child"]]),
+        lambda head: head.update(format=[1]),
+    ],
+)
+def test_damaged_headers_raise_errors_that_name_the_file(spoil, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    rewritten(path, header=spoil)
+    assert_refused_in_little_memory(path, "damaged|format")
+
+
+def test_a_deeply_nested_header_is_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    text = "[" * 100_000
+    np.savez_compressed(path, header=np.array(text))
+    assert_refused_in_little_memory(path, "not a saved forest", 2**23)
+    (tmp_path / "header.json").write_text(text)
+    assert_refused_in_little_memory(tmp_path, "not a saved forest", 2**23)
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../child", "child/../child", "", "header"])
+def test_names_in_a_folder_are_no_paths(name, tmp_path):
+    folder = tmp_path / "forest"
+    rich_forest().save(folder, layout="folder")
+    np.save(tmp_path / "child.npy", np.zeros(3))
+    header = json.loads((folder / "header.json").read_text())
+    header["arrays"].append(name)
+    (folder / "header.json").write_text(json.dumps(header))
+    assert_refused_in_little_memory(folder, "is not the name of an array")
+
+
+def test_a_short_file_of_a_folder_is_refused_before_anything_is_allocated(tmp_path):
+    rich_forest().save(tmp_path, layout="folder")
+    (tmp_path / "node_weight.npy").write_bytes(npy("<f8", (2**40,), bytes(80)))
+    assert_refused_in_little_memory(tmp_path, "node_weight declares")
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_pickles_are_recognised(protocol, tmp_path):
+    joblib = pytest.importorskip("joblib")
+    path = tmp_path / "forest.joblib"
+    path.write_bytes(pickle.dumps(rich_forest(), protocol=protocol))
+    with pytest.raises(ValueError, match="not a saved forest; it looks like a pickle, .*joblib"):
+        Forest.load(path)
+    for compress in (0, 3, ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)):
+        joblib.dump(rich_forest(), path, compress=compress)
+        with pytest.raises(ValueError, match="looks like a pickle"):
+            skforest.load(path)
+
+
+# ------------------------------------------------------------------------------- atomic writing
+
+
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path, monkeypatch):
+    path = tmp_path / "forest.npz"
+    old = rich_forest()
+    old.save(path)
+    path.chmod(0o640)
+
+    def full(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space"):
+        rich_forest(1).save(path)
+    monkeypatch.undo()
+    assert_same(old, Forest.load(path))
+    (tmp_path / "link").symlink_to(path)
+    new = rich_forest(1)
+    new.save(tmp_path / "link")
+    assert_same(new, Forest.load(path))
+    assert (tmp_path / "link").is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["forest.npz", "link"]
+    with pytest.raises(IsADirectoryError):
+        new.save(tmp_path)
+
+
+# ------------------------------------------------------------------------- damaged estimators
+
+
+@pytest.fixture(scope="module", params=["classifier", "regressor"])
+def saved(request, tmp_path_factory):
+    """A saved estimator, as bytes by name, and the rows it was fitted to."""
+    X, y = load_iris(return_X_y=True)
+    if request.param == "classifier":
+        model = skforest.ManifoldForestClassifier(3, random_state=0).fit(X, y)
+    else:
+        model = skforest.ManifoldForestRegressor(3, random_state=0).fit(X, y.astype(float))
+    path = tmp_path_factory.mktemp("saved") / "model.npz"
+    skforest.save(model, path)
+    return path, X
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda head: head["state"].pop("n_features_in_"),
+        lambda head: head["state"].pop("n_outputs_"),
+        lambda head: head["state"].update(n_features_in_="4"),
+        lambda head: head["state"].update(_is_1d=[]) or head["state"].pop("n_classes_", 0),
+        lambda head: head["state"].update(feature_names_in_=None),
+        lambda head: head["state"].update(
+            a={"array": ["a"], "dtype": "<U500000000"}, n_outputs_=None
+        ),
+        lambda head: head["state"].update(a={"array": ["a"], "dtype": "<U500000000"}),
+        lambda head: head["state"].update(a={"array": [0], "dtype": "O"}),
+        lambda head: head["state"].update(a={"array": [300], "dtype": "u1"}),
+        lambda head: head["state"].update(a={"items": [[[], 1]]}),
+        lambda head: head["state"].update(a={"items": 1}),
+        lambda head: head["state"].update(a=nested(800)),
+        lambda head: head["state"].update(__class__="x"),
+        lambda head: head.update(state=[]),
+        lambda head: head.update(params=5),
+        lambda head: head["forest"].update(task="clustering"),
+    ],
+)
+def test_damaged_estimators_raise_errors_that_name_the_file(spoil, saved, tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes(saved[0].read_bytes())
+    rewritten(path, header=spoil)
+    head = json.loads(str(np.load(path)["header"]))
+    if head["forest"]["task"] == "classification" and "_is_1d" in head["state"]:
+        return  # classifiers do not read it
+    with pytest.raises(ValueError, match="model.npz is damaged"):
+        skforest.load(path)
+
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else []
+
+
+# ------------------------------------------------------------------------------- random damage
+
+
+def damaged(content, rng):
+    """Some bytes with a few of them changed, removed or repeated."""
+    content = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(max(1, len(content))))
+        kind = rng.integers(4)
+        if kind == 0:
+            content[at : at + 1] = bytes([rng.integers(256)])
+        elif kind == 1:
+            content[at : at + 1] = bytes([content[at] ^ 1 << int(rng.integers(8))])
+        elif kind == 2:
+            content[at : at + int(rng.integers(1, 9))] = b""
+        else:
+            content[at:at] = content[at : at + int(rng.integers(1, 9))]
+    return bytes(content)
+
+
+def damage_files(seed, n, path):
+    """Damage files n times; each must be refused with its name, or be of use."""
+    rng = np.random.default_rng(seed)
+    n_refused = 0
+    for make in (rich_forest, rich_classifier):
+        forest = make(seed)
+        forest.save(path)
+        whole, members = path.read_bytes(), read_archive(path)
+        for i in range(n):
+            if i % 4 == 0:
+                path.write_bytes(damaged(whole, rng))
+            else:  # with correct checksums
+                name = list(members)[rng.integers(len(members))]
+                name = name if i % 4 < 3 else "header.npy"
+                write_archive(
+                    path, members | {name: damaged(members[name], rng)}, zipfile.ZIP_STORED
+                )
+            try:
+                loaded = Forest.load(path)
+            except ValueError as error:
+                assert str(path) in str(error)
+                n_refused += 1
+            else:
+                if i % 4 == 0:
+                    assert_same(forest, loaded)
+                use(loaded)
+    return n_refused
+
+
+EXTREME = np.array([*WRAPPING, 2**31, 2**31 - 1, -(2**31), 2**32 + 1, 0, 1, -2, 7, 36, 255])
+
+
+def damage_arrays(seed, n):
+    """Damage arrays of forests n times; each must be refused, or be of use."""
+    rng = np.random.default_rng(seed)
+    n_refused = 0
+    for i in range(n):
+        forest = (rich_forest, rich_classifier)[i % 2](seed)
+        arrays = forest.arrays
+        for name in rng.choice(sorted(ARRAYS), rng.integers(1, 3), replace=False):
+            array = arrays[name].copy()
+            kind = rng.integers(6)
+            if kind == 0 and array.size:
+                array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+                array.flat[rng.integers(array.size, size=4)] = rng.choice(EXTREME, 4)
+            elif kind == 1 and array.size > 5:
+                array = array.astype(np.int64)
+                array.flat[1:5] = WRAPPING
+            elif kind == 2:
+                array = array[: rng.integers(len(array) + 1)]
+            elif kind == 3:
+                array = np.concatenate([array, array[: rng.integers(len(array) + 1)]])
+            elif kind == 4:
+                array = rng.permutation(array)
+            else:
+                array = array.astype(rng.choice(["i1", "u8", "f2", "f8", "?", "U3", "O", "c8"]))
+            arrays[name] = array
+        try:
+            other = Forest(arrays, **forest.metadata)
+        except ValueError as error:
+            assert str(error)
+            n_refused += 1
+        else:
+            use(other)
+    return n_refused
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.filterwarnings("ignore:Casting complex:numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 20_000, marks=pytest.mark.slow)])
+def test_random_damage_is_refused_or_harmless(seed, n, tmp_path):
+    assert damage_files(seed, n, tmp_path / "forest.npz") > n
+    assert damage_arrays(seed, n) > n / 2
 
 
 @pytest.mark.parametrize("kind", GATES)

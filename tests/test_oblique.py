@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest.forest.edit import prune, reached_nodes, recount, repack, unpack
+from skforest.forest.edit import prune, repack, unpack
+from skforest.forest.statistics import reached_nodes, recount
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):
@@ -32,7 +33,7 @@ def class_tree(rng, n_classes=3, n_splits=6):
     )
     arrays["baseline"] = np.zeros(n_classes)
     meta = {
-        **forest._meta,
+        **forest.metadata,
         "task": "classification",
         "classes": np.arange(n_classes),
         "n_outputs": n_classes,
@@ -43,7 +44,7 @@ def class_tree(rng, n_classes=3, n_splits=6):
 
 def checked(forest):
     """The forest, if its arrays pass every check."""
-    return Forest(forest.arrays, **forest._meta)
+    return Forest(forest.arrays, **forest.metadata)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -92,11 +93,11 @@ def test_repacked_splits_are_the_new_ones(seed):
         code = other.direction[split]
         if code >= 12:  # not a feature
             np.testing.assert_array_equal(stored[split], new[split])
-            assert (code < other._code_ends[2]) == (8 * n + 8 < 4 * 12)
+            assert (code < other.code_ends[2]) == (8 * n + 8 < 4 * 12)
         else:
             assert n == 1 and new[split].max() > 0
     np.testing.assert_array_equal(stored[~changed], W[~changed])
-    assert (np.unique(other.direction) >= 12).sum() == other._code_ends[-1] - 12  # all are used
+    assert (np.unique(other.direction) >= 12).sum() == other.code_ends[-1] - 12  # all are used
 
 
 def below(forest, node):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import skforest
 from skforest import Forest
-from skforest.forest.edit import settle, shrink, unpack
+from skforest.forest.edit import recount_and_prune, to_half_precision, unpack
 
 
 def halved(forest, rng):
@@ -20,8 +20,8 @@ def halved(forest, rng):
     arrays = dict(forest.arrays)
     for name in ("sparse_weight", "dense"):
         arrays[name] = rng.normal(size=arrays[name].shape).astype(np.float16)
-    half = Forest(arrays, **forest._meta | {"weight_dtype": "float16"})
-    full = Forest(arrays, **forest._meta)
+    half = Forest(arrays, **forest.metadata | {"weight_dtype": "float16"})
+    full = Forest(arrays, **forest.metadata)
     assert half.dense.dtype == half.sparse_weight.dtype == np.float16
     assert full.dense.dtype == full.sparse_weight.dtype == np.float32
     return half, full
@@ -91,8 +91,8 @@ def test_copies_keep_the_precision(tmp_path):
 
 def test_an_unknown_precision():
     forest = makers.random_forest(np.random.default_rng(0), (3, 4))
-    with pytest.raises(ValueError, match="weight_dtype is 'float64', \"float32\" or"):
-        Forest(forest.arrays, **forest._meta | {"weight_dtype": "float64"})
+    with pytest.raises(ValueError, match="weight_dtype is 'float64'; it must be one of"):
+        Forest(forest.arrays, **forest.metadata | {"weight_dtype": "float64"})
 
 
 ESTIMATORS = [
@@ -127,7 +127,7 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         leaf = tree.child < 0
         np.testing.assert_allclose(arrived[leaf], tree.node_weight[leaf], rtol=1e-12)
         assert (tree.node_weight > 0).all()
-        again = settle(
+        again = recount_and_prune(
             tree.compact(), data.X, data.target, data.weight, criterion=half._criterion,
             scale=data.target_scale,
         )  # fmt: skip
@@ -139,12 +139,12 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         assert half.forest_.nbytes < 0.75 * full.forest_.nbytes
 
 
-def test_shrinking_again_changes_nothing():
+def test_rounding_again_changes_nothing():
     X, y = load_digits(return_X_y=True)
     model = skforest.NonGreedyTreeClassifier(random_state=0, weight_dtype="float16").fit(X, y)
     data = model._known_training_set(X, y, None)
     tree = model.forest_
-    again = shrink(tree, data.X, data.target, data.weight, criterion="entropy")
+    again = to_half_precision(tree, data.X, data.target, data.weight, criterion="entropy")
     for one, other in zip(unpack(again), unpack(tree), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(again.response(X), tree.response(X))
@@ -173,7 +173,9 @@ def test_lengths_far_from_one_fit_into_half_precision():
     }
     for length in (1e-9, 1e-5, 1.0, 1e4, 1e9):
         plane = {"dense": [normal * length], "threshold": [0.3 * length]}
-        small = shrink(Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini")
+        small = to_half_precision(
+            Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini"
+        )
         assert small.dense.dtype == np.float16
         assert (small.response(X).argmax(axis=1) == target).mean() > 0.99
 

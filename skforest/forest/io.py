@@ -1,19 +1,42 @@
-"""A forest as a file; see docs/format.
+"""Forests in files; docs/format specifies them.
 
-Arrays are written in the narrowest dtype that holds them exactly, and sequences that rise evenly
-as differences. Nothing is pickled.
+In a file, every array is stored in the narrowest dtype that represents it exactly, and sequences
+that rise evenly are stored as differences. Nothing is pickled.
+
+A file is not trusted. Before anything is decompressed or allocated, the names of its arrays must
+be known, the shapes and dtypes that they declare must agree with their sizes in bytes, and these
+sizes must be in proportion to the size of the file.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import shutil
+import sys
+import uuid
+import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from .storage import ARRAYS
+
 FORMAT = 1
+# The arrays of a file may together take this many times the size of the file, and this many bytes
+# more. Deflate compresses constant arrays a thousand times; arrays of models, twice to ten times.
+MAX_EXPANSION = 100
+FREE_EXPANSION = 16 * 2**20
+
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
+_LABEL_KINDS = "biufcSUmM"  # dtypes of classes that need no pickle
+_PICKLE_STARTS = (b"\x80", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00", b"\x04\x22M\x18")
+
+
+# ------------------------------------------------------------------------------- narrow dtypes
 
 
 def _narrow_integers(array):
@@ -27,7 +50,7 @@ def _narrow_integers(array):
 
 
 def narrow(arrays):
-    """Arrays in smaller dtypes, without loss.
+    """Cast arrays to smaller dtypes, without loss.
 
     Parameters
     ----------
@@ -36,13 +59,15 @@ def narrow(arrays):
     Returns
     -------
     arrays : dict of str to ndarray
-        A name that begins with "delta:" holds differences, from 0, of neighbours.
+        Under a name that begins with "delta:" stand the differences of neighbours, the first
+        from 0.
     """
     small = {}
     for name, array in arrays.items():
         if array.dtype.kind == "f" and array.size:
             limit = min(2.0**31, float(np.finfo(array.dtype).max))
             whole = (np.abs(array) < limit).all() and (array == np.rint(array)).all()
+            # An integer cannot represent -0.0.
             if whole and not np.signbit(array[array == 0]).any():
                 small[name] = _narrow_integers(array.astype(np.int64))
                 continue
@@ -62,7 +87,7 @@ def narrow(arrays):
 
 
 def widen(arrays):
-    """Undo the differences of `narrow`; the dtypes are put right by Forest.
+    """Undo the differences of `narrow`; Forest casts the arrays to their dtypes.
 
     Parameters
     ----------
@@ -80,7 +105,10 @@ def widen(arrays):
     }
 
 
-def _plain(classes):
+# -------------------------------------------------------------------------------------- writing
+
+
+def _labels(classes):
     """Classes in a dtype that needs no pickle."""
     classes = np.asarray(classes)
     if classes.dtype != object:
@@ -93,62 +121,76 @@ def _plain(classes):
     return np.asarray(classes.tolist())
 
 
-def write_forest(path, meta, arrays, layout="file", extra=None):
-    """Write meta and arrays of a forest.
+def write_forest(path, metadata, arrays, layout="file", extra=None):
+    """Write the metadata and arrays of a forest.
 
     Parameters
     ----------
     path : str or Path
-    meta : dict
-        JSON can hold it, but for "classes".
+    metadata : dict
+        Values that JSON can represent, and "classes", an array or None.
     arrays : dict of str to ndarray
     layout : {"file", "folder"}
     extra : dict, default=None
         Further entries of the header.
     """
-    path = Path(path)
-    meta = dict(meta)
-    classes = meta.pop("classes")
-    if layout == "file":
-        arrays = narrow(arrays)
-    elif layout != "folder":
-        raise ValueError(f'layout is {layout!r}, "file" or "folder" is needed')
-    arrays = dict(arrays)
+    if layout not in ("file", "folder"):
+        raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
+    metadata = dict(metadata)
+    classes = metadata.pop("classes")
+    arrays = narrow(arrays) if layout == "file" else dict(arrays)
     if classes is not None:
-        arrays["classes"] = _plain(classes)
-    names = list(arrays)
-    text = json.dumps({"format": FORMAT, "forest": meta, "arrays": names, **(extra or {})})
+        arrays["classes"] = _labels(classes)
+    header = {"format": FORMAT, "forest": metadata, "arrays": list(arrays), **(extra or {})}
+    text = json.dumps(header)
     if layout == "file":
-        with open(path, "wb") as file:
-            np.savez_compressed(file, header=np.array(text), **arrays)
+        _write_archive(path, text, arrays)
         return
+    path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
-        # Beside and then over the old file: the array may be mapped from it.
-        new = path / f"{name}.new.npy"
-        np.save(new, array, allow_pickle=False)
-        new.replace(path / f"{name}.npy")
-    (path / "header.json").write_text(text, encoding="utf-8")
+        with _replacing(path / f"{name}.npy") as file:
+            np.save(file, array, allow_pickle=False)
+    with _replacing(path / "header.json") as file:
+        file.write(text.encode("utf-8"))
 
 
-def read_header(path):
-    """Header of a saved forest: dict."""
-    path = Path(path)
+def _write_archive(path, text, arrays):
+    arrays = {"header": np.array(text), **arrays}
+    n_bytes = sum(array.nbytes + 1024 for array in arrays.values())
+    with _replacing(path) as file:
+        np.savez_compressed(file, **arrays)
+        if n_bytes > _largest_expansion(file.tell()):
+            # Constant arrays would expand so much that no reader accepts the file.
+            file.seek(0)
+            file.truncate()
+            np.savez(file, **arrays)
+
+
+@contextmanager
+def _replacing(path):
+    """Open a new file for writing, which replaces the one at `path` once it is complete.
+
+    A reader, or an array that is mapped from the old file, never sees half of a file.
+    """
+    path = Path(os.path.realpath(path))  # where `path` is a link, its target is replaced
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:  # a device is written to, a folder raises
+            yield file
+        return
+    new = path.with_name(f".skforest-{uuid.uuid4().hex}")
     try:
-        if path.is_dir():
-            text = (path / "header.json").read_text(encoding="utf-8")
-        else:
-            with np.load(path, allow_pickle=False) as file:
-                text = str(file["header"])
-        header = json.loads(text)
-        found = header["format"]
-    except FileNotFoundError:
+        with open(new, "xb") as file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, new)
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
         raise
-    except Exception as error:
-        raise ValueError(f"{path} is not a saved forest") from error
-    if found != FORMAT:
-        raise ValueError(f"{path} has format {found}, this version reads format {FORMAT}")
-    return header
+
+
+# -------------------------------------------------------------------------------------- reading
 
 
 def read_forest(path, mmap_mode=None):
@@ -158,31 +200,186 @@ def read_forest(path, mmap_mode=None):
     ----------
     path : str or Path
     mmap_mode : {None, "r"}
-        "r" needs a folder.
+        "r" maps the arrays of a folder into memory.
 
     Returns
     -------
-    meta, arrays : dict
+    header : dict
+        With all metadata except for "classes" in ``header["forest"]``.
+    arrays : dict of str to ndarray
+        "classes" among them, if there are any.
+
+    Raises
+    ------
+    ValueError
+        With the path in its message, if the file or folder is not a saved forest.
     """
     path = Path(path)
     if mmap_mode not in (None, "r"):
-        raise ValueError(f"mmap_mode is {mmap_mode!r}, None or 'r' is needed")
-    if mmap_mode is not None and not path.is_dir():
+        raise ValueError(f'mmap_mode is {mmap_mode!r}; it must be None or "r"')
+    if path.is_dir():
+        return _read_folder(path, mmap_mode)
+    if mmap_mode is not None:
         raise ValueError(f"mmap_mode={mmap_mode!r} needs a forest saved with layout='folder'")
-    header = read_header(path)
+    with open(path, "rb") as file:
+        return _read_archive(path, file)
+
+
+@contextmanager
+def as_value_error(message):
+    """Raise what is raised by damaged data as a ValueError with a message of one's own."""
     try:
-        meta = dict(header["forest"])
-        if path.is_dir():
-            arrays = {
-                name: np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
-                for name in header["arrays"]
-            }
-        else:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files if name != "header"}
-            if set(arrays) != set(header["arrays"]):
-                raise ValueError(f"it has the arrays {sorted(arrays)}, not {header['arrays']}")
-        meta["classes"] = arrays.pop("classes", None)
-        return meta, widen(arrays)
+        yield
+    except MemoryError:  # also raised for sound files that are too large
+        raise
     except Exception as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise ValueError(f"{message}: {error or type(error).__name__}") from error
+
+
+def _read_folder(path, mmap_mode):
+    text = (path / "header.json").read_bytes()
+    with as_value_error(f"{path} is not a saved forest"):
+        header = _parsed(text)
+    _check_format(header, path)
+    with as_value_error(f"{path} is damaged"):
+        arrays = {}
+        for name in header["arrays"]:
+            _check_name(name, arrays)
+            with open(path / f"{name}.npy", "rb") as file:
+                _check_npy(file, name, os.fstat(file.fileno()).st_size)
+            array = np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
+            arrays[name] = _checked_text(array, name)
+    return header, arrays
+
+
+def _read_archive(path, file):
+    start = file.read(8)
+    message = f"{path} is not a saved forest"
+    if start.startswith(_PICKLE_STARTS):
+        message += (
+            "; it looks like a pickle, which joblib.load or pickle.load reads (only load files "
+            "that you trust)"
+        )
+    with as_value_error(message):
+        archive = zipfile.ZipFile(file)
+        members = {member.filename: member for member in archive.infolist()}
+        _check_sizes(archive.infolist(), os.fstat(file.fileno()).st_size)
+        if "header.npy" not in members:
+            raise ValueError("it has no header")
+        header = _parsed(str(_read_member(archive, members.pop("header.npy"), "header")))
+    _check_format(header, path)
+    with as_value_error(f"{path} is damaged"):
+        names = {member.removesuffix(".npy"): info for member, info in members.items()}
+        different = set(names).symmetric_difference(header["arrays"])
+        if different:
+            raise ValueError(f"its header and its arrays differ in {sorted(different)}")
+        known = set()
+        for name, info in names.items():
+            if info.filename != f"{name}.npy":
+                raise ValueError(f"{info.filename!r} is not an array")
+            _check_name(name.removeprefix(_DELTA), known)
+            known.add(name.removeprefix(_DELTA))
+        arrays = {name: _read_member(archive, info, name) for name, info in names.items()}
+        return header, widen(arrays)
+
+
+def _largest_expansion(size):
+    """Bytes that the arrays of a file of `size` bytes may take."""
+    return MAX_EXPANSION * size + FREE_EXPANSION
+
+
+def _check_sizes(members, size):
+    """Raise ValueError if the members of an archive would expand beyond what is allowed.
+
+    Members are never read beyond the sizes that the directory of the archive declares.
+    """
+    if len({member.filename for member in members}) != len(members):
+        raise ValueError("two arrays have the same name")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{member.filename!r} is compressed by another method than deflate")
+    n_bytes = sum(member.file_size for member in members)
+    if n_bytes > _largest_expansion(size):
+        raise ValueError(f"{size} bytes would expand to {n_bytes}")
+
+
+def _parsed(text):
+    """The header as a dict with a format number, from its JSON."""
+    header = json.loads(text)
+    if not isinstance(header, dict) or "format" not in header:
+        raise ValueError("its header has no format number")
+    return header
+
+
+def _check_format(header, path):
+    if header["format"] != FORMAT:
+        raise ValueError(
+            f"{path} has format {header['format']}; this version reads format {FORMAT}"
+        )
+    forest, names = header.get("forest"), header.get("arrays")
+    if not isinstance(forest, dict):
+        raise ValueError(f"{path} is damaged: its header does not describe a forest")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path} is damaged: its header does not list the names of the arrays")
+
+
+def _check_name(name, names):
+    """Raise ValueError unless a forest has an array of this name, and it is not yet in `names`.
+
+    Names become parts of paths, so those that are not known must not be used.
+    """
+    if name not in ARRAYS and name != "classes":
+        raise ValueError(f"{name!r} is not the name of an array of a forest")
+    if name in names:
+        raise ValueError(f"the array {name} is stored twice")
+
+
+def _read_member(archive, member, name):
+    """One array of an archive, whose declared shape and dtype are checked first."""
+    with archive.open(member) as file:
+        shape, fortran_order, dtype = _check_npy(file, name, member.file_size)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        # No more than n_bytes are decompressed, and the checksum is compared after the last one.
+        content = bytearray(file.read(n_bytes))
+    if len(content) != n_bytes:
+        raise ValueError(f"{name} ends early")
+    array = np.frombuffer(content, dtype) if n_bytes else np.zeros(0, dtype)
+    return _checked_text(array.reshape(shape, order="F" if fortran_order else "C"), name)
+
+
+def _check_npy(file, name, size):
+    """Shape, order and dtype that an npy file of `size` bytes declares, if they fit into it.
+
+    ValueError otherwise. The file is then at the first byte of the array.
+    """
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError(f"{name} has another version of the npy format than 1.0")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
+    plain = name.removeprefix(_DELTA)
+    if name == "header":
+        kinds, n_axes = "U", 0
+    elif name == "classes":
+        kinds, n_axes = _LABEL_KINDS, 1
+    else:
+        kinds, n_axes = ("iu", 1) if name != plain else ("biuf", ARRAYS[plain][1])
+    if dtype.kind not in kinds or len(shape) != n_axes:
+        raise ValueError(f"{name} has dtype {dtype} and shape {shape}")
+    n_bytes = size - file.tell()
+    # numpy allocates one item even for an empty array.
+    if min(shape, default=0) < 0 or dtype.itemsize > max(n_bytes, 16):
+        raise ValueError(f"{name} declares an array that its {n_bytes} bytes cannot hold")
+    if math.prod(shape) * dtype.itemsize != n_bytes:
+        raise ValueError(f"{name} declares the shape {shape}, but has {n_bytes} bytes")
+    return shape, fortran_order, dtype
+
+
+def _checked_text(array, name):
+    """The array; ValueError if it contains strings with code points that do not exist.
+
+    numpy makes Python strings of them, which break whatever processes them later.
+    """
+    if array.dtype.kind == "U" and array.size:
+        code_point = np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
+        if np.frombuffer(array.tobytes(), code_point).max() > sys.maxunicode:
+            raise ValueError(f"{name} contains characters that do not exist")
+    return array

@@ -1,12 +1,11 @@
 """The packed forest, the fitted model of every estimator of the package.
 
-A forest is a set of directions and axis-aligned trees over them: a split asks ``a . x > t``. A
-prediction is a sum over leaves of ``weight(leaf, x) * value[leaf]``; the weight is 1 for the leaf
-that x reaches (gate "hard"), the smallest margin on the way to it ("margin", random hinge
-forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
+A forest is a set of directions and axis-aligned trees over them: a split compares ``a . x`` with a
+threshold. A prediction is a sum over leaves of ``weight(leaf, x) * value[leaf]``; the weight is 1
+for the leaf that x reaches (gate "hard"), the smallest margin on the path to it ("margin", random
+hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 
-All of it is a few NumPy arrays, listed in `ARRAYS` and explained in docs/format, which can be
-copied, pickled, joined and saved as they are.
+A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
 from __future__ import annotations
@@ -17,51 +16,29 @@ import numpy as np
 import scipy
 import sklearn
 from scipy import sparse
-from scipy.special import softmax
 
 from .._feature_map import FeatureMap, scaled
 from .._tree import Router
 from .._version import __version__
-from .io import narrow, read_forest, widen, write_forest
-from .storage import check_counts, check_forest, exactly, join, without_unused
-
-# name: (dtype, number of axes)
-ARRAYS = {
-    "tree_start": (np.int64, 1),
-    "child": (np.int32, 1),
-    "node_weight": (np.float64, 1),
-    "threshold": (np.float32, 1),
-    "direction": (np.int32, 1),
-    "gain": (np.float32, 1),
-    "value": (np.float32, 1),
-    "value_start": (np.int64, 1),
-    "value_index": (np.int32, 1),
-    "box_corner": (np.int32, 1),
-    "box_other": (np.int32, 1),
-    "box_size": (np.int32, 2),
-    "box_subset": (np.uint8, 2),
-    "sparse_start": (np.int64, 1),
-    "sparse_feature": (np.int32, 1),
-    "sparse_weight": (np.float32, 1),
-    "dense": (np.float32, 2),
-    "spread": (np.float32, 1),
-    "offset": (np.float64, 1),
-    "scale": (np.float64, 1),
-    "baseline": (np.float64, 1),
-    "bag_start": (np.int64, 1),
-}
-
-WEIGHTS = ("sparse_weight", "dense")  # float32, or float16 in a forest of `weight_dtype` float16
-
-LINKS = {
-    "identity": lambda raw: raw,
-    "softmax": lambda raw: softmax(raw, axis=1),
-    "log": np.exp,
-}
+from .inspection import decision_path, feature_importances, max_depth
+from .io import as_value_error, narrow, read_forest, widen, write_forest
+from .links import LINKS
+from .storage import (
+    ARRAYS,
+    HALF_ARRAYS,
+    METADATA,
+    cast_exactly,
+    check_arrays,
+    check_metadata,
+    finite_number,
+    join,
+    whole_number,
+    without_unused,
+)
 
 
 def package_versions():
-    """Versions of what a forest is made with, as a dict of str."""
+    """Versions of the package and of those that it depends on, as a dict of str."""
     return {
         "skforest": __version__,
         "python": platform.python_version(),
@@ -77,75 +54,82 @@ class Forest:
     Parameters
     ----------
     arrays : mapping of str to array-like
-        Some or all of `ARRAYS`; what is missing is empty. Indices of nodes count from the root of
-        their tree, indices of everything else over the whole forest.
+        `tree_start`, `child`, `threshold`, and those of the others that the forest needs; the
+        default of `node_weight`, `gain` and `baseline` is 0, the others are empty. Node numbers
+        count from the root of their tree, all other indices over the whole forest.
 
         tree_start : (n_trees + 1,)
-            First node of each tree, and the number of nodes.
+            First node of each tree, then the number of nodes.
         child : (n_nodes,)
-            Left child (the right one follows it), or ``-1 - row`` of the value of a leaf. The
-            children of a tree are numbered in pairs: 1 and 2, 3 and 4, ..., behind their parents.
+            Left child of a split (the right child follows it), or ``-1 - row`` for a leaf, where
+            `row` is its row of values. The children in a tree are numbered in pairs, 1 and 2,
+            3 and 4, ..., after their parents.
         node_weight : (n_nodes,)
             Training weight that reached the node.
         threshold, direction, gain : (n_splits,)
-            Of the split that made the pair of children 1 and 2, 3 and 4, ... of a tree: go right
-            where ``a . x > threshold``; code of the direction a; decrease of weight times
-            impurity (in regression, of the target over a constant of the forest). Codes
-            0 .. n_features - 1 are features, then come boxes, sparse and dense directions.
+            Of the split that is the parent of nodes 1 and 2, of nodes 3 and 4, ... of a tree. A
+            sample goes right if ``a . x > threshold``, `direction` is the code of a, and `gain`
+            the decrease of weight times impurity (in regression, of the target divided by a
+            constant of the forest). Codes 0 .. n_features - 1 are features; boxes, sparse and
+            dense directions follow.
         value : (n_values * n_outputs,) or (n_entries,)
-            Leaf values as deviations from the baseline: row after row; or, with `value_start`
-            (n_values + 1,) and `value_index` (n_entries,), the entries that are not zero.
+            Leaf values, as deviations from the baseline: row after row; or, if `value_start`
+            (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
         box_corner, box_other : (n_boxes,)
-            First entry of a box in the array of features, and of an equal box that is subtracted,
-            or -1.
+            First entry of a box in the array of features, and that of a box of the same size that
+            is subtracted, or -1.
         box_size : (n_boxes, n_axes)
             Lengths of a box.
         box_subset : (n_boxes, n_bytes)
-            Bits of the entries taken along unordered axes.
+            Bits of the entries that the box contains along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
             Sparse directions, as the rows of a CSR matrix.
         dense : (n_dense, n_features)
             Dense directions.
         spread : (n_features,) or (0,)
-            Standard deviations of the features in training, where weights of sparse and dense
-            directions are in units of their reciprocals; for importances.
+            Standard deviations of the features in training. They make importances independent of
+            the units of the features.
         offset, scale : (n_features,) or (0,)
-            A row x is walked as ``(x - offset) * scale``, which is computed in float64 and rounded
-            to float32; as it is where both are empty.
+            Rows are mapped to ``(x - offset) * scale``, computed in float64 and rounded to
+            float32, before the trees see them; they stay as they are if both are empty.
         baseline : (n_outputs,)
             What leaf values are deviations from.
         bag_start : (n_bags + 1,)
-            First tree of each bag, and the number of trees.
+            First tree of each bag, then the number of trees. Default: one bag.
     n_features, n_outputs : int
     task : {"classification", "regression"}
     classes : ndarray of shape (n_outputs,), default=None
         Labels; needed in classification.
     aggregate : {"mean", "sum"}, default="mean"
-        How the trees of a bag are put together.
-    link : {"identity", "softmax", "log"}, default="identity"
-        From the response of a bag to the prediction scale ("log": the response is a logarithm).
-        Bags are averaged behind it.
+        How the trees of a bag are combined.
+    link : {"identity", "softmax", "sigmoid", "log"}, default="identity"
+        Function from the combined value of a bag to the scale of predictions: none, the softmax
+        over outputs, the logistic function of each output, or the exponential function ("log"
+        is the logarithm of the prediction). Bags are averaged after it.
     gate : {"hard", "margin", "sigmoid"}, default="hard"
+        How a split weights its children.
     steepness : float, default=1.0
-        Of the sigmoid gate.
+        Slope of the sigmoid gate.
     feature_shape : tuple of int, default=None
-        Shape that the features unfold to, for boxes. None: ``(n_features,)``.
+        Shape of the array of features, for boxes. None: ``(n_features,)``.
     wrap, unordered : tuple of bool, default=None
-        One per axis. None: False.
+        For each axis, whether its ends meet and whether its entries have no order. None: False.
     weight_dtype : {"float32", "float16"}, default="float32"
-        Of the weights of sparse and dense directions. Rows are projected in float32 either way.
+        Of the weights of sparse and dense directions. Projections are float32 in either case.
     n_shared_values : int, default=0
-        Leading value rows that every forest of this kind begins with (the pure leaves of a
-        classifier): `concatenate` keeps them once.
+        Number of leading value rows that all forests of this kind share (the pure leaves of a
+        classifier); `concatenate` stores them once.
     feature_names : sequence of str, default=None
     versions : dict, default=None
-        Of the packages that made the forest. None: those at hand.
+        Of the packages that made the forest. None: the installed ones.
 
     Raises
     ------
     ValueError
-        If an array does not describe trees, or points outside of what it indexes.
+        If the arrays do not describe trees, or contain an index that is out of range.
     """
+
+    __module__ = "skforest.forest"
 
     def __init__(
         self,
@@ -167,71 +151,70 @@ class Forest:
         feature_names=None,
         versions=None,
     ):
-        self.n_features = int(n_features)
-        self.n_outputs = int(n_outputs)
-        check_counts(self.n_features, self.n_outputs)
+        self.n_features = whole_number(n_features, "n_features")
+        self.n_outputs = whole_number(n_outputs, "n_outputs")
         self.task = task
         self.classes = None if classes is None else np.asarray(classes)
         self.aggregate = aggregate
         self.link = link
         self.gate = gate
-        self.steepness = float(steepness)
+        self.steepness = finite_number(steepness, "steepness")
         if feature_shape is None:
-            feature_shape = (n_features,)
-        self.feature_shape = tuple(int(length) for length in feature_shape)
-        n_axes = len(self.feature_shape)
-        self.wrap = (False,) * n_axes if wrap is None else tuple(bool(w) for w in wrap)
-        self.unordered = (
-            (False,) * n_axes if unordered is None else tuple(bool(u) for u in unordered)
-        )
+            feature_shape = (self.n_features,)
+        self.feature_shape = tuple(whole_number(n, "feature_shape") for n in feature_shape)
+        none = (False,) * len(self.feature_shape)
+        self.wrap = none if wrap is None else tuple(bool(w) for w in wrap)
+        self.unordered = none if unordered is None else tuple(bool(u) for u in unordered)
         self.weight_dtype = weight_dtype
-        if weight_dtype not in ("float32", "float16"):
-            raise ValueError(f'weight_dtype is {weight_dtype!r}, "float32" or "float16" is needed')
-        self.n_shared_values = int(n_shared_values)
+        self.n_shared_values = whole_number(n_shared_values, "n_shared_values")
         self.feature_names = None if feature_names is None else [str(n) for n in feature_names]
         self.versions = package_versions() if versions is None else dict(versions)
+        check_metadata(self)  # the shapes of missing arrays depend on the metadata
         self._set_arrays(arrays)
-        check_forest(self)
+        check_arrays(self)
 
     def _set_arrays(self, arrays):
-        """Take the arrays over, in their dtypes, contiguous; fill in what is missing."""
+        """Set the arrays in their dtypes, C-contiguous, and defaults for those not given."""
+        arrays = {name: array for name, array in arrays.items() if array is not None}
         unknown = set(arrays) - set(ARRAYS)
         if unknown:
             raise ValueError(f"unknown arrays {sorted(unknown)}; a Forest has {sorted(ARRAYS)}")
         missing = {"tree_start", "child", "threshold"} - set(arrays)
         if missing:
             raise ValueError(f"arrays {sorted(missing)} are missing")
-        n_bytes = sum(
-            (length + 7) // 8 for length, u in zip(self.feature_shape, self.unordered) if u
-        )
-        empty = {
-            "box_size": (0, len(self.feature_shape)),
-            "box_subset": (len(arrays.get("box_corner", ())), n_bytes),
-            "dense": (0, self.n_features),
-        }
         for name, (_, n_axes) in ARRAYS.items():
             dtype = self._dtype(name)
-            if name in arrays and arrays[name] is not None:
-                array = exactly(arrays[name], dtype, name)
-            elif name == "baseline":
-                array = np.zeros(self.n_outputs)
-            elif name == "sparse_start":
-                array = np.zeros(1, dtype=dtype)
-            elif name == "bag_start":
-                array = np.array([0, len(arrays["tree_start"]) - 1], dtype=dtype)
-            elif name == "node_weight":
-                array = np.zeros(len(arrays["child"]), dtype=dtype)
-            elif name == "gain":
-                array = np.zeros(len(arrays["threshold"]), dtype=dtype)
-            else:
-                array = np.zeros(empty.get(name, 0), dtype=dtype)
+            array = arrays[name] if name in arrays else self._default(name)
+            array = cast_exactly(array, dtype, name)
             if array.ndim != n_axes:
-                raise ValueError(f"{name} has {array.ndim} axes, {n_axes} are needed")
+                raise ValueError(f"{name} has {array.ndim} axes; {n_axes} are needed")
             setattr(self, name, array)
 
+    def _default(self, name):
+        """What an array is if it is not given; those that come first in ARRAYS are set.
+
+        No default takes more memory than the arrays that are given.
+        """
+        if name == "node_weight":
+            return np.zeros(len(self.child))
+        if name == "gain":
+            return np.zeros(len(self.threshold))
+        if name == "sparse_start":
+            return [0]
+        if name == "bag_start":
+            return [0, len(self.tree_start) - 1]
+        if name == "baseline" and self.n_outputs <= len(self.value):
+            return np.zeros(self.n_outputs)
+        n_boxes = len(self.box_corner) if name == "box_subset" else 0
+        shape = {
+            "box_size": (0, len(self.feature_shape)),
+            "box_subset": (n_boxes, 0 if n_boxes else self.n_subset_bytes),
+            "dense": (0, self.n_features),
+        }
+        return np.zeros(shape.get(name, 0))
+
     def _dtype(self, name):
-        """dtype of an array."""
-        return np.dtype(self.weight_dtype if name in WEIGHTS else ARRAYS[name][0])
+        return np.dtype(self.weight_dtype if name in HALF_ARRAYS else ARRAYS[name][0])
 
     @property
     def feature_map(self):
@@ -244,37 +227,44 @@ class Forest:
         return {name: getattr(self, name) for name in ARRAYS}
 
     @property
-    def _meta(self):
-        """What a forest is besides its arrays; JSON can hold it, but for the classes."""
-        return {
-            "n_features": self.n_features,
-            "n_outputs": self.n_outputs,
-            "task": self.task,
-            "classes": self.classes,
-            "aggregate": self.aggregate,
-            "link": self.link,
-            "gate": self.gate,
-            "steepness": self.steepness,
-            "feature_shape": self.feature_shape,
-            "wrap": self.wrap,
-            "unordered": self.unordered,
-            "weight_dtype": self.weight_dtype,
-            "n_shared_values": self.n_shared_values,
-            "feature_names": self.feature_names,
-            "versions": self.versions,
-        }
+    def metadata(self):
+        """dict: the parameters of the forest besides its arrays; JSON can represent all of them
+        except for `classes`."""
+        return {name: getattr(self, name) for name in METADATA}
 
-    # ------------------------------------------------------------------------------- predicting
+    def replaced(self, arrays, **metadata):
+        """The same forest with other arrays and metadata, which are not checked.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            All arrays; those that are contiguous and in their dtypes are shared, not copied.
+        **metadata
+            Changes of `metadata`.
+
+        Returns
+        -------
+        forest : Forest
+        """
+        other = object.__new__(Forest)
+        other.__dict__.update(self.metadata | metadata)
+        for name in ARRAYS:
+            setattr(other, name, np.ascontiguousarray(arrays[name], dtype=other._dtype(name)))
+        return other
+
+    # ------------------------------------------------------------------------------ predictions
 
     @property
-    def _router(self):
-        router = self.__dict__.get("_router_")
+    def router(self):
+        """Router: the traversal of the trees, made at the first use."""
+        router = self.__dict__.get("_cached_router")
         if router is None:
             volume = self.box_size.prod(axis=1, dtype=np.int64).max(initial=1)
+            # A row may name a feature repeatedly, so it may be longer than n_features.
             longest = np.diff(self.sparse_start).max(initial=1)
             if self.weight_dtype == "float16" and len(self.dense):
-                longest = self.n_features  # unfolded, too
-            router = self.__dict__["_router_"] = Router(
+                longest = max(longest, self.n_features)  # dense rows are widened to float32
+            router = self.__dict__["_cached_router"] = Router(
                 self.arrays,
                 self.n_features,
                 self.n_outputs,
@@ -285,8 +275,18 @@ class Forest:
             )
         return router
 
-    def _table(self, X):
-        """X as the kernels read it; uint8 and float32 in C order pass through."""
+    def map_features(self, X):
+        """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+            X itself if it needs no change.
+        """
         X = np.asarray(X)
         if X.ndim != 2:
             X = X.reshape(len(X), -1)
@@ -310,7 +310,11 @@ class Forest:
         leaves : ndarray of shape (n_samples, n_trees), int32
             Node numbers, counted from the root of each tree.
         """
-        return self._router.apply(self._table(X))
+        return self.apply_mapped(self.map_features(X))
+
+    def apply_mapped(self, Z):
+        """As `apply`, for rows that `map_features` returned."""
+        return self.router.apply(Z)
 
     def response(self, X):
         """Prediction on the scale of the link: probabilities, or values of the target.
@@ -323,15 +327,15 @@ class Forest:
         -------
         response : ndarray of shape (n_samples, n_outputs), float64
         """
-        return self._respond(self._table(X))
+        return self.response_mapped(self.map_features(X))
 
-    def _respond(self, table):
-        """Response of rows that are scaled already."""
+    def response_mapped(self, Z):
+        """As `response`, for rows that `map_features` returned."""
         link = LINKS[self.link]
         n_bags = len(self.bag_start) - 1
         total = None
         for first, last in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist()):
-            raw = self._router.respond(table, first, last)
+            raw = self.router.respond(Z, first, last)
             if self.aggregate == "mean":
                 raw /= last - first
             raw += self.baseline
@@ -340,7 +344,7 @@ class Forest:
         return total if n_bags == 1 else total / n_bags
 
     def predict(self, X):
-        """Labels of largest response, or the response itself.
+        """Predict labels, those of the largest response, or values of the target.
 
         Parameters
         ----------
@@ -356,7 +360,7 @@ class Forest:
         return response[:, 0] if self.n_outputs == 1 else response
 
     def decision_path(self, X):
-        """Nodes that every row passes, in all trees.
+        """Nodes on the paths of the rows, in all trees.
 
         Parameters
         ----------
@@ -365,69 +369,44 @@ class Forest:
         Returns
         -------
         indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+            1 where the node is on the path of the row.
         n_nodes_ptr : ndarray of shape (n_trees + 1,)
-            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` are tree i.
+            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
-        leaves = self.apply(X)
-        if not len(leaves):
-            shape = (0, self.n_nodes)
-            return sparse.csr_matrix(shape, dtype=np.int64), self.tree_start.copy()
-        parent = self._parents()
-        node = (leaves + self.tree_start[:-1]).ravel()
-        row = np.repeat(np.arange(len(leaves)), len(self))
-        rows, nodes = [], []
-        while len(node):
-            rows.append(row)
-            nodes.append(node)
-            up = parent[node]
-            row, node = row[up >= 0], up[up >= 0]
-        rows, nodes = np.concatenate(rows), np.concatenate(nodes)
-        indicator = sparse.csr_matrix(
-            (np.ones(len(rows), dtype=np.int64), (rows, nodes)), shape=(len(leaves), self.n_nodes)
-        )
-        return indicator, self.tree_start.copy()
+        return decision_path(self, X)
 
-    # ------------------------------------------------------------------------- looking at trees
+    # ------------------------------------------------------------------------------------ trees
 
     def __len__(self):
         return len(self.tree_start) - 1
 
     @property
     def n_nodes(self):
-        """int: nodes of all trees."""
+        """int: number of nodes of all trees."""
         return len(self.child)
 
     @property
     def n_leaves(self):
-        """ndarray of shape (n_trees,): leaves of each tree."""
+        """ndarray of shape (n_trees,): number of leaves of each tree."""
         return (np.diff(self.tree_start) + 1) // 2
 
     @property
     def max_depth(self):
-        """ndarray of shape (n_trees,): depth of the deepest leaf of each tree; a root has 0."""
-        depth = np.zeros(len(self), dtype=np.int64)
-        node, owner, level = self.tree_start[:-1], np.arange(len(self)), 0
-        while True:
-            child = self.child[node]
-            split = child > 0
-            if not split.any():
-                return depth
-            left = self.tree_start[owner[split]] + child[split]
-            node = np.concatenate([left, left + 1])
-            owner = np.concatenate([owner[split], owner[split]])
-            level += 1
-            depth[owner] = level
+        """ndarray of shape (n_trees,): depth of the deepest leaf of each tree; 0 for a root."""
+        return max_depth(self)
 
-    def _owner(self, node):
-        """Tree of every node."""
+    def tree_of(self, node):
+        """Tree of nodes that are numbered over the whole forest: ndarray of int64."""
         return np.searchsorted(self.tree_start, node, side="right") - 1
 
-    def _parents(self):
-        """Parent of every node over the whole forest, -1 for roots."""
+    def parents(self):
+        """Parent of every node: ndarray of shape (n_nodes,), int64.
+
+        Numbers count over the whole forest; -1 for roots.
+        """
         parent = np.full(self.n_nodes, -1, dtype=np.int64)
         split = np.flatnonzero(self.child > 0)
-        left = self.tree_start[self._owner(split)] + self.child[split]
+        left = self.tree_start[self.tree_of(split)] + self.child[split]
         parent[left] = split
         parent[left + 1] = split
         return parent
@@ -444,20 +423,20 @@ class Forest:
         )
 
     def __getitem__(self, index):
-        """Some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
+        """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
-        The trees become one bag. Directions and values stay those of the whole forest;
-        `compact` drops what the chosen trees do not use.
+        The trees become one bag. The view has the directions and values of the whole forest;
+        `compact` removes those that the selected trees do not use.
         """
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step != 1:
-                raise IndexError("trees are taken by an index or a slice of step 1")
+                raise IndexError("trees are selected by an integer or a slice of step 1")
             last = max(first, last)
         else:
             first = index + len(self) if index < 0 else index
             if not 0 <= first < len(self):
-                raise IndexError(f"tree {index} of a forest of {len(self)} trees")
+                raise IndexError(f"tree {index} is out of range for a forest of {len(self)} trees")
             last = first + 1
         node = slice(self.tree_start[first], self.tree_start[last])
         split = slice((node.start - first) // 2, (node.stop - last) // 2)
@@ -468,23 +447,15 @@ class Forest:
             arrays[name] = arrays[name][node]
         for name in ("threshold", "direction", "gain"):
             arrays[name] = arrays[name][split]
-        return self._with(arrays)
+        return self.replaced(arrays)
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    def _with(self, arrays, **meta):
-        """The same kind of forest with other arrays and words, which are known to be right."""
-        other = object.__new__(Forest)
-        other.__dict__.update(self._meta | meta)
-        for name in ARRAYS:
-            setattr(other, name, np.ascontiguousarray(arrays[name], dtype=other._dtype(name)))
-        return other
-
     # ------------------------------------------------------------------------------- directions
 
     def directions(self, codes=None):
-        """Directions as rows of a matrix: ``directions() @ x`` are the values that splits compare.
+        """Directions as rows of a matrix; splits compare ``directions() @ x`` with thresholds.
 
         Parameters
         ----------
@@ -495,12 +466,12 @@ class Forest:
         -------
         weights : csr_matrix of shape (n_directions, n_features), float32
         """
-        codes = self.direction if codes is None else exactly(codes, np.int32, "codes")
-        if len(codes) and (codes.min() < 0 or codes.max() >= self._code_ends[-1]):
-            raise ValueError(f"codes must be in 0 .. {self._code_ends[-1] - 1}")
-        indptr, indices, data = self._router.expand(codes)
+        codes = self.direction if codes is None else cast_exactly(codes, np.int32, "codes")
+        if len(codes) and (codes.min() < 0 or codes.max() >= self.code_ends[-1]):
+            raise ValueError(f"codes must be in 0 .. {self.code_ends[-1] - 1}")
+        indptr, indices, data = self.router.expand(codes)
         matrix = sparse.csr_matrix((data, indices, indptr), shape=(len(codes), self.n_features))
-        matrix.sum_duplicates()  # boxes of a difference may overlap
+        matrix.sum_duplicates()  # the two boxes of a difference may overlap
         matrix.eliminate_zeros()
         return matrix
 
@@ -510,68 +481,61 @@ class Forest:
         Parameters
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
-            "impurity": decrease of impurity at every split, times the absolute weight of the
-            feature in its direction (and its `spread`, if there is one, which makes the importance
-            independent of units); each tree counts the same. "count": number of splits with a
-            weight that is not zero (Perry et al., section 3.2).
+            "impurity": sum over splits of the decrease of impurity times the absolute weight of
+            the feature in the direction (times its `spread`, if there is one, which makes the
+            importance independent of units); each tree has the same total. "count": number of
+            splits whose direction has a nonzero weight of the feature (Perry et al., section 3.2).
 
         Returns
         -------
         importances : ndarray of shape (n_features,), float64
-            Not negative, with sum 1, or all 0 if no tree splits.
+            Nonnegative, with sum 1, or all 0 if no tree has a split.
         """
-        total = np.zeros(self.n_features)
-        first_split = (self.tree_start - np.arange(len(self) + 1)) // 2
-        for first, last in zip(first_split[:-1], first_split[1:]):
-            codes = self.direction[first:last]
-            weights = abs(self.directions(codes))
-            if len(self.spread):
-                is_mixture = np.repeat(codes >= self._code_ends[1], np.diff(weights.indptr))
-                weights.data[is_mixture] *= self.spread[weights.indices[is_mixture]]
-            if importance_type == "count":
-                total += weights.getnnz(axis=0)
-            else:
-                tree = weights.T @ self.gain[first:last].astype(np.float64)
-                total += tree / (tree.sum() or 1)
-        return total / (total.sum() or 1)
+        return feature_importances(self, importance_type)
 
     def compact(self):
-        """The same forest without directions and values that no tree uses.
+        """The same forest without the directions and value rows that no tree uses.
 
         Returns
         -------
         forest : Forest
         """
-        return self._with(without_unused(self))
+        return self.replaced(without_unused(self))
 
     @property
-    def _code_ends(self):
-        """First code behind the features, the boxes, the sparse and the dense directions."""
+    def code_ends(self):
+        """ndarray of shape (4,): the first code after those of the features, of the boxes, of the
+        sparse and of the dense directions."""
         counts = (len(self.box_corner), len(self.sparse_start) - 1, len(self.dense))
         return self.n_features + np.cumsum([0, *counts])
 
-    # -------------------------------------------------------------------------- joining, copying
+    @property
+    def n_subset_bytes(self):
+        """int: bytes per box in `box_subset`, enough for one bit per entry of unordered axes."""
+        return sum((n + 7) // 8 for n, u in zip(self.feature_shape, self.unordered) if u)
+
+    # ------------------------------------------------------------------- joining, copies, files
 
     @classmethod
     def concatenate(cls, forests):
-        """One forest of the trees of several of the same kind, in order, as one bag.
+        """One forest that contains the trees of several forests, in order, as one bag.
 
         Parameters
         ----------
         forests : iterable of Forest
             With the same features, outputs, task, classes, aggregate, link, gate, dtype of
-            weights, baseline and shared values.
+            weights, baseline and shared value rows.
 
         Returns
         -------
         forest : Forest
         """
         forests = list(forests)
-        return cls(join(forests), **forests[0]._meta)
+        return cls(join(forests), **forests[0].metadata)
 
     def __getstate__(self):
-        """Arrays in the narrowest types that hold them exactly."""
-        return {"meta": self._meta, "arrays": narrow(self.arrays)}
+        """Arrays in the narrowest dtypes that represent them exactly."""
+        return {"meta": self.metadata, "arrays": narrow(self.arrays)}
 
     def __setstate__(self, state):
         self.__init__(widen(state["arrays"]), **state["meta"])
@@ -582,11 +546,12 @@ class Forest:
         Parameters
         ----------
         path : str or Path
+            A file there is replaced once the new one is complete.
         layout : {"file", "folder"}, default="file"
-            "file": one compressed .npz file. "folder": one .npy file an array, which `load` can
-            map into memory instead of reading it.
+            "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
+            map into memory.
         """
-        write_forest(path, self._meta, self.arrays, layout)
+        write_forest(path, self.metadata, self.arrays, layout)
 
     @classmethod
     def load(cls, path, mmap_mode=None):
@@ -597,7 +562,7 @@ class Forest:
         path : str or Path
             A file or a folder.
         mmap_mode : {None, "r"}, default=None
-            "r": map the arrays of a folder into memory.
+            "r": map the arrays of a folder into memory instead of reading them.
 
         Returns
         -------
@@ -606,10 +571,31 @@ class Forest:
         Raises
         ------
         ValueError
-            If it is no forest, of another format, or its arrays do not fit together.
+            If there is no saved forest at `path`, it has another format, or it is damaged.
         """
-        meta, arrays = read_forest(path, mmap_mode)
-        try:
-            return cls(arrays, **meta)
-        except (TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not a saved forest: {error}") from error
+        return load_with_header(path, mmap_mode)[0]
+
+    # Old names of the attributes above; removed when callers have moved.
+    _meta = metadata
+    _with = replaced
+    _router = router
+    _table = map_features
+    _respond = response_mapped
+    _owner = tree_of
+    _parents = parents
+    _code_ends = code_ends
+
+
+def load_with_header(path, mmap_mode=None):
+    """As `Forest.load`, together with the header of the file.
+
+    Returns
+    -------
+    forest : Forest
+    header : dict
+        With further entries if an estimator was saved.
+    """
+    header, arrays = read_forest(path, mmap_mode)
+    with as_value_error(f"{path} is damaged"):
+        metadata = header["forest"] | {"classes": arrays.pop("classes", None)}
+        return Forest(arrays, **metadata), header

@@ -1,34 +1,114 @@
-"""Do the arrays of a forest fit together?
+"""Checks of the arrays of a forest, and how the arrays of several forests are joined.
 
-Kernels follow indices without looking back, so a forest that came from a file must be proven sound
-before its first use. Every check is one pass over an array.
+The traversal follows indices without testing them, so the arrays of a forest, which may come from
+a file, are checked before their first use. Every check is one pass over an array. Positions are
+compared with each other and with bounds; differences and sums of them are formed only afterwards,
+when they cannot overflow.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .._tree import GATES
+from .links import LINKS
 
-MAX_INDEX = 2**31 - 1
-MAX_AXES = 8  # as in _direction.pxd
-CHECKED_TOGETHER = 1 << 16  # nodes
+MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
+MAX_AXES = 8  # as in direction.pxd
+MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
+NODES_PER_CHECK = 1 << 16
+
+TASKS = ("classification", "regression")
+AGGREGATES = ("mean", "sum")
+WEIGHT_DTYPES = ("float32", "float16")
+
+# name: (dtype, number of axes); docs/format explains each.
+ARRAYS = {
+    "tree_start": (np.int64, 1),
+    "child": (np.int32, 1),
+    "node_weight": (np.float64, 1),
+    "threshold": (np.float32, 1),
+    "direction": (np.int32, 1),
+    "gain": (np.float32, 1),
+    "value": (np.float32, 1),
+    "value_start": (np.int64, 1),
+    "value_index": (np.int32, 1),
+    "box_corner": (np.int32, 1),
+    "box_other": (np.int32, 1),
+    "box_size": (np.int32, 2),
+    "box_subset": (np.uint8, 2),
+    "sparse_start": (np.int64, 1),
+    "sparse_feature": (np.int32, 1),
+    "sparse_weight": (np.float32, 1),
+    "dense": (np.float32, 2),
+    "spread": (np.float32, 1),
+    "offset": (np.float64, 1),
+    "scale": (np.float64, 1),
+    "baseline": (np.float64, 1),
+    "bag_start": (np.int64, 1),
+}
+FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
+METADATA = (
+    "n_features",
+    "n_outputs",
+    "task",
+    "classes",
+    "aggregate",
+    "link",
+    "gate",
+    "steepness",
+    "feature_shape",
+    "wrap",
+    "unordered",
+    "weight_dtype",
+    "n_shared_values",
+    "feature_names",
+    "versions",
+)
+HALF_ARRAYS = ("sparse_weight", "dense")  # float16 in a forest of `weight_dtype` float16
 
 
-def exactly(array, dtype, name):
-    """The array in `dtype`, in C order. Floats are rounded; ValueError if integers do not fit."""
+def cast_exactly(array, dtype, name):
+    """Cast an array to `dtype`, in C order.
+
+    Floats are rounded; integers that `dtype` cannot represent raise a ValueError.
+    """
     array = np.asarray(array)
-    if array.size == 0:  # strides of empty arrays vary with their history, and show in hashes
+    if array.size == 0:  # the strides of empty arrays depend on their history and enter hashes
         return np.zeros(array.shape, dtype)
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {array.dtype}, numbers are needed")
+        raise ValueError(f"{name} has dtype {array.dtype}; numbers are needed")
     with np.errstate(invalid="ignore", over="ignore"):
         cast = array.astype(dtype)
     if np.dtype(dtype).kind in "iu" and not np.array_equal(cast, array):
-        raise ValueError(f"{name} holds values that {np.dtype(dtype)} cannot")
+        raise ValueError(f"{name} contains values that {np.dtype(dtype)} cannot represent")
     return np.ascontiguousarray(cast)
+
+
+def whole_number(value, name):
+    """The value as an int; ValueError if it is not a whole number."""
+    try:
+        number = int(value)
+        if number == value:
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(f"{name} is {value!r}; a whole number is needed")
+
+
+def finite_number(value, name):
+    """The value as a float; ValueError if it is not a finite number."""
+    try:
+        number = float(value)
+        if math.isfinite(number):
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(f"{name} is {value!r}; a finite number is needed")
 
 
 def _need(condition, message):
@@ -36,132 +116,148 @@ def _need(condition, message):
         raise ValueError(f"not a valid forest: {message}")
 
 
-def check_counts(n_features, n_outputs):
-    """Raise ValueError unless both are positive and can be indexed."""
-    for name, value in (("n_features", n_features), ("n_outputs", n_outputs)):
-        _need(0 < value <= MAX_INDEX, f"{name} is {value}, 1 .. {MAX_INDEX} is needed")
+def check_metadata(forest):
+    """Raise ValueError unless the metadata of a forest are valid; arrays are not needed."""
+    for name in ("n_features", "n_outputs"):
+        value = getattr(forest, name)
+        _need(0 < value <= MAX_INDEX, f"{name} is {value}; it must be in 1 .. {MAX_INDEX}")
+    for name, allowed in (
+        ("task", TASKS),
+        ("aggregate", AGGREGATES),
+        ("link", tuple(LINKS)),
+        ("gate", tuple(GATES)),
+        ("weight_dtype", WEIGHT_DTYPES),
+    ):
+        value = getattr(forest, name)
+        _need(value in allowed, f"{name} is {value!r}; it must be one of {allowed}")
+    shape = forest.feature_shape
+    _need(
+        1 <= len(shape) <= MAX_AXES,
+        f"feature_shape has {len(shape)} axes; it must have 1 to {MAX_AXES}",
+    )
+    _need(
+        all(length > 0 for length in shape) and np.prod(shape, dtype=object) == forest.n_features,
+        f"the product of feature_shape={shape} is not n_features={forest.n_features}",
+    )
+    _need(
+        len(forest.wrap) == len(forest.unordered) == len(shape),
+        "wrap and unordered need one entry per axis",
+    )
+    if forest.classes is not None:
+        _need(forest.classes.shape == (forest.n_outputs,), "classes needs one entry per output")
+    _need(
+        forest.task == "regression" or forest.classes is not None,
+        "classes are needed in classification",
+    )
 
 
-def check_forest(forest):
-    """Raise ValueError, with the reason, if the forest is not sound."""
-    _check_meta(forest)
+def check_arrays(forest):
+    """Raise ValueError, with the reason, unless the arrays of a forest describe trees."""
+    n_features = forest.n_features
     _check_trees(forest)
     _check_values(forest)
+    _need(len(forest.baseline) == forest.n_outputs, "baseline needs one entry per output")
     _check_boxes(forest)
     _check_sparse(forest)
-    n_codes = forest._code_ends[-1]
-    _need(n_codes <= MAX_INDEX, f"{n_codes} directions, at most {MAX_INDEX} have codes")
-    _need(len(forest.spread) in (0, forest.n_features), "spread needs one entry a feature")
-    _need((forest.spread > 0).all(), "spread holds values that are not positive")
-    _need(len(forest.offset) == len(forest.scale), "offset is not as long as scale")
-    _need(len(forest.scale) in (0, forest.n_features), "scale needs one entry a feature")
-    _need((forest.scale > 0).all(), "scale holds values that are not positive")
-    _need(forest.dense.shape[1:] == (forest.n_features,), "dense has not n_features columns")
-    _need(_within(forest.direction, 0, n_codes), f"direction outside of 0 .. {n_codes - 1}")
-    for name in (
-        "threshold",
-        "gain",
-        "node_weight",
-        "value",
-        "sparse_weight",
-        "dense",
-        "spread",
-        "offset",
-        "scale",
-        "baseline",
-    ):
-        _need(np.isfinite(getattr(forest, name)).all(), f"{name} holds values that are not finite")
+    _need(forest.dense.shape[1:] == (n_features,), "dense does not have n_features columns")
+    n_codes = forest.code_ends[-1]
+    _need(n_codes <= MAX_INDEX, f"there are {n_codes} directions; at most {MAX_INDEX} have codes")
+    _need(
+        _within(forest.direction, 0, n_codes),
+        f"direction contains codes outside of 0 .. {n_codes - 1}",
+    )
+    _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
+    _need((forest.spread > 0).all(), "spread contains values that are not positive")
+    _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
+    _need(len(forest.scale) in (0, n_features), "scale needs one entry per feature")
+    _need((forest.scale > 0).all(), "scale contains values that are not positive")
+    for name in FLOAT_ARRAYS:
+        finite = np.isfinite(getattr(forest, name)).all()
+        _need(finite, f"{name} contains values that are not finite")
 
 
 def _within(array, low, high):
-    """All of low <= array < high?"""
+    """Whether low <= array < high everywhere."""
     return array.size == 0 or (array.min() >= low and array.max() < high)
 
 
-def _rises(starts, end, name):
-    """`starts` begins at 0, never falls and ends at `end`."""
+def _check_starts(starts, end, name):
+    """The starts of ragged rows must begin at 0, never fall and end at `end`.
+
+    Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
+    """
     _need(
-        len(starts) >= 1 and starts[0] == 0 and starts[-1] == end and (np.diff(starts) >= 0).all(),
+        len(starts) >= 1
+        and starts[0] == 0
+        and starts[-1] == end
+        and (starts[1:] >= starts[:-1]).all(),
         f"{name} must rise from 0 to {end}",
     )
 
 
-def _check_meta(forest):
-    for name, allowed in (
-        ("task", ("classification", "regression")),
-        ("aggregate", ("mean", "sum")),
-        ("link", ("identity", "softmax", "log")),
-        ("gate", tuple(GATES)),
-    ):
-        value = getattr(forest, name)
-        _need(value in allowed, f"{name} is {value!r}, one of {allowed} is needed")
-    _need(np.isfinite(forest.steepness), f"steepness is {forest.steepness}, not finite")
-    shape = forest.feature_shape
-    _need(1 <= len(shape) <= MAX_AXES, f"feature_shape={shape} must have 1 to {MAX_AXES} axes")
-    _need(
-        all(length > 0 for length in shape) and np.prod(shape, dtype=object) == forest.n_features,
-        f"feature_shape {shape} does not multiply to n_features={forest.n_features}",
-    )
-    _need(
-        len(forest.wrap) == len(forest.unordered) == len(shape),
-        "wrap and unordered need one entry an axis",
-    )
-    _need(len(forest.baseline) == forest.n_outputs, "baseline needs one entry an output")
-    if forest.task == "classification":
-        _need(
-            forest.classes is not None and len(forest.classes) == forest.n_outputs,
-            "classes needs one entry an output",
-        )
-
-
 def _check_trees(forest):
-    """Children come in pairs behind their parents, and every pair has one parent."""
     start, child = forest.tree_start, forest.child
-    _rises(start, len(child), "tree_start")
+    _check_starts(start, len(child), "tree_start")
     sizes = np.diff(start)
-    _need((sizes % 2 == 1).all(), "a tree has an odd number of nodes")
+    _need((sizes % 2 == 1).all(), "every tree must have an odd number of nodes")
     n_splits = (len(child) - len(sizes)) // 2
     for name in ("threshold", "direction", "gain"):
-        _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry a split")
-    _need(len(forest.node_weight) == len(child), "node_weight needs one entry a node")
-    _rises(forest.bag_start, len(sizes), "bag_start")
+        _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry per split")
+    _need(len(forest.node_weight) == len(child), "node_weight needs one entry per node")
+    _check_starts(forest.bag_start, len(sizes), "bag_start")
     _need((np.diff(forest.bag_start) > 0).all(), "a bag has no trees")
-    # Some trees at a time: the arrays made on the way are larger than those of the forest.
+    # The temporary arrays are larger than those of the forest, so only some trees at a time.
     first = 0
     while first < len(sizes):
-        last = max(first + 1, np.searchsorted(start, start[first] + CHECKED_TOGETHER, "right") - 1)
-        _check_children(child[start[first] : start[last]], sizes[first:last])
+        last = max(first + 1, np.searchsorted(start, start[first] + NODES_PER_CHECK, "right") - 1)
+        _check_children(child[start[first] : start[last]], sizes[first:last], first)
         first = last
 
 
-def _check_children(child, sizes):
-    """The children of some trees with `sizes` nodes."""
+def _check_children(child, sizes, first_tree):
+    """Check `child` of consecutive trees: pairs after their parents, one parent each.
+
+    Parameters
+    ----------
+    child : ndarray of shape (n_nodes,), int32
+    sizes : ndarray of shape (n_trees,), int64
+        Numbers of nodes.
+    first_tree : int
+        Number of the first of these trees, for messages.
+    """
     start = np.cumsum(sizes) - sizes
     tree = np.repeat(np.arange(len(sizes)), sizes)
-    split = child >= 0
-    node = np.arange(len(child)) - start[tree]
-    left, tree = child[split].astype(np.int64), tree[split]
-    _need((left > node[split]).all(), "a child stands before its parent")
-    _need((left % 2 == 1).all() and (left + 1 < sizes[tree]).all(), "a child is out of range")
+    is_split = child >= 0
+    node = (np.arange(len(child)) - start[tree])[is_split]
+    left, tree = child[is_split].astype(np.int64), tree[is_split]
+    for wrong, why in (
+        (left <= node, "comes before it, or is the node itself"),
+        ((left % 2 != 1) | (left + 1 >= sizes[tree]), "is out of range"),
+    ):
+        if wrong.any():
+            k = wrong.argmax()
+            _need(False, f"the child of node {node[k]} of tree {first_tree + tree[k]} {why}")
+    # Each of the n_splits pairs of children must occur once.
     pair = (start[tree] - tree) // 2 + (left - 1) // 2
     n_splits = (len(child) - len(sizes)) // 2
     _need(
         len(pair) == n_splits and (np.bincount(pair, minlength=n_splits) == 1).all(),
-        "the children do not form trees",
+        "the children do not form trees: two nodes share a child, or a node has no parent",
     )
 
 
 def _check_values(forest):
     leaf = forest.child[forest.child < 0]
     if len(forest.value_start):
-        _rises(forest.value_start, len(forest.value), "value_start")
-        _need(len(forest.value_index) == len(forest.value), "value_index is not as long as value")
+        _check_starts(forest.value_start, len(forest.value), "value_start")
+        _need(
+            len(forest.value_index) == len(forest.value), "value_index and value differ in length"
+        )
         _need(_within(forest.value_index, 0, forest.n_outputs), "value_index is out of range")
-        n_values = len(forest.value_start) - 1
     else:
         _need(len(forest.value) % forest.n_outputs == 0, "value has an incomplete row")
-        _need(len(forest.value_index) == 0, "value_index without value_start")
-        n_values = len(forest.value) // forest.n_outputs
+        _need(len(forest.value_index) == 0, "value_index is given without value_start")
+    n_values = _n_values(forest)
     _need(_within(-1 - leaf.astype(np.int64), 0, n_values), "a leaf has no value")
     _need(0 <= forest.n_shared_values <= n_values, "n_shared_values is out of range")
 
@@ -169,8 +265,8 @@ def _check_values(forest):
 def _check_boxes(forest):
     n_boxes = len(forest.box_corner)
     shape = np.array(forest.feature_shape)
-    n_bytes = sum((n + 7) // 8 for n, u in zip(forest.feature_shape, forest.unordered) if u)
-    _need(len(forest.box_other) == n_boxes, "box_other is not as long as box_corner")
+    n_bytes = forest.n_subset_bytes
+    _need(len(forest.box_other) == n_boxes, "box_other and box_corner differ in length")
     _need(forest.box_size.shape == (n_boxes, len(shape)), "box_size is not (n_boxes, n_axes)")
     _need(forest.box_subset.shape == (n_boxes, n_bytes), "box_subset is not (n_boxes, n_bytes)")
     if n_boxes == 0:
@@ -179,6 +275,8 @@ def _check_boxes(forest):
     _need(_within(forest.box_other, -1, forest.n_features), "box_other is out of range")
     size = forest.box_size
     _need((size >= 1).all() and (size <= shape).all(), "box_size is out of range")
+    volume = size.prod(axis=1, dtype=np.int64).max()
+    _need(volume <= MAX_BOX, f"a box has {volume} entries; at most {MAX_BOX} are supported")
     other = np.where(forest.box_other < 0, forest.box_corner, forest.box_other)
     first_byte = 0
     stride = forest.n_features
@@ -193,37 +291,39 @@ def _check_boxes(forest):
                 forest.box_subset[:, first_byte : first_byte + n], axis=1, bitorder="little"
             )
             first_byte += n
-            _need((bits[:, length:] == 0).all(), "box_subset has bits behind the axis")
+            _need((bits[:, length:] == 0).all(), "box_subset has bits beyond the end of the axis")
             _need((bits.sum(axis=1) == size[:, axis]).all(), "box_subset does not match box_size")
             _need(
                 not (corners[0].any() or corners[1].any()),
                 "a corner on an unordered axis is not 0",
             )
         elif not forest.wrap[axis]:
-            end = np.maximum(*corners) + size[:, axis]
-            _need((end <= length).all(), "a box leaves the array")
+            # The sum of corner and size may exceed int32; length - corner does not.
+            free = np.int32(length) - np.maximum(*corners)
+            _need((size[:, axis] <= free).all(), "a box extends beyond the array of features")
 
 
 def _check_sparse(forest):
-    _rises(forest.sparse_start, len(forest.sparse_feature), "sparse_start")
+    _check_starts(forest.sparse_start, len(forest.sparse_feature), "sparse_start")
     _need(
         len(forest.sparse_weight) == len(forest.sparse_feature),
-        "sparse_weight is not as long as sparse_feature",
+        "sparse_weight and sparse_feature differ in length",
     )
     _need(_within(forest.sparse_feature, 0, forest.n_features), "sparse_feature is out of range")
-
-
-MOST = 2**31 - 1  # codes of directions and rows of values are int32
+    longest = np.diff(forest.sparse_start).max(initial=0)
+    _need(longest <= MAX_INDEX, f"a sparse direction has {longest} entries, more than {MAX_INDEX}")
 
 
 def join(forests, consume=False):
-    """Arrays of one forest of the trees of several of the same kind, in order, as one bag.
+    """Arrays of one forest that contains the trees of several forests, in order, as one bag.
 
     Parameters
     ----------
     forests : list of Forest
+        Of the same kind.
     consume : bool, default=False
-        The forests will not be used again: their arrays are freed as they are joined.
+        Whether to free the arrays of the forests while they are joined; the forests cannot be
+        used afterwards.
 
     Returns
     -------
@@ -232,15 +332,16 @@ def join(forests, consume=False):
     Raises
     ------
     ValueError
-        If there are none, or they are not of the same kind.
+        If there are no forests, or they are not of the same kind.
     """
     if not forests:
         raise ValueError("forests is empty; at least one Forest is needed")
     head = forests[0]
     for other in forests[1:]:
         _check_same_kind(head, other)
-    ends = np.array([f._code_ends for f in forests])
-    # Codes of a forest's boxes are shifted by the boxes before it, and so on for each kind.
+    ends = np.array([f.code_ends for f in forests])
+    # In the joined forest all boxes come first, then all sparse and all dense directions. The
+    # codes of each kind move by the directions that now precede them.
     counts = np.diff(ends, axis=1)
     before = np.cumsum(counts, axis=0) - counts
     start = np.cumsum(np.concatenate([[head.n_features], counts.sum(axis=0)]))[:-1]
@@ -248,22 +349,22 @@ def join(forests, consume=False):
     shared = head.n_shared_values
     n_values = np.array([_n_values(f) for f in forests])
     value_shift = np.cumsum(n_values - shared) - (n_values - shared)
-    if max(start[-1] + counts[:, -1].sum(), value_shift[-1] + n_values[-1]) > MOST:
-        raise ValueError(f"the forests have more than {MOST} directions or values together")
+    if max(start[-1] + counts[:, -1].sum(), value_shift[-1] + n_values[-1]) > MAX_INDEX:
+        raise ValueError(f"the forests have more than {MAX_INDEX} directions or values together")
 
-    def moved_codes(f, moved):
-        kind = np.searchsorted(f._code_ends, f.direction, side="right")
-        return f.direction + np.concatenate([[0], moved]).astype(np.int32)[kind]
+    def shifted_codes(f, shift_of_kind):
+        kind = np.searchsorted(f.code_ends, f.direction, side="right")
+        return f.direction + np.concatenate([[0], shift_of_kind]).astype(np.int32)[kind]
 
-    def moved_leaves(f, values_before):
-        own = f.child < -shared  # a leaf with a value of its own: row >= shared
-        return f.child - np.int32(values_before) * own
+    def shifted_leaves(f, n_values_before):
+        is_own = f.child < -shared  # leaves whose value row is not shared: row >= shared
+        return f.child - np.int32(n_values_before) * is_own
 
     nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
     arrays = {
         "tree_start": np.cumsum(nodes),
-        "direction": np.concatenate([moved_codes(*each) for each in zip(forests, shift)]),
-        "child": np.concatenate([moved_leaves(*each) for each in zip(forests, value_shift)]),
+        "direction": np.concatenate([shifted_codes(*each) for each in zip(forests, shift)]),
+        "child": np.concatenate([shifted_leaves(*each) for each in zip(forests, value_shift)]),
         "baseline": head.baseline,
         "spread": head.spread,
         "offset": head.offset,
@@ -296,7 +397,7 @@ def join(forests, consume=False):
 
 
 def without_unused(forest):
-    """Arrays of a forest without the directions and values that no tree uses.
+    """Arrays of a forest without the directions and value rows that no tree uses.
 
     Parameters
     ----------
@@ -308,14 +409,14 @@ def without_unused(forest):
     """
     arrays = dict(forest.arrays)
     used, direction = np.unique(forest.direction, return_inverse=True)
-    kind = np.searchsorted(forest._code_ends, used, side="right")
+    kind = np.searchsorted(forest.code_ends, used, side="right")
     box = used[kind == 1] - forest.n_features
-    row = used[kind == 2] - forest._code_ends[1]
-    arrays["dense"] = forest.dense[used[kind == 3] - forest._code_ends[2]]
+    row = used[kind == 2] - forest.code_ends[1]
+    arrays["dense"] = forest.dense[used[kind == 3] - forest.code_ends[2]]
     for name in ("box_corner", "box_other", "box_size", "box_subset"):
         arrays[name] = arrays[name][box]
     _take_rows(arrays, "sparse_start", ("sparse_feature", "sparse_weight"), row)
-    # Codes of features stay; all others follow each other without gaps.
+    # The codes of features stay; all others are renumbered without gaps.
     code = used.copy()
     code[kind > 0] = forest.n_features + np.arange((kind > 0).sum())
     arrays["direction"] = code[direction]
@@ -342,7 +443,7 @@ def _n_values(forest):
 
 
 def _without_shared(forest):
-    """Value arrays without the rows that every forest of the kind begins with."""
+    """Value arrays without the leading rows that all forests of this kind share."""
     if not len(forest.value_start):
         cut = forest.n_shared_values * forest.n_outputs
         return {"value": forest.value[cut:], "value_index": forest.value_index}
@@ -355,36 +456,35 @@ def _without_shared(forest):
 
 
 def _join_starts(starts):
-    """Starts of concatenated ragged rows, from the starts of each."""
+    """Starts of concatenated ragged rows, given the starts of each part."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
 
 
 def _take_rows(arrays, start, items, rows):
-    """Keep some rows of ragged arrays."""
+    """Keep some rows of ragged arrays, in place.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+    start : str
+        Name of the starts of the rows.
+    items : tuple of str
+        Names of the arrays of entries.
+    rows : ndarray of int
+    """
     lengths = np.diff(arrays[start])[rows]
-    first = np.repeat(arrays[start][rows] - (np.cumsum(lengths) - lengths), lengths)
-    index = first + np.arange(lengths.sum())
+    offset = arrays[start][rows] - (np.cumsum(lengths) - lengths)
+    index = np.repeat(offset, lengths) + np.arange(lengths.sum())
     for name in items:
         arrays[name] = arrays[name][index]
     arrays[start] = np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _check_same_kind(head, other):
-    """Raise ValueError where two forests cannot be joined."""
-    for name in (
-        "n_features",
-        "n_outputs",
-        "task",
-        "aggregate",
-        "link",
-        "gate",
-        "steepness",
-        "feature_shape",
-        "wrap",
-        "unordered",
-        "weight_dtype",
-        "n_shared_values",
-    ):
+    """Raise ValueError if two forests cannot be joined."""
+    for name in METADATA:
+        if name in ("classes", "feature_names", "versions"):
+            continue
         if getattr(head, name) != getattr(other, name):
             raise ValueError(
                 f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"

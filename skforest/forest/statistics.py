@@ -1,0 +1,317 @@
+"""Statistics of training rows in one tree: node weights, gains, leaf values and losses.
+
+Training a whole tree moves its splits, after which rows reach other nodes. `recount` computes what
+growing would have stored for the same structure. A forest here has one tree.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import xlogy
+
+from .storage import without_unused
+
+CRITERIA = ("gini", "entropy", "squared_error")
+BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
+
+
+def levels(child):
+    """Nodes of a tree by depth.
+
+    Parameters
+    ----------
+    child : ndarray of shape (n_nodes,), int32
+
+    Returns
+    -------
+    levels : list of ndarray of int64
+        The nodes of depth 0, 1, ...; siblings are neighbours.
+    """
+    level = [np.zeros(1, dtype=np.int64)]
+    while True:
+        left = child[level[-1]].astype(np.int64)
+        left = left[left > 0]
+        if not len(left):
+            return level
+        level.append(np.stack([left, left + 1], axis=1).ravel())
+
+
+def route(forest, Z):
+    """Leaf of every row.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    Z : ndarray of shape (n_rows, n_features), uint8 or float32
+        Rows as `Forest.map_features` returns them.
+
+    Returns
+    -------
+    leaf : ndarray of shape (n_rows,), int32
+    """
+    size = max(64, BLOCK_SIZE // Z.shape[1])
+    parts = [forest.apply_mapped(Z[i : i + size]) for i in range(0, max(len(Z), 1), size)]
+    return np.concatenate(parts)[:, 0]
+
+
+def reached_nodes(forest, leaf):
+    """Nodes on the paths of rows.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    leaf : ndarray of shape (n_rows,), int
+        Leaf of every row.
+
+    Returns
+    -------
+    reached : ndarray of shape (n_nodes,), bool
+    """
+    reached = np.zeros(forest.n_nodes, dtype=bool)
+    reached[leaf] = True
+    parent = forest.parents()
+    for nodes in levels(forest.child)[:0:-1]:
+        left = nodes[::2]
+        reached[parent[left]] = reached[left] | reached[left + 1]
+    return reached
+
+
+def recount(forest, Z, target, weight, *, criterion, scale=1.0, leaf=None):
+    """The tree with the node weights, gains and leaf values that the given rows define.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree with hard gates; in classification with one shared value row per class.
+    Z : ndarray of shape (n_rows, n_features), uint8 or float32
+        Rows as `Forest.map_features` returns them.
+    target : ndarray of shape (n_rows,), int32, or of shape (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+        Nonnegative; rows of weight 0 have no influence.
+    criterion : {"gini", "entropy", "squared_error"}
+        Impurity that gains are measured in, as in `NodeSplitter`.
+    scale : float, default=1.0
+        What deviations are divided by, a power of two.
+    leaf : ndarray of shape (n_rows,), int32, default=None
+        Result of `route`, if it is known.
+
+    Returns
+    -------
+    forest : Forest
+        Leaves that no row reaches keep their values.
+    """
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion={criterion!r} is none of {CRITERIA}")
+    used = np.flatnonzero(weight)
+    # As in growing, weights are divided by a power of two, which changes no bit of the gains.
+    unit = np.ldexp(1.0, np.frexp(weight[used].sum())[1])
+    weight = weight[used] / unit
+    if leaf is None:
+        leaf = route(forest, Z if len(used) == len(Z) else Z[used])
+    else:
+        leaf = leaf[used]
+    leaf = leaf.astype(np.int64)
+    target = target[used]
+    by_depth = levels(forest.child)
+    if target.ndim == 1:
+        sums = _ClassSums(leaf, target, weight, forest.n_outputs, by_depth, forest.n_nodes)
+    else:
+        sums = _OutputSums(leaf, target, weight, forest.n_nodes)
+    node_weight, gain = _node_statistics(
+        forest, by_depth, leaf, weight, sums, criterion == "entropy"
+    )
+    arrays = dict(forest.arrays)
+    arrays["node_weight"] = node_weight * unit
+    arrays["gain"] = (gain * unit).astype(np.float32)
+    arrays |= sums.leaf_values(forest, node_weight, np.float32(scale))
+    return forest.replaced(without_unused(forest.replaced(arrays)))
+
+
+def _node_statistics(forest, by_depth, leaf, weight, sums, entropy):
+    """Weights of all nodes and gains of all splits, from the deepest level up to the root."""
+    parent = forest.parents()
+    total = np.bincount(leaf, weight, forest.n_nodes)
+    score = np.empty(forest.n_nodes)
+    for level in range(len(by_depth) - 1, -1, -1):
+        nodes = by_depth[level]
+        score[nodes] = sums.score(level, nodes, total[nodes], entropy)
+        if level:
+            left = nodes[::2]  # siblings are neighbours
+            total[parent[left]] = total[left] + total[left + 1]
+            sums.move_to_parents(nodes, parent)
+    split = np.flatnonzero(forest.child > 0)
+    left = forest.child[split]
+    gain = np.empty(len(split))
+    gain[(left - 1) // 2] = score[left] + score[left + 1] - score[split]
+    return total, np.maximum(gain / (np.log(2) if entropy else 1), 0)
+
+
+class _ClassSums:
+    """Weights of the classes in the nodes of one level, as entries (node, class).
+
+    Only classes that occur in a node have an entry: with many classes, a matrix of nodes times
+    classes would be too large.
+    """
+
+    def __init__(self, leaf, label, weight, n_classes, by_depth, n_nodes):
+        depth = np.empty(n_nodes, dtype=np.int64)
+        for level, nodes in enumerate(by_depth):
+            depth[nodes] = level
+        self.n_classes = n_classes
+        key, sum_ = _sum_by_key(leaf * n_classes + label, weight)
+        node = key // n_classes
+        self.leaves = node, key - node * n_classes, sum_
+        order = np.argsort(depth[node], kind="stable")
+        self.leaves_by_depth = [entries[order] for entries in self.leaves]
+        self.first = np.searchsorted(depth[node[order]], np.arange(depth.max() + 2))
+        self.node = self.label = np.zeros(0, dtype=np.int64)
+        self.sum = np.zeros(0)
+        self.position = np.empty(n_nodes, dtype=np.int64)
+
+    def score(self, level, nodes, total, entropy):
+        """Scores of the nodes of a level, as in `NodeSplitter.side`; adds the leaves there."""
+        own = slice(self.first[level], self.first[level + 1])
+        self.node, self.label, self.sum = (
+            np.concatenate([below, leaves[own]])
+            for below, leaves in zip((self.node, self.label, self.sum), self.leaves_by_depth)
+        )
+        self.position[nodes] = np.arange(len(nodes))
+        at = self.position[self.node]
+        if entropy:
+            return np.bincount(at, xlogy(self.sum, self.sum), len(nodes)) - xlogy(total, total)
+        return _divide(np.bincount(at, np.square(self.sum), len(nodes)), total)
+
+    def move_to_parents(self, nodes, parent):
+        """Add the entries of the nodes to those of their parents, one level up."""
+        key, self.sum = _sum_by_key(parent[self.node] * self.n_classes + self.label, self.sum)
+        self.node = key // self.n_classes
+        self.label = key - self.node * self.n_classes
+
+    def leaf_values(self, forest, node_weight, _):
+        """Arrays with the shares of the classes; pure leaves point to the shared value rows."""
+        node, label, sum_ = self.leaves
+        n_entries = np.bincount(node, minlength=forest.n_nodes)
+        leaf = np.flatnonzero((forest.child < 0) & (n_entries != 1))
+        is_pure = n_entries[node] == 1
+        child = forest.child.copy()
+        child[node[is_pure]] = -1 - label[is_pure]
+        shared = forest.n_shared_values
+        child[leaf] = -1 - shared - np.arange(len(leaf))
+        # Leaves that no row reaches keep their old rows; mixed leaves get new ones.
+        old = -1 - forest.child[leaf].astype(np.int64)
+        length = np.where(n_entries[leaf] > 0, n_entries[leaf], np.diff(forest.value_start)[old])
+        starts = forest.value_start[shared] + np.concatenate([[0], np.cumsum(length)])
+        value = np.empty(starts[-1], dtype=np.float32)
+        index = np.empty(starts[-1], dtype=np.int32)
+        value[: starts[0]] = forest.value[: starts[0]]
+        index[: starts[0]] = forest.value_index[: starts[0]]
+        is_new = np.repeat(n_entries[leaf] > 0, length)
+        value[starts[0] :][is_new] = sum_[~is_pure] / node_weight[node[~is_pure]]
+        index[starts[0] :][is_new] = label[~is_pure]
+        kept = np.repeat(forest.value_start[old] - (starts[:-1] - starts[0]), length)[~is_new]
+        kept += np.flatnonzero(~is_new)
+        value[starts[0] :][~is_new] = forest.value[kept]
+        index[starts[0] :][~is_new] = forest.value_index[kept]
+        starts = np.concatenate([forest.value_start[:shared], starts])
+        return {"child": child, "value": value, "value_index": index, "value_start": starts}
+
+
+class _OutputSums:
+    """Weighted sums of the outputs in all nodes, filled one level at a time."""
+
+    def __init__(self, leaf, target, weight, n_nodes):
+        columns = [np.bincount(leaf, weight * y, n_nodes) for y in target.T]
+        self.sum = np.stack(columns, axis=1)
+
+    def score(self, _, nodes, total, entropy):
+        return _divide(np.square(self.sum[nodes]).sum(axis=1), total)
+
+    def move_to_parents(self, nodes, parent):
+        left = nodes[::2]
+        self.sum[parent[left]] = self.sum[left] + self.sum[left + 1]
+
+    def leaf_values(self, forest, node_weight, scale):
+        """Arrays with the means of the outputs, one row per leaf."""
+        n_outputs = forest.n_outputs
+        shared = forest.value[: forest.n_shared_values * n_outputs]
+        leaf = np.flatnonzero(forest.child < 0)
+        child = forest.child.copy()
+        child[leaf] = -1 - forest.n_shared_values - np.arange(len(leaf))
+        value = forest.value.reshape(-1, n_outputs)[-1 - forest.child[leaf]]
+        reached = node_weight[leaf] > 0
+        mean = self.sum[leaf[reached]] / node_weight[leaf[reached], None]
+        value[reached] = mean.astype(np.float32) * scale
+        return {"child": child, "value": np.concatenate([shared, value.ravel()])}
+
+
+def _divide(score, total):
+    """Quotients, 0 where the total is 0."""
+    return np.divide(score, total, out=np.zeros(len(score)), where=total > 0)
+
+
+def _sum_by_key(key, values):
+    """Sorted distinct keys, and the sum of the values of each."""
+    key, inverse = np.unique(key, return_inverse=True)
+    return key, np.bincount(inverse, values, len(key))
+
+
+def leaf_predictions(forest, scale):
+    """Prediction of every leaf of a tree: its most frequent class, or its value over `scale`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    scale : float
+
+    Returns
+    -------
+    prediction : ndarray of shape (n_nodes,), int32, or (n_nodes, n_outputs), float64
+        0 for nodes that are not leaves.
+    """
+    leaf = forest.child < 0
+    row = -1 - forest.child[leaf].astype(np.int64)
+    if forest.task == "classification":
+        starts = forest.value_start
+        value_row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        # The largest value of every row first; of equal ones, that of the first class.
+        order = np.lexsort((forest.value_index, -forest.value, value_row))
+        prediction = np.zeros(forest.n_nodes, dtype=np.int32)
+        prediction[leaf] = forest.value_index[order[starts[row]]]
+        return prediction
+    prediction = np.zeros((forest.n_nodes, forest.n_outputs))
+    values = forest.value.reshape(-1, forest.n_outputs)
+    prediction[leaf] = values[row].astype(np.float64) / scale
+    return prediction
+
+
+def tree_loss(forest, leaf, target, weight, scale=1.0):
+    """Weighted fraction of wrong labels, or weighted mean squared error, of one tree.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of one tree.
+    leaf : ndarray of shape (n_rows,), int32
+        Leaf of every row.
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers; or deviations from the baseline, divided by `scale`.
+    weight : ndarray of shape (n_rows,), float64
+    scale : float, default=1.0
+
+    Returns
+    -------
+    loss : float
+        From exact sums, so that the order of the rows cannot make it rise.
+    """
+    prediction = leaf_predictions(forest, scale)[leaf]
+    if target.ndim == 1:
+        loss = prediction != target
+    else:
+        loss = np.square(target - prediction).sum(axis=1) * (scale**2 / target.shape[1])
+    return math.fsum(weight * loss) / math.fsum(weight)
