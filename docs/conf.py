@@ -19,11 +19,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas without a network
     "numpydoc",
     "myst_parser",
 ]
 exclude_patterns = ["_build"]
-# Without PyTorch the documentation is built without its page, and examples with it do not run.
+# Without PyTorch, the page of skforest.torch is left out and its examples do not run.
 has_torch = importlib.util.find_spec("torch") is not None
 if not has_torch:
     exclude_patterns.append("api/torch.md")
@@ -33,10 +34,10 @@ default_role = "code"
 html_theme = "furo"
 html_title = f"skforest {version}"
 
-# The reference pages call autoclass and autofunction themselves; one page, one topic.
+# The reference pages call autoclass and autofunction themselves.
 autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_member_order = "groupwise"
-autodoc_typehints = "none"  # the numpydoc sections say it
+autodoc_typehints = "none"  # the numpydoc sections contain the types
 numpydoc_show_class_members = False  # autodoc lists them
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -45,9 +46,9 @@ doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
 
 
 class IfPresent(SphinxDirective):
-    """Show the content if a file of the documentation exists: tables and pictures of benchmarks.
+    """Show the content if a file of the documentation exists, such as a table of a benchmark.
 
-    The option `otherwise` is a text for when it does not.
+    The option `otherwise` is the text that is shown if the file does not exist.
     """
 
     required_arguments = 1
@@ -62,16 +63,16 @@ class IfPresent(SphinxDirective):
         return self.parse_text_to_nodes(self.options.get("otherwise", ""))
 
 
-def skip_strangers(app, what, name, obj, skip, options):
-    """Leave out what is inherited from other packages: their texts link to their own pages."""
+def skip_foreign_members(app, what, name, obj, skip, options):
+    """Skip members inherited from other packages: their docstrings link to their own pages."""
     module = getattr(getattr(obj, "fget", obj), "__module__", None) or ""
     return True if module.partition(".")[0] in ("sklearn", "torch") else None
 
 
-def mark_up_shapes(app, what, name, obj, options, lines):
-    """Escape the types of `name : type` lines, which docstrings write as they are read.
+def escape_types(app, what, name, obj, options, lines):
+    """Escape the types of `name : type` lines, which docstrings write as plain text.
 
-    In a list of such lines inside a description, one without a text of its own gets an empty one.
+    A line without a description inside a list of such lines gets an empty description.
     """
     for i in reversed(range(len(lines))):
         found = re.fullmatch(r"( *)([\w, ]+) : (.+)", lines[i])
@@ -84,7 +85,7 @@ def mark_up_shapes(app, what, name, obj, options, lines):
 
 
 def check_reference(app, env):
-    """Warn about public names that no page of the reference describes."""
+    """Warn about public names that are missing from the reference."""
     described = set(env.domaindata["py"]["objects"])
     for name in sorted(skforest.__all__):
         if f"skforest.{name}" not in described:
@@ -93,6 +94,6 @@ def check_reference(app, env):
 
 def setup(app):
     app.add_directive("if-present", IfPresent)
-    app.connect("autodoc-process-docstring", mark_up_shapes, priority=400)  # before numpydoc
-    app.connect("autodoc-skip-member", skip_strangers)
+    app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
+    app.connect("autodoc-skip-member", skip_foreign_members)
     app.connect("env-check-consistency", check_reference)
