@@ -8,7 +8,10 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("skforest", "scikit-learn", "numpy", "scipy", "joblib", "torch", "treeple", "ydf")
+PACKAGES = (
+    *("skforest", "scikit-learn", "numpy", "scipy", "joblib"),
+    *("torch", "lightgbm", "catboost", "treeple", "ydf"),
+)
 
 
 def seconds(function, *arguments):
