@@ -15,13 +15,13 @@ def folder(options):
 
 
 def learning_curves(stored, path):
-    """Draw error against the number of training rows, one panel a simulation.
+    """Draw error against the number of training rows, one panel for each simulation.
 
     Parameters
     ----------
     stored : dict
-        ``"n"``, the numbers of rows, and by simulation and model a list of runs: errors in
-        percent, one a number of rows. Models called "... forest" are ours.
+        ``"n"``, the numbers of rows, and by simulation and model a list of runs: one error in
+        percent for each number of rows. Models called "... forest" are ours.
     path : path
         Of the picture.
     """
@@ -45,7 +45,7 @@ def learning_curves(stored, path):
 
 
 def depth_curves(curves, path):
-    """Draw error against the largest depth of a tree, one panel a data set.
+    """Draw error against the largest depth of a tree, one panel for each data set.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def depth_curves(curves, path):
 
 
 def posteriors(pictures, image, labels, path):
-    """Draw probabilities of pixels, soft above and hard below, between the image and its labels.
+    """Draw predicted probabilities of pixels, beside the image and its labels.
 
     Parameters
     ----------
     pictures : dict of int to list of ndarray
-        By the number of epochs: soft, hard.
+        By the number of epochs: with soft routing, with hard routing.
     image, labels : ndarray
     path : Path
     """
@@ -96,7 +96,7 @@ def posteriors(pictures, image, labels, path):
 
 
 def peers(summary, ours, path):
-    """Draw error against fit time, both relative to RandomForest, one point a model.
+    """Draw error against fit time, both relative to RandomForest, one point for each model.
 
     Parameters
     ----------

@@ -92,8 +92,7 @@ def manifold(**parameters):
 def speed(name, ours, theirs):
     """Return the row of their seconds for one tree, divided by ours."""
     times, errors = (
-        [[answer[key] for answer in answers] for answers in (ours, theirs)]
-        for key in ("tree", "error")
+        [[run[key] for run in runs] for runs in (ours, theirs)] for key in ("tree", "error")
     )
     note = (
         f"{1000 * statistics.median(times[0]):.1f} against "
@@ -113,9 +112,9 @@ def speed_axis(options):
         "-plain": replace(ours, environment={"SKFOREST_SIMD": "0"}),
     }
     for name, split in _speed_sets(options).items():
-        answers = race(split, rivals, options.rounds or 5, pick(options, 10, 2))
+        runs = race(split, rivals, options.rounds or 5, pick(options, 10, 2))
         for suffix in ("", "-plain"):
-            yield speed(f"speed-axis/{name}{suffix}", answers[suffix], answers["RandomForest"])
+            yield speed(f"speed-axis/{name}{suffix}", runs[suffix], runs["RandomForest"])
 
 
 def speed_patch(options):
@@ -132,9 +131,9 @@ def speed_patch(options):
             "float32",
             options.treeple_python,
         )
-    answers = race(_mnist(options), rivals, options.rounds or 5, pick(options, 10, 2))
+    runs = race(_mnist(options), rivals, options.rounds or 5, pick(options, 10, 2))
     for name in list(rivals)[1:]:
-        yield speed(f"speed-patch/{name}", answers["skforest"], answers[name])
+        yield speed(f"speed-patch/{name}", runs["skforest"], runs[name])
 
 
 def speed_sparse(options):
@@ -153,8 +152,8 @@ def speed_sparse(options):
         ),
     }
     for name, split in _speed_sets(options).items():
-        answers = race(split, rivals, options.rounds or 5, pick(options, 5, 2))
-        yield speed(f"speed-sparse/{name}", answers["skforest"], answers["treeple"])
+        runs = race(split, rivals, options.rounds or 5, pick(options, 5, 2))
+        yield speed(f"speed-sparse/{name}", runs["skforest"], runs["treeple"])
 
 
 def mnist(options):
@@ -301,11 +300,11 @@ def size(options):
     """Size of the pickled model and of a pickled RandomForest, with the errors of both."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
     trees = pick(options, 100, 5)
-    answers = race(_mnist(options), rivals, options.rounds or 3, trees, ("error", "size"), False)
-    sizes = {k: [answer["size"] for answer in v] for k, v in answers.items()}
+    runs = race(_mnist(options), rivals, options.rounds or 3, trees, ("error", "size"), False)
+    sizes = {k: [run["size"] for run in v] for k, v in runs.items()}
     note = "; ".join(
         f"{name} {statistics.median(sizes[name]) / 2**20:.1f} MiB, "
-        f"error {mean_sd([answer['error'] for answer in answers[name]])} %"
+        f"error {mean_sd([run['error'] for run in runs[name]])} %"
         for name in rivals
     )
     yield Row("size/mnist", ratios(sizes["RandomForest"], sizes["skforest"]), note)
@@ -314,8 +313,8 @@ def size(options):
 def threads(options):
     """Fit time of 16 trees with one and with two threads."""
     rivals = {n_jobs: manifold(feature_shape=SHAPE, n_jobs=n_jobs) for n_jobs in (1, 2)}
-    answers = race(_mnist(options), rivals, options.rounds or 5, 16, ())
-    times = {n_jobs: [answer["seconds"] for answer in v] for n_jobs, v in answers.items()}
+    runs = race(_mnist(options), rivals, options.rounds or 5, 16, ())
+    times = {n_jobs: [run["seconds"] for run in v] for n_jobs, v in runs.items()}
     note = ", ".join(f"{n} thread(s) {statistics.median(v):.2f} s" for n, v in times.items())
     yield Row("threads/mnist", ratios(times[1], times[2]), note)
 
@@ -332,8 +331,8 @@ def memory(options):
     for seed in range(options.rounds or 2):
         with workers(split, rivals) as running:
             for name, worker in running.items():
-                answer = fit(worker, rivals[name], trees, seed)
-                peaks[name].append(answer["memory"] / 2**20)
+                run = fit(worker, rivals[name], trees, seed)
+                peaks[name].append(run["memory"] / 2**20)
     note = ", ".join(f"{name} {statistics.median(v):.0f} MiB" for name, v in peaks.items())
     yield Row("memory/mnist", peaks["skforest"], f"{note}; X is {MNIST_MIB:.1f} MiB as uint8")
 

@@ -311,7 +311,7 @@ def markdown(head, rows):
 
 
 def _pivot(stored, labels, columns, name):
-    """Return one row a label; `name` formats a label and a column into the name of a row."""
+    """Return a table row for each label; `name` formats label and column into a stored row."""
     return [
         (str(label), *_row(stored, [name.format(label, *column) for column in columns]))
         for label in labels
