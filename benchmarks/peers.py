@@ -81,7 +81,7 @@ OURS = [name for name, (module, *_) in MODELS.items() if module == "skforest"]
 
 def tables(options):
     """Measure all models on the 32 tables."""
-    quick = {"classification": ["vowel", "pima"], "regression": ["reg_airfoil"]}
+    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
     return _measure(options, groups.pick(options, TABLES, quick), _table, "peers.json")
 
 
@@ -102,22 +102,24 @@ def _measure(options, sets, load, file):
     """Fit all models on all sets, one seed after another, and store each run."""
     path = options.results / file
     stored = results.read(path)
-    facts = {"command": options.command, "environment": environment()}
-    for model in options.models:
-        stored[model] = {**facts, "errors": {}, "seconds": {}}
     jobs = [
         (model, task, name, seed)
         for seed in range(options.rounds or 3)
         for task, names in sets.items()
         for name in names
         for model in options.models
+        if not options.sets or name in options.sets
     ]
+    for model, _, name, _ in jobs:
+        entry = stored.setdefault(model, {"errors": {}, "seconds": {}})
+        entry |= {"command": options.command, "environment": environment()}
+        entry["errors"][name], entry["seconds"][name] = [], []
     runs = joblib.Parallel(options.n_jobs, return_as="generator")(
         joblib.delayed(_run)(*job, load, options) for job in jobs
     )
     for (model, _, name, seed), (error, seconds) in zip(jobs, runs, strict=True):
-        stored[model]["errors"].setdefault(name, []).append(round(error, 4))
-        stored[model]["seconds"].setdefault(name, []).append(round(seconds, 4))
+        stored[model]["errors"][name].append(round(error, 4))
+        stored[model]["seconds"][name].append(round(seconds, 4))
         results.write(path, stored)
         print(f"{model}, {name}, seed {seed}: {error:.2f} %, {seconds:.2f} s", flush=True)
     return ()
@@ -207,5 +209,8 @@ if __name__ == "__main__":
     groups.main(
         __doc__,
         (tables, images),
-        options={"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
+        options={
+            "--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)},
+            "--sets": {"nargs": "*", "help": "some data sets only"},
+        },
     )
