@@ -346,8 +346,6 @@ if __name__ == "__main__":
         __doc__,
         (errors, special, variants, seconds, scaling, size, flops, baselines),
         MEASURES,
-        {
-            "--trees": {"type": int, "default": 100, "help": "at most this many trees"},
-            "--sets": {"nargs": "*", "choices": [*SETS, *SPECIAL], "help": "some data sets only"},
-        },
+        groups.SETS
+        | {"--trees": {"type": int, "default": 100, "help": "at most this many trees"}},
     )

@@ -308,5 +308,5 @@ if __name__ == "__main__":
         __doc__,
         (trees, forests, connect4, steepness, smoothness, membranes, cnn, default, engines),
         MEASURES,
-        {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}},
+        groups.SETS,
     )

@@ -8,6 +8,8 @@ import data
 import results
 
 FOLDER = Path(__file__).resolve().parent
+# Option of the scripts that measure on several data sets.
+SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
 
 
 def main(doc, functions, measures=None, options=None):

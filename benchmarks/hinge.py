@@ -259,5 +259,5 @@ if __name__ == "__main__":
         __doc__,
         (images, small, special, published, speed),
         MEASURES,
-        {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}},
+        groups.SETS,
     )

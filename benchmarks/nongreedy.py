@@ -91,8 +91,6 @@ if __name__ == "__main__":
         __doc__,
         (depths, seconds),
         MEASURES,
-        {
-            "--sets": {"nargs": "*", "choices": SETS, "help": "some data sets only"},
-            "--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"},
-        },
+        groups.SETS
+        | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},
     )

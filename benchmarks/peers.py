@@ -209,8 +209,6 @@ if __name__ == "__main__":
     groups.main(
         __doc__,
         (tables, images),
-        options={
-            "--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)},
-            "--sets": {"nargs": "*", "help": "some data sets only"},
-        },
+        options=groups.SETS
+        | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
     )
