@@ -168,7 +168,7 @@ def relative(stored, model, names, what="errors", offset=0.0):
 
 
 def summary(stored):
-    """Summarize the runs on tables.
+    """Summarize the runs of the models that were fitted on all tables.
 
     Parameters
     ----------
@@ -185,6 +185,8 @@ def summary(stored):
     every = [*data.CLASSIFICATION, *data.REGRESSION]
     found = {}
     for model in (name for name in MODELS if name in stored):
+        if not stored[model]["errors"].keys() >= set(every):
+            continue
         means = {
             task: _geometric(relative(stored, model, names, offset=0.05))
             for task, names in TABLES.items()

@@ -40,10 +40,12 @@ def main():
     output = FOLDER.parent / "docs" / "performance"
     output.mkdir(parents=True, exist_ok=True)
     for file, table in TABLES.items():
-        lines = list_table(*table(stored))
-        (output / f"{file}.inc").write_text("\n".join(lines) + "\n")
+        head, rows = table(stored)
+        if rows:
+            (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
     compared = results.read(FOLDER / "results" / "peers.json")
-    rows = [*stored.values(), *compared.values()]
+    images = results.read(FOLDER / "results" / "peers_images.json")
+    rows = [*stored.values(), *compared.values(), *images.values()]
     (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")
     if compared:
         figures.peers(peers.summary(compared), peers.OURS, output / "peers.png")
