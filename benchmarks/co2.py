@@ -1,9 +1,9 @@
-"""Every figure of the CO2 forest, each group of them by one command.
+"""Measurements of CO2 forests.
 
     python benchmarks/co2.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/co2.json``; the last command, ``table``, writes
-them into ``docs/performance``. One setting, the defaults, serves all data sets.
+A group merges its rows into ``benchmarks/results/co2.json``. Unless a group says otherwise, the
+forests have their default settings on all data sets.
 """
 
 import math
@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,40 +20,35 @@ import data
 import groups
 import numpy as np
 import psutil
-import race_tables
-import results
-from results import Bar, Row
+from results import Measure, Row
 from timing import mean_sd
 
-from skforest import CO2ForestClassifier, CO2ForestRegressor, Forest
+from skforest import CO2ForestClassifier, Forest
 
-FOLDER = Path(__file__).resolve().parent
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
-# Bars of 10, 30 and 100 trees, and the errors that the paper reports for 10, 30 and 1000.
-SETS = {
-    "letter_libsvm": ((3.0, 2.2, 1.8), (3.2, 2.3, 1.8)),
-    "usps": ((5.6, 5.2, 4.9), (5.8, 5.9, 5.5)),
-    "pendigits": ((2.3, 2.0, 1.9), (1.8, 1.7, 1.7)),
-    "satimage": ((9.2, 8.6, 8.5), (9.6, 9.1, 8.9)),
-    "mnist": ((2.4, 1.9, 1.75), (2.5, 2.0, 1.9)),
-}
 TREES = (10, 30, 100)
-SECONDS = {"letter_libsvm": (0.08, 0.04), "usps": (0.07, 0.03), "mnist": (2.0, 1.0)}
-NOISY = {"objective": "co2", "max_features": None, "bootstrap": True, "holdout": 0.3}
-# Beyond the five sets of one setting: parameters, and bars of 10, 30 and 100 trees.
-SPECIAL = {
-    "connect4": ({}, (17.5, 16.0, 15.4), (17.1, 15.7, 14.7)),
-    "madelon": (NOISY, (None, 20.0, None), ()),
+# Errors that the paper reports for 10, 30 and 1000 trees.
+SETS = {
+    "letter_libsvm": (3.2, 2.3, 1.8),
+    "usps": (5.8, 5.9, 5.5),
+    "pendigits": (1.8, 1.7, 1.7),
+    "satimage": (9.6, 9.1, 8.9),
+    "mnist": (2.5, 2.0, 1.9),
 }
-# Hyperplanes that nothing guards, without a choice.
+# Data of another kind: parameters, and the errors that the paper reports.
+NOISY = {"objective": "co2", "max_features": None, "bootstrap": True, "holdout": 0.3}
+SPECIAL = {
+    "connect4": ({}, (17.1, 15.7, 14.7)),
+    "madelon": (NOISY, (None, None, None)),
+}
+# Hyperplanes of the CO2 objective only, without bootstrap and held out rows.
 PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
-# More than the defaults: parameters; and what is hoped for of 100 trees.
 VARIANTS = {
     "mixed": PLAIN | {"objective": "mixed"},
     "alternating": PLAIN | {"refine": "alternating"},
 }
-HOPED = {"letter_libsvm": 1.6, "usps": 4.6, "mnist": 1.6}
-# The procedure as the paper has it.
+VARIANT_SETS = ("letter_libsvm", "usps", "mnist")
+# The procedure as the paper prints it.
 LITERAL = PLAIN | {
     "bootstrap": True,
     "signs": "old",
@@ -62,7 +56,7 @@ LITERAL = PLAIN | {
     "row_norm": None,
     "keep": "last",
 }
-# What the papers compare with; and from the paper's procedure to the defaults, change by change.
+# Other objectives; and from the paper's procedure to the defaults, one change after another.
 BASELINES = {
     "axis": {"objective": None, "bootstrap": True, "max_features": "sqrt"},
     "random": {"objective": "random", "bootstrap": True, "max_features": "sqrt"},
@@ -74,57 +68,54 @@ BASELINES = {
     "no bootstrap": PLAIN,
     "default": {},
 }
+BASELINE_SETS = ("pendigits", "satimage", "letter_libsvm", "usps")
 DTYPES = ("float32", "float16")
-# Bars of 10 and 30 OC1 trees: the paper's errors, in brackets, and 1.
+# Errors that the paper reports for 10 and 30 trees of OC1.
 OC1 = {"letter_libsvm": (8.6, 6.0), "pendigits": (4.2, 3.2)}
 
-BARS = {
-    f"errors/{name}-{n}": Bar(
-        f"error, {name}, {n} trees, defaults (paper, {1000 if n == 100 else n} trees: {paper})",
-        "%",
-        bar,
-        paper if n < 100 and paper < bar else None,
-        more=False,
+MEASURES = {
+    f"errors/{name}-{n}": Measure(
+        f"error, {name}, {n} trees, defaults", "%", more=False, paper=paper
     )
-    for name, (bars, papers) in SETS.items()
-    for n, bar, paper in zip(TREES, bars, papers, strict=True)
+    for name, papers in SETS.items()
+    for n, paper in zip(TREES, papers, strict=True)
 }
-BARS |= {
-    f"special/{name}-{n}": Bar(
-        f"error, {name}, {n} trees, {params}" + (f" (paper: {papers})" if papers else ""),
+MEASURES |= {
+    f"special/{name}-{n}": Measure(
+        f"error, {name}, {n} trees" + (", settings for noise" if params else ""),
         "%",
-        bar,
         more=False,
+        paper=paper,
     )
-    for name, (params, bars, papers) in SPECIAL.items()
-    for n, bar in zip(TREES, bars, strict=True)
+    for name, (params, papers) in SPECIAL.items()
+    for n, paper in zip(TREES, papers, strict=True)
 }
-BARS |= {
-    f"variants/{name}-{variant}-{n}": Bar(
-        f"error, {name}, {n} trees, {variant}", "%", None, hoped if n == 100 else None, more=False
+MEASURES |= {
+    f"variants/{name}-{variant}-{n}": Measure(
+        f"error, {name}, {n} trees, {variant}", "%", more=False
     )
-    for name, hoped in HOPED.items()
+    for name in VARIANT_SETS
     for variant in VARIANTS
     for n in TREES
 }
-BARS |= {
-    f"tables/{task}": Bar(f"error of {task} tables over RandomForest's", "ratio", bar, more=False)
-    for task, bar in {"all": None, "classification": 0.88, "regression": 0.9}.items()
+MEASURES |= {
+    f"seconds/{name}": Measure(f"processor seconds of a tree, {name}", "s", more=False)
+    for name in VARIANT_SETS
 }
-BARS["tables/fit"] = Bar("fit time on tables over RandomForest's", "ratio", 3.0, more=False)
-BARS |= {
-    f"seconds/{name}": Bar(f"processor seconds a tree, {name}", "s", bar, stretch, more=False)
-    for name, (bar, stretch) in SECONDS.items()
+MEASURES |= {
+    "scaling/time": Measure(
+        "fit time of a tree on 524288 rows over that on 4096, divided by the ratio of n log n",
+        "ratio",
+        more=False,
+    ),
+    "scaling/memory": Measure(
+        "memory to fit a tree on 524288 rows, without X and the model, over the size of X",
+        "x",
+        more=False,
+    ),
 }
-BARS["scaling/time"] = Bar(
-    "growth of the seconds of a tree from 4096 to 524288 rows, over that of n log n",
-    "ratio",
-    1.0,
-    more=False,
-)
-BARS["scaling/memory"] = Bar("memory of a tree beyond X and the model, over X", "x", more=False)
-BARS |= {
-    f"size/{what}-{dtype}": Bar(
+MEASURES |= {
+    f"size/{what}-{dtype}": Measure(
         f"{text}, 100 trees on MNIST, weights in {dtype}", unit, more=False
     )
     for dtype in DTYPES
@@ -136,50 +127,51 @@ BARS |= {
         ("predict", "processor time to predict a row of 10000", "us"),
     )
 }
-BARS |= {
-    f"flops/{where}": Bar(f"products of 784 features, rows in {where}", "GFLOP/s")
+MEASURES |= {
+    f"flops/{where}": Measure(f"products of 784 features, rows in {where}", "GFLOP/s")
     for where in ("cache", "memory")
 }
-BARS |= {
-    f"flops/read-{where}": Bar(f"the machine, rows read from {where} at the same time", "GB/s")
+MEASURES |= {
+    f"flops/read-{where}": Measure(f"speed of reading rows from {where}, by NumPy", "GB/s")
     for where in ("cache", "memory")
 }
-BARS |= {
-    f"baselines/{name}-{baseline}-{n}": Bar(
+MEASURES |= {
+    f"baselines/{name}-{baseline}-{n}": Measure(
         f"error, {name}, {n} trees, {baseline}",
         "%",
-        OC1[name][TREES.index(n)] if baseline == "oc1" and name in OC1 else None,
         more=False,
+        paper=OC1[name][TREES.index(n)] if baseline == "oc1" and name in OC1 else None,
     )
-    for name in ("letter_libsvm", "pendigits", "usps", "satimage")
+    for name in BASELINE_SETS
     for baseline in BASELINES
     for n in TREES[:2]
 }
 
 
 def errors(options):
-    """Test error with the defaults, for growing numbers of trees of one forest."""
+    """Test error with the default settings; a forest grows from 10 to 30 and 100 trees."""
     for name in options.sets or SETS:
-        yield from _errors("errors", name, _load(name, options), {}, options)
+        yield from _errors("errors", name, groups.load(name, options), {}, options)
 
 
 def special(options):
-    """The same with a setting for data of another kind."""
+    """Test error on Connect4, and on Madelon with settings for noise features."""
     for name, (params, *_) in SPECIAL.items():
         if name in (options.sets or SPECIAL):
-            yield from _errors("special", name, _load(name, options), params, options)
+            yield from _errors("special", name, groups.load(name, options), params, options)
 
 
 def variants(options):
-    """The same with the mixed objective, and with alternating refinement."""
-    for name in options.sets or HOPED:
+    """Test error with the mixed objective, and with alternating refinement."""
+    for name in options.sets or VARIANT_SETS:
         for variant, params in VARIANTS.items():
-            split = _load(name, options)
+            split = groups.load(name, options)
             yield from _errors("variants", name, split, params, options, f"-{variant}")
 
 
 def _errors(group, name, split, params, options, suffix=""):
-    trees = [n for n in TREES if n <= options.trees]
+    """Rows of test errors for growing numbers of trees."""
+    trees = [n for n in TREES if n <= _trees(options)]
     found = {n: [] for n in trees}
     for seed in range(options.rounds or 3):
         model = CO2ForestClassifier(trees[0], random_state=seed, n_jobs=options.n_jobs, **params)
@@ -189,27 +181,14 @@ def _errors(group, name, split, params, options, suffix=""):
             found[n].append(100 * (1 - model.score(split.X_test, split.y_test)))
     for n in trees:
         size = model.forest_[:n].nbytes / 2**20 if n == trees[-1] else None
-        note = f"{mean_sd(found[n])} %"
-        yield Row(
-            f"{group}/{name}{suffix}-{n}", found[n], note + (f", {size:.0f} MiB" if size else "")
-        )
-
-
-def tables(options):
-    """Error and fit time relative to RandomForest on 22 classification and 10 regression sets."""
-    names = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
-    if options.quick:
-        names = {task: group[-1:] for task, group in names.items()}
-    ours = {"classification": CO2ForestClassifier, "regression": CO2ForestRegressor}
-    rows = race_tables.run(names, ours, options, options.trees)
-    results.write(options.results / "co2_tables.json", rows)
-    yield from race_tables.summary(rows, names)
+        note = f"{mean_sd(found[n])} %" + (f", {size:.0f} MiB" if size else "")
+        yield Row(f"{group}/{name}{suffix}-{n}", found[n], note)
 
 
 def seconds(options):
     """Processor seconds of one thread for a tree."""
-    for name in options.sets or SECONDS:
-        split = _load(name, options)
+    for name in options.sets or VARIANT_SETS:
+        split = groups.load(name, options)
         times = []
         for seed in range(options.rounds or 3):
             n_trees = 2 if name == "mnist" else 10
@@ -221,7 +200,7 @@ def seconds(options):
 
 
 def scaling(options):
-    """Seconds and memory of a tree, from 4096 rows of 50 features to 524288."""
+    """Seconds and memory to fit a tree, on 4096 to 524288 rows of 50 features."""
     sizes = (256, 512) if options.quick else [2**k for k in range(12, 20)]
     split = data.synthetic(sizes[-1], p=50, n_test=1)
     times = {n: [] for n in sizes}
@@ -231,7 +210,7 @@ def scaling(options):
         for n in sizes:
             np.savez(path, X=split.X_train[:n], y=split.y_train[:n])
             for seed in range(options.rounds or 3):
-                # A process of its own: the peak of memory never falls.
+                # A new process each time, because the peak of memory never falls.
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                     took, peak = pool.submit(_one_tree, path, seed).result()
                 times[n].append(took)
@@ -246,10 +225,10 @@ def scaling(options):
 
 
 def _one_tree(path, seed):
-    """Processor seconds, and bytes that the process grew by, of a tree."""
+    """Processor seconds of a tree, and the bytes by which fitting it enlarges the process."""
     with np.load(path) as file:
         X, y = file["X"], file["y"]
-    # Compiled code, and what scikit-learn imports on the way, are not the tree's.
+    # A first fit imports modules and loads compiled code, which are not to be counted.
     CO2ForestClassifier(1, **PLAIN).fit(X[:200], y[:200])
     before = psutil.Process().memory_info().rss
     start = time.process_time()
@@ -260,20 +239,20 @@ def _one_tree(path, seed):
 
 
 def size(options):
-    """Size, peak of memory, error and speed of a forest on MNIST by the precision of weights."""
+    """Size, peak memory, error and speed of a forest on MNIST, for each precision of weights."""
     for dtype in DTYPES:
-        # A process of its own: the peak of memory never falls.
+        # A new process each time, because the peak of memory never falls.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found = pool.submit(_size_of, dtype, options).result()
         for what, value in found.items():
-            yield Row(f"size/{what}-{dtype}", [value], f"{options.trees} trees, seed 0")
+            yield Row(f"size/{what}-{dtype}", [value], f"{_trees(options)} trees, seed 0")
 
 
 def _size_of(dtype, options):
-    """What the group `size` measures."""
-    split = _load("mnist", options)
+    """Measure one precision, in a process of its own."""
+    split = groups.load("mnist", options)
     model = CO2ForestClassifier(
-        options.trees, weight_dtype=dtype, random_state=0, n_jobs=options.n_jobs, **PLAIN
+        _trees(options), weight_dtype=dtype, random_state=0, n_jobs=options.n_jobs, **PLAIN
     )
     before = psutil.Process().memory_info().rss - split.X_train.nbytes
     model.fit(split.X_train, split.y_train)
@@ -296,10 +275,10 @@ def _size_of(dtype, options):
 
 
 def flops(options):
-    """Speed of the products of rows and hyperplanes, by which trees grow and predict."""
+    """Speed of the products of rows and hyperplanes, which dominate training and prediction."""
     p, n_splits = 784, 200
     rng = np.random.default_rng(0)
-    # A chain: every row passes every split.
+    # Each split is the child of the one before it, so that every row passes all of them.
     child = np.array([[-1, 2 * split + 3] for split in range(n_splits)]).ravel()
     child[-1] = -2
     chain = Forest(
@@ -329,16 +308,16 @@ def flops(options):
             end = time.process_time()
             speeds.append(2e-9 * n_times * n * n_splits * p / (middle - start))
             reads.append(5e-9 * n_times * X.nbytes / (end - middle))
-        yield Row(f"flops/read-{where}", reads, "largest number of the rows, by NumPy")
-        yield Row(f"flops/{where}", speeds, f"{n} rows, {n_splits} hyperplanes one after another")
+        yield Row(f"flops/read-{where}", reads, "maximum of the rows, by NumPy")
+        yield Row(f"flops/{where}", speeds, f"{n} rows, {n_splits} hyperplanes in sequence")
 
 
 def baselines(options):
-    """Test error of 10 and 30 trees by other objectives, and processor seconds for a tree."""
-    for name in options.sets or ("pendigits", "satimage", "letter_libsvm", "usps"):
-        split = _load(name, options)
+    """Test error of 10 and 30 trees with other objectives and procedures."""
+    for name in options.sets or BASELINE_SETS:
+        split = groups.load(name, options)
         for baseline, params in BASELINES.items():
-            trees = [n for n in TREES[:2] if n <= options.trees]
+            trees = [n for n in TREES[:2] if n <= _trees(options)]
             found = {n: [] for n in trees}
             times = []
             for seed in range(options.rounds or 3):
@@ -347,42 +326,26 @@ def baselines(options):
                 model.set_params(**params).fit(split.X_train, split.y_train)
                 times.append((time.process_time() - start) / trees[-1])
                 for n in trees:
-                    likely = model.forest_[:n].response(split.X_test).argmax(axis=1)
-                    wrong = model.classes_[likely] != split.y_test
-                    found[n].append(100 * wrong.mean())
+                    labels = model.classes_[
+                        model.forest_[:n].response(split.X_test).argmax(axis=1)
+                    ]
+                    found[n].append(100 * np.mean(labels != split.y_test))
             leaves = model.forest_.n_leaves.mean()
             for n in trees:
                 note = f"{mean_sd(found[n])} %, {statistics.median(times):.3f} s and {leaves:.0f} "
                 yield Row(f"baselines/{name}-{baseline}-{n}", found[n], note + "leaves a tree")
 
 
-def table(options):
-    """Write the table of all stored rows into the documentation."""
-    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
-    stored = results.read(options.results / "co2.json")
-    lines = results.list_table([stored[name] for name in BARS if name in stored])
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "co2.inc").write_text("\n".join(lines) + "\n")
-    return ()
-
-
-def _load(name, options):
-    load = data.connect4 if name == "connect4" else partial(data.load, name)
-    split = load(options.data)
-    return split.head(600, 200) if options.quick else split
-
-
-def main():
-    """Run one group and store its rows."""
-    functions = (
-        errors, special, variants, tables, seconds, scaling, size, flops, baselines, table,
-    )  # fmt: skip
-    parser = groups.parser(__doc__, functions)
-    parser.add_argument("--trees", type=int, default=100, help="at most this many trees")
-    parser.add_argument("--sets", nargs="*", choices=[*SETS, *SPECIAL], help="some data sets only")
-    parser.add_argument("--n-jobs", type=int, default=1, help="for what is not timed")
-    groups.run(parser, BARS)
+def _trees(options):
+    """Largest number of trees."""
+    return 10 if options.quick else options.trees
 
 
 if __name__ == "__main__":
-    main()
+    groups.main(
+        __doc__,
+        (errors, special, variants, seconds, scaling, size, flops, baselines),
+        MEASURES,
+        groups.SETS
+        | {"--trees": {"type": int, "default": 100, "help": "at most this many trees"}},
+    )

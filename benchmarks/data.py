@@ -1,9 +1,9 @@
 """Data sets by name, from a folder of .npz files or, without one, from OpenML.
 
-The folder is given by the caller or by the environment variable ``SKFOREST_DATA``. It holds
+The folder is given by the caller or by the environment variable ``SKFOREST_DATA``. It contains
 ``<name>.npz`` and ``tables/<name>.npz`` with the keys ``X_train, y_train, X_test, y_test`` where
-a split is fixed, else ``X, y``; tables may add ``categorical``, a mask of the columns that are
-integer codes, and mark missing values by NaN.
+the split is fixed, and ``X, y`` elsewhere; tables may add ``categorical``, a mask of the columns
+that are integer codes, and have NaN for missing values.
 """
 
 import os
@@ -52,8 +52,8 @@ REGRESSION = [
     "reg_wind",
 ]
 
-# Name and version on OpenML. What is missing here exists only in a folder. OpenML's copies may
-# differ from a folder's in row order and in the coding of categories.
+# Name and version on OpenML; other data sets can only come from a folder. OpenML's copies may
+# differ in row order and in the coding of categories.
 OPENML = {
     "mnist": ("mnist_784", 1),
     "adult": ("adult", 2),
@@ -106,16 +106,16 @@ class Split:
 
 
 def load(name, folder=None, seed=0):
-    """Load a data set as it stands, in its own split or else a random one of 80 to 20.
+    """Load a data set in its fixed split, or in a random one of 80 to 20.
 
     Parameters
     ----------
     name : str
-        Such as ``"mnist"``; a table by its bare name.
+        Such as ``"mnist"``; a table without ``"tables/"``.
     folder : path, optional
-        Folder of .npz files; by default the variable SKFOREST_DATA, else OpenML is asked.
+        Folder of .npz files; by default the variable SKFOREST_DATA, otherwise OpenML is used.
     seed : int
-        Of the random split, where none is fixed.
+        Of the random split.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def in_order(name, folder=None, n_train=None, n_test=None):
     Parameters
     ----------
     n_train, n_test : int, optional
-        None: all but the others.
+        None: all other rows.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def in_order(name, folder=None, n_train=None, n_test=None):
 
 
 def connect4(folder=None):
-    """Load Connect4 with its 42 squares as 126 columns of 0 and 1, 55000 rows for training.
+    """Load Connect4 with its 42 squares as 126 columns of 0 and 1; 55000 rows train.
 
     Returns
     -------
@@ -159,14 +159,14 @@ def connect4(folder=None):
 
 
 def membranes(folder=None, n_train=40_000, size=9, seed=0):
-    """Windows of electron microscope images, and whether their middle is inside of a cell.
+    """Windows of electron microscope images; the label says if the middle is inside a cell.
 
     Parameters
     ----------
     folder : path, optional
         With isbi2012.npz, which is not on OpenML.
     n_train : int
-        Pixels, by chance, of all images but the last, whose middle is the test part.
+        Random pixels of all images but the last, whose middle is the test part.
     size : int
         Height and width of a window.
     seed : int
@@ -174,7 +174,7 @@ def membranes(folder=None, n_train=40_000, size=9, seed=0):
     Returns
     -------
     Split
-        The test rows are those of a square of 200 x 200 pixels, in order.
+        The test rows are a square of 200 x 200 pixels, in order.
     """
     arrays = _read("isbi2012", folder)
     images, labels = arrays["images"], arrays["labels"]
@@ -187,13 +187,12 @@ def membranes(folder=None, n_train=40_000, size=9, seed=0):
     return Split(windows[at].reshape(n_train, -1), labels[at], X_test, labels[square].ravel())
 
 
-def load_table(name, folder=None, seed=0, max_rows=5000, onehot=True):
-    """Load a table ready for any estimator: no missing values, categories as 0/1 columns.
+def load_table(name, folder=None, seed=0, max_rows=5000):
+    """Load a table without missing values, with categories as 0/1 columns.
 
     At most `max_rows` rows are drawn for training and as many for testing. Missing values become
     the median of the training rows, or 0 where all are missing. Categorical columns with 3 to 64
-    levels among the training rows are one-hot encoded when `onehot` is set; the others stay
-    numbers.
+    levels among the training rows are one-hot encoded; the others remain integer codes.
 
     Returns
     -------
@@ -206,11 +205,10 @@ def load_table(name, folder=None, seed=0, max_rows=5000, onehot=True):
     X_train, X_test = imputer.transform(split.X_train), imputer.transform(split.X_test)
 
     levels = {}
-    if onehot:
-        for j in np.flatnonzero(arrays.get("categorical", [])):
-            values = np.unique(X_train[:, j])
-            if 3 <= len(values) <= 64:
-                levels[j] = values
+    for j in np.flatnonzero(arrays.get("categorical", [])):
+        values = np.unique(X_train[:, j])
+        if 3 <= len(values) <= 64:
+            levels[j] = values
     X_train, X_test = (_encode(X, levels) for X in (X_train, X_test))
     return Split(X_train, split.y_train, X_test, split.y_test)
 
@@ -242,7 +240,7 @@ def _read(name, folder):
 
 
 def _fetch(name):
-    """Fetch a data set from OpenML in the form of `_read`."""
+    """Fetch a data set from OpenML, in the form that `_read` returns."""
     if name not in OPENML:
         raise ValueError(f"{name!r} is not on OpenML: give a folder by --data or SKFOREST_DATA")
     title, version = OPENML[name]
@@ -265,7 +263,7 @@ def _fetch(name):
 
 
 def _split(arrays, seed, max_rows=None):
-    """Take the fixed split, or draw one (stratified where every class has two rows or more)."""
+    """Return the fixed split, or a random one, stratified if each class has two rows or more."""
     if "X_train" in arrays:
         split = Split(*(arrays[key] for key in ("X_train", "y_train", "X_test", "y_test")))
         return split.head(max_rows, max_rows)
@@ -284,7 +282,7 @@ def _split(arrays, seed, max_rows=None):
 
 
 def _encode(X, levels):
-    """Replace the columns in `levels` by one 0/1 column a level."""
+    """Replace each column in `levels` by one 0/1 column for each level."""
     kept = np.delete(X, list(levels), axis=1)
     parts = [kept] + [X[:, j, None] == values for j, values in levels.items()]
     return np.ascontiguousarray(np.hstack(parts), dtype=np.float32)

@@ -2,8 +2,8 @@
 
     python benchmarks/demo.py
 
-prints error, times and size of both over the same random splits, and draws which pixels they
-use into ``demo.png`` in the working directory.
+prints error, times and size of both over the same random splits, and writes a picture of the
+pixels that they use, ``demo.png``, into the working directory.
 """
 
 import pickle
@@ -24,7 +24,7 @@ SPLITS = 10
 
 
 def measure(model, X, y, train, test):
-    """Fit and test one forest on one split; its figures by the heads of the table."""
+    """Fit and test one forest on one split; return its measurements by column of the table."""
     start = time.perf_counter()
     model.fit(X[train], y[train])
     fitted = time.perf_counter()
@@ -40,7 +40,7 @@ def measure(model, X, y, train, test):
 
 
 def show(figures):
-    """Print one line a forest: mean error, medians of the rest."""
+    """Print one line for each forest: mean error, and medians of the other measurements."""
     heads = [head for head in next(iter(figures.values()))[0] if head != "importances"]
     print(f"{'':26}" + "".join(f"{head:>16}" for head in heads))
     for name, runs in figures.items():
@@ -86,11 +86,11 @@ def main():
     for seed, (train, test) in enumerate(splits.split(X, y)):
         for name, forest in forests.items():
             figures[name].append(measure(forest(seed), X, y, train, test))
-    print(f"Handwritten digits, 8 x 8 pixels, {len(train)} rows to learn, {len(test)} to test\n")
+    print(f"Handwritten digits, 8 x 8 pixels, {len(train)} training rows, {len(test)} test rows\n")
     show(figures)
     path = Path("demo.png").absolute()
     draw(figures, X, path)
-    print(f"\nThe pixels that both use: {path}")
+    print(f"\nThe pixels that the forests use: {path}")
 
 
 if __name__ == "__main__":

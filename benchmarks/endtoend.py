@@ -1,48 +1,43 @@
-"""Every figure of end-to-end trees and forests, each group of them by one command.
+"""Measurements of end-to-end trees and forests.
 
     python benchmarks/endtoend.py GROUP [--data FOLDER] [--quick] [--sets NAME ...] [--rounds N]
 
-A group merges its rows into ``benchmarks/results/endtoend.json``; the last command, ``table``,
-writes them into ``docs/performance``. Routing is hard unless a row says otherwise, and seconds are
-those of the processor.
+A group merges its rows into ``benchmarks/results/endtoend.json``. Routing is hard unless a row
+says soft, and seconds are processor seconds.
 """
 
 import statistics
 import time
-from pathlib import Path
 
 import data
 import figures
 import groups
 import numpy as np
-import race_tables
-import results
-from results import Bar, Row
+from results import Measure, Row
 from skforest._kernels.soft import SoftTrainer
+from sklearn.datasets import load_digits
 from timing import mean_sd
 
-from skforest import E2EDecisionForest, E2EDecisionForestRegressor
+from skforest import E2EDecisionForest
 
-FOLDER = Path(__file__).resolve().parent
-DEPTHS = {4: 91.0, 6: 94.3, 8: 95.2, 10: 95.8}  # bars of one tree on MNIST, accuracy in percent
+DEPTHS = (4, 6, 8, 10)
 ONE = {"n_estimators": 1, "max_features": None}
-LONG = {"finetune_epochs": 30}  # of Letter, on which more epochs pay
-MORE = {"finetune_epochs": 12}  # of MNIST, where the default is 8
-STEEP = {"steepness": 3.0}  # rows go fewer ways, so a fit is faster
+LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
+MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
+STEEP = {"steepness": 3.0}  # fewer branches have a notable weight, so a fit is faster
 PAPER = {"max_depth": 10, "greedy_epochs": 15}
 USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
 FORESTS = {
-    "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG, 96.4),
-    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8} | LONG, 95.5),
-    "usps-100": ("usps", USPS, 94.3),
-    "usps-100-validation": ("usps", USPS, 96.7),
-    "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP, 97.4),
-    "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE, 98.1),
+    "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG),
+    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8} | LONG),
+    "usps-100": ("usps", USPS),
+    "usps-100-validation": ("usps", USPS),
+    "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP),
+    "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE),
 }
-FOREST_SECONDS = {"letter-10": 20.0, "mnist-8": 60.0, "mnist-80": 720.0}
 STEPS, EPOCHS = (0.0, 0.01, 0.1), (15, 30, 45)
-# Sets of the steepness table: rows, and a smaller forest than the paper's.
+# Sets of the steepness table: training rows, and a smaller forest than the paper's.
 STEEPNESS = {
     "letter": (2500, {"max_features": 8}),
     "usps": (None, {"feature_shape": (16, 16), "patch_size": 10}),
@@ -51,66 +46,77 @@ STEEPNESS = {
 CONNECT4 = (4, 6, 8, 10, 12)
 MEMBRANE_EPOCHS = (4, 8, 24)
 SMOOTH = {"digits": (8, 8), "mnist": (28, 28)}
+# A small model, for runs that only show that a group works.
+QUICK = {"n_estimators": 2, "max_depth": 4, "greedy_epochs": 1, "finetune_epochs": 2}
 
-BARS = {}
-for depth, bar in DEPTHS.items():
+
+def _with_soft(name, what):
+    """Measures of a model: accuracy with hard and with soft routing, and fit time."""
+    return {
+        name: Measure(f"accuracy, {what}", "%"),
+        f"{name}-soft": Measure(f"accuracy, {what}, soft routing", "%"),
+        f"{name}-seconds": Measure(f"processor seconds of a fit, {what}", "s", more=False),
+    }
+
+
+MEASURES = {}
+for depth in DEPTHS:
     longer = ", 12 epochs" if depth == 6 else ""
-    BARS[f"trees/mnist-{depth}"] = Bar(
-        f"accuracy of one tree, MNIST, depth {depth}{longer}", "%", bar
+    MEASURES |= _with_soft(f"trees/mnist-{depth}", f"one tree, MNIST, depth {depth}{longer}")
+MEASURES |= _with_soft("trees/letter-10", "one tree, Letter, depth 10")
+for name in FORESTS:
+    source, n, *rows = name.split("-")
+    what = ", ".join([f"{n} trees, {source}", *(f"{part} rows" for part in rows)])
+    MEASURES |= _with_soft(f"forests/{name}", what)
+MEASURES |= {
+    f"connect4/{depth}": Measure(f"accuracy of one tree, Connect4, depth {depth}", "%")
+    for depth in CONNECT4
+}
+MEASURES |= {
+    f"steepness/{name}-{step}-{epochs}": Measure(
+        f"accuracy on validation rows, {name}, step {step}, {epochs} epochs", "%"
     )
-    BARS[f"trees/mnist-{depth}-soft"] = Bar("the same tree, soft routing", "%")
-    BARS[f"trees/mnist-{depth}-seconds"] = Bar(
-        "fit of it", "s", 6.0 if depth == 8 else None, more=False
-    )
-BARS["trees/letter-10"] = Bar("accuracy of one tree, Letter, depth 10", "%", 90.3)
-BARS["trees/letter-10-soft"] = Bar("the same tree, soft routing", "%")
-BARS["trees/letter-10-seconds"] = Bar("fit of it", "s", 3.0, more=False)
-for name, (_, _, bar) in FORESTS.items():
-    BARS[f"forests/{name}"] = Bar(f"accuracy, {name.replace('-', ', ', 1)} trees", "%", bar)
-    BARS[f"forests/{name}-soft"] = Bar("the same forest, soft routing", "%")
-    BARS[f"forests/{name}-seconds"] = Bar("fit of it", "s", FOREST_SECONDS.get(name), more=False)
-for depth in CONNECT4:
-    BARS[f"connect4/{depth}"] = Bar(f"accuracy of one tree, connect4, depth {depth}", "%")
-for name in STEEPNESS:
-    for step in STEPS:
-        for epochs in EPOCHS:
-            BARS[f"steepness/{name}-{step}-{epochs}"] = Bar(
-                f"accuracy on rows held out, {name}, step {step}, {epochs} epochs", "%"
-            )
+    for name in STEEPNESS
+    for step in STEPS
+    for epochs in EPOCHS
+}
 for n_epochs in MEMBRANE_EPOCHS:
     for routing in ("soft", "hard"):
-        BARS[f"membranes/{routing}-{n_epochs}"] = Bar(
+        MEASURES[f"membranes/{routing}-{n_epochs}"] = Measure(
             f"accuracy, membranes, depth 6, {n_epochs} epochs, {routing} routing", "%"
         )
-    BARS[f"membranes/gap-{n_epochs}"] = Bar("mean difference of both probabilities", "ratio")
-for name in SMOOTH:
-    for smoothness in ("rough", "smooth"):
-        BARS[f"smoothness/{name}-{smoothness}"] = Bar(
-            f"accuracy of one tree, {name}, {smoothness}", "%"
-        )
-BARS |= {
-    "default/fit": Bar("default fit, 10000 x 50 rows, 5 classes", "s", 5.0, more=False),
-    "default/accuracy": Bar("accuracy of it", "%"),
-    "tables/all": Bar("error over that of RandomForest, 32 tables", "ratio", more=False),
-    "tables/classification": Bar("the same, 22 tables of classes", "ratio", 1.0, 0.9, more=False),
-    "tables/regression": Bar("the same, 10 tables of targets", "ratio", more=False),
-    "tables/fit": Bar("fit time over that of RandomForest", "x", more=False),
+    MEASURES[f"membranes/gap-{n_epochs}"] = Measure(
+        f"mean difference of soft and hard probability, membranes, {n_epochs} epochs",
+        "ratio",
+        more=False,
+    )
+MEASURES |= {
+    f"smoothness/{name}-{kind}": Measure(f"accuracy of one tree, {name}, {kind}", "%")
+    for name in SMOOTH
+    for kind in ("rough", "smooth")
 }
-BARS |= {
-    "cnn/mnist": Bar("accuracy of one tree, MNIST, networks, 10 leaves", "%", None, 97.8),
-    "cnn/mnist-soft": Bar("the same tree, soft routing", "%"),
-    "cnn/mnist-seconds": Bar("fit of it, wall clock", "s", 1200.0, more=False),
+MEASURES |= {
+    "default/fit": Measure(
+        "processor seconds of a fit, defaults, 10000 x 50 rows, 5 classes", "s", more=False
+    ),
+    "default/accuracy": Measure("accuracy, defaults, 10000 x 50 rows, 5 classes", "%"),
+    "cnn/mnist": Measure("accuracy, one tree of small networks, MNIST, 10 leaves", "%"),
+    "cnn/mnist-soft": Measure("accuracy of the same tree, soft routing", "%"),
+    "cnn/mnist-seconds": Measure("wall-clock seconds of its fit", "s", more=False),
 }
 for engine in ("lists", "products"):
     for when in ("first", "last"):
-        BARS[f"engines/{engine}-{when}"] = Bar(
+        MEASURES[f"engines/{engine}-{when}"] = Measure(
             f"products of rows and weights, {engine}, MNIST, depth 8, {when} epoch", "GFLOP/s"
         )
-        BARS[f"engines/{engine}-{when}-seconds"] = Bar("that epoch, 10000 rows", "s", more=False)
+        MEASURES[f"engines/{engine}-{when}-seconds"] = Measure(
+            f"that epoch, {engine}, {when} epoch, 10000 rows", "s", more=False
+        )
 
 
 def _run(name, split, parameters, options, seeds=3):
-    """Rows of hard and soft accuracy, and of seconds, over some seeds."""
+    """Rows of hard and soft accuracy and of fit times, over some seeds."""
+    parameters = groups.pick(options, parameters, parameters | QUICK)
     hard, soft, spent, leaves = [], [], [], []
     for seed in range(options.rounds or seeds):
         model = E2EDecisionForest(**parameters, random_state=seed)
@@ -122,15 +128,15 @@ def _run(name, split, parameters, options, seeds=3):
         soft.append(100 * scores["soft"])
         leaves.append(model.forest_.n_leaves.mean())
     yield Row(name, hard, f"{mean_sd(hard)} %, {statistics.fmean(leaves):.0f} leaves a tree")
-    if f"{name}-soft" in BARS:
+    if f"{name}-soft" in MEASURES:
         yield Row(f"{name}-soft", soft)
         yield Row(f"{name}-seconds", spent)
 
 
 def trees(options):
-    """Single trees by depth."""
+    """Single trees of growing depth."""
     for name, depths in (("mnist", DEPTHS), ("letter", (10,))):
-        split = _split(name, options)
+        split = groups.load(name, options)
         for depth in depths:
             if _wanted(f"{name}-{depth}", options):
                 parameters = ONE | {"max_depth": depth}
@@ -140,29 +146,28 @@ def trees(options):
 
 
 def forests(options):
-    """The paper's forests, and smaller ones on all features."""
-    for name, (source, parameters, _) in FORESTS.items():
+    """Forests of the paper's sizes, and smaller ones that use all features."""
+    for name, (source, parameters) in FORESTS.items():
         if _wanted(name, options):
-            split = _split(source, options)
-            split = _held_out(split) if "validation" in name else split
+            split = groups.load(source, options)
+            split = _validation(split) if "validation" in name else split
             yield from _run(f"forests/{name}", split, parameters, options)
 
 
 def connect4(options):
-    """One tree by depth, on the rows of the non-greedy trees' figure."""
-    split = data.connect4(options.data)
-    split = split.head(500, 200) if options.quick else split
+    """Single trees of growing depth, on the rows of `data.connect4`."""
+    split = groups.load("connect4", options)
     for depth in CONNECT4:
         yield from _run(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
 
 
 def steepness(options):
-    """Table 1: how much steeper each epoch is, against the number of epochs."""
+    """Table 1 of the paper: increase of the steepness in each epoch, and number of epochs."""
     for name, (n_rows, parameters) in STEEPNESS.items():
         if not _wanted(name, options):
             continue
-        split = _split(name, options)
-        split = _held_out(split.head(n_rows) if n_rows else split)
+        split = groups.load(name, options)
+        split = _validation(split.head(n_rows) if n_rows else split)
         for step in STEPS:
             for epochs in EPOCHS:
                 own = {
@@ -181,25 +186,22 @@ def steepness(options):
 def smoothness(options):
     """One tree with and without the penalty of equation 15."""
     for name, shape in SMOOTH.items():
-        split = _split(name, options)
-        split = split.head(20_000)
+        split = _digits() if name == "digits" else groups.load(name, options).head(20_000)
         for kind, value in (("rough", 0.0), ("smooth", 0.001)):
             own = ONE | {"max_depth": 6, "feature_shape": shape, "smoothness": value}
             yield from _run(f"smoothness/{name}-{kind}", split, own, options)
 
 
 def membranes(options):
-    """Figure 3: what the soft and the hard tree see after some epochs."""
+    """Figure 3 of the paper: predictions with soft and hard routing after some epochs."""
     split = data.membranes(options.data, n_train=1000 if options.quick else 40_000)
-    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
-    output.mkdir(parents=True, exist_ok=True)
+    output = figures.folder(options)
     pictures = {}
     for n_epochs in MEMBRANE_EPOCHS:
-        # The paper begins with a balanced tree; this one has grown in one epoch a split.
-        model = E2EDecisionForest(
-            1, max_depth=6, greedy_epochs=1, finetune_epochs=n_epochs, feature_shape=(9, 9),
-            random_state=0,
-        ).fit(split.X_train, split.y_train)  # fmt: skip
+        # The paper starts from a balanced tree; here each split is trained for one epoch first.
+        own = {"max_depth": 6, "greedy_epochs": 1, "finetune_epochs": n_epochs}
+        model = E2EDecisionForest(1, **own, feature_shape=(9, 9), random_state=0)
+        model.fit(split.X_train, split.y_train)
         scores = model.routing_scores(split.X_test, split.y_test)
         yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])
         yield Row(f"membranes/hard-{n_epochs}", [100 * scores["hard"]])
@@ -213,12 +215,12 @@ def membranes(options):
 
 
 def cnn(options):
-    """Section 3.4: small networks as splits, 10 leaves; needs PyTorch."""
+    """Section 3.4 of the paper: small networks as splits, 10 leaves; needs PyTorch."""
     import torch
 
     from skforest.torch import E2ENetworkTree
 
-    split = _split("mnist", options)
+    split = groups.load("mnist", options)
     hard, soft, spent = [], [], []
     for seed in range(options.rounds or 3):
         greedy, joint = (1, 1) if options.quick else (5, 20)
@@ -237,7 +239,7 @@ def cnn(options):
 
 
 def default(options):
-    """The defaults on rows of no particular kind."""
+    """Default settings on simulated rows."""
     split = data.synthetic(500 if options.quick else 10_000, 50)
     spent, found = [], []
     for seed in range(options.rounds or 3):
@@ -250,20 +252,9 @@ def default(options):
     yield Row("default/accuracy", found, f"{mean_sd(found)} %")
 
 
-def tables(options):
-    """Defaults against a RandomForest on tables."""
-    names = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
-    names = {task: [n for n in group if _wanted(n, options)] for task, group in names.items()}
-    names = {task: group[:2] if options.quick else group for task, group in names.items()}
-    rows = race_tables.run(names, DEFAULTS, options, 100)
-    for name, runs in rows.items():
-        print(f"{name}: {race_tables.relative(runs):.3f}", flush=True)
-    yield from race_tables.summary(rows, names)
-
-
 def engines(options):
-    """Share of the splits that rows visit, and the speed of both engines, in joint training."""
-    split = _split("mnist", options).head(10_000)
+    """Speed of both ways to compute joint training, and share of the splits that rows visit."""
+    split = groups.load("mnist", options).head(10_000)
     model = E2EDecisionForest(1, max_depth=8, finetune_epochs=0, random_state=0)
     model.fit(split.X_train, split.y_train)
     last = model.get_params() | {"finetune_epochs": 10}
@@ -283,7 +274,7 @@ def engines(options):
                 np.ascontiguousarray(forest.directions().toarray()), forest.threshold, 1000, 0.0,
                 np.zeros((0, 2), dtype=np.int32), 0, np.zeros(1, dtype=np.uint8), engine,
             )  # fmt: skip
-            trainer.run(model.steepness_, 1e-9)  # sets the leaves
+            trainer.run(model.steepness_, 1e-9)  # computes the leaf values
             spent, speed = [], []
             for _ in range(3):
                 work, start = trainer.work_done, time.process_time()
@@ -295,59 +286,27 @@ def engines(options):
             yield Row(f"engines/{engine}-{when}-seconds", spent)
 
 
-def table(options):
-    """Write the table of all stored rows into the documentation."""
-    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
-    stored = results.read(options.results / "endtoend.json")
-    output.mkdir(parents=True, exist_ok=True)
-    shown = [stored[name] for name in BARS if name in stored]
-    (output / "endtoend.inc").write_text("\n".join(results.list_table(shown)) + "\n")
-    return ()
-
-
-# The defaults, their number of trees included.
-DEFAULTS = {
-    "classification": lambda _, **options: E2EDecisionForest(**options),
-    "regression": lambda _, **options: E2EDecisionForestRegressor(**options),
-}
-
-
 def _wanted(name, options):
     return not options.sets or name in options.sets
 
 
-def _split(name, options):
-    """Training and test rows: of Letter the first 16000 and the last 4000."""
-    if name == "digits":
-        from sklearn.datasets import load_digits
-
-        X, y = load_digits(return_X_y=True)
-        split = data.Split(X[:1200], y[:1200], X[1200:], y[1200:])
-    elif name == "letter":
-        split = data.in_order("letter", options.data, n_train=16_000)
-    else:
-        split = data.load(name, options.data)
-    return split.head(600, 200) if options.quick else split
+def _digits():
+    X, y = load_digits(return_X_y=True)
+    return data.Split(X[:1200], y[:1200], X[1200:], y[1200:])
 
 
-def _held_out(split):
-    """A fifth of the training rows, by chance, in place of the test rows."""
+def _validation(split):
+    """Use a random fifth of the training rows as test rows."""
     order = np.random.default_rng(0).permutation(len(split.X_train))
-    held, rest = np.split(order, [len(order) // 5])
+    test, train = np.split(order, [len(order) // 5])
     X, y = split.X_train, split.y_train
-    return data.Split(X[rest], y[rest], X[held], y[held])
-
-
-def main():
-    """Run one group and store its rows."""
-    functions = (
-        trees, forests, connect4, steepness, smoothness, membranes, cnn, default, tables, engines,
-        table,
-    )  # fmt: skip
-    parser = groups.parser(__doc__, functions)
-    parser.add_argument("--sets", nargs="*", help="some data sets, or settings, only")
-    groups.run(parser, BARS)
+    return data.Split(X[train], y[train], X[test], y[test])
 
 
 if __name__ == "__main__":
-    main()
+    groups.main(
+        __doc__,
+        (trees, forests, connect4, steepness, smoothness, membranes, cnn, default, engines),
+        MEASURES,
+        groups.SETS,
+    )

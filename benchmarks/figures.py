@@ -1,17 +1,27 @@
 """Pictures of stored results for the documentation."""
 
+from pathlib import Path
+
 import numpy as np
 from matplotlib.figure import Figure
 
 
+def folder(options):
+    """Return the folder of the documentation's pictures, or another for a quick run."""
+    path = Path(__file__).resolve().parent.parent / "docs" / "performance"
+    path = options.results if options.quick else path
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def learning_curves(stored, path):
-    """Draw error against the number of training rows, one panel a simulation.
+    """Draw error against the number of training rows, one panel for each simulation.
 
     Parameters
     ----------
     stored : dict
-        ``"n"``, the numbers of rows, and by simulation and model a list of runs: errors in
-        percent, one a number of rows. Models called "... forest" are ours.
+        ``"n"``, the numbers of rows, and by simulation and model a list of runs: one error in
+        percent for each number of rows. Models called "... forest" are ours.
     path : path
         Of the picture.
     """
@@ -34,33 +44,8 @@ def learning_curves(stored, path):
     figure.savefig(path, dpi=120)
 
 
-def relative_errors(relative, marked, path):
-    """Draw errors relative to RandomForest, one line a data set, smallest first.
-
-    Parameters
-    ----------
-    relative : dict of str to float
-        By data set.
-    marked : collection of str
-        The regression sets, drawn in another colour.
-    path : path
-        Of the picture.
-    """
-    names = sorted(relative, key=relative.get)
-    figure = Figure(figsize=(7, 1 + 0.2 * len(names)), layout="constrained")
-    panel = figure.subplots()
-    panel.axvline(1, color="0.6", linewidth=1)
-    colors = ["tab:orange" if name in marked else "tab:blue" for name in names]
-    panel.scatter([relative[name] for name in names], names, c=colors, s=20)
-    panel.set(xscale="log", xlabel="error relative to RandomForest (orange: regression)")
-    panel.xaxis.set_major_formatter("{x:g}")
-    panel.xaxis.set_minor_formatter("{x:g}")
-    panel.grid(axis="y", alpha=0.3)
-    figure.savefig(path, dpi=120)
-
-
 def depth_curves(curves, path):
-    """Draw error against the largest depth of a tree, one panel a data set.
+    """Draw error against the largest depth of a tree, one panel for each data set.
 
     Parameters
     ----------
@@ -85,12 +70,12 @@ def depth_curves(curves, path):
 
 
 def posteriors(pictures, image, labels, path):
-    """Draw probabilities of pixels, soft above and hard below, between the image and its labels.
+    """Draw predicted probabilities of pixels, beside the image and its labels.
 
     Parameters
     ----------
     pictures : dict of int to list of ndarray
-        By the number of epochs: soft, hard.
+        By the number of epochs: with soft routing, with hard routing.
     image, labels : ndarray
     path : Path
     """
@@ -108,3 +93,33 @@ def posteriors(pictures, image, labels, path):
         ax.set_axis_off()
     figure.tight_layout()
     figure.savefig(path, dpi=90)
+
+
+def peers(summary, ours, path):
+    """Draw error against fit time, both relative to RandomForest, one point for each model.
+
+    Parameters
+    ----------
+    summary : dict of str to dict
+        As `peers.summary` returns it.
+    ours : collection of str
+        Models of this package.
+    path : path
+        Of the picture.
+    """
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    titles = {"classification": "22 classification tables", "regression": "10 regression tables"}
+    for panel, (task, title) in zip(panels, titles.items(), strict=True):
+        panel.axhline(1, color="0.8", linewidth=1, zorder=0)
+        for name, row in summary.items():
+            color, marker = ("tab:blue", "o") if name in ours else ("tab:gray", "s")
+            panel.plot(row["time"], row[task], marker, color=color)
+            panel.annotate(
+                name, (row["time"], row[task]), (5, 4), textcoords="offset points", fontsize=8
+            )
+        panel.set(title=title, xscale="log", xlabel="fit time relative to RandomForest")
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.margins(x=0.22, y=0.1)
+    panels[0].set_ylabel("error relative to RandomForest")
+    figure.savefig(path, dpi=120)

@@ -1,62 +1,92 @@
-"""The command line of a script whose figures come in groups, each of them by one command."""
+"""The command line of a script that measures in groups, one group per command."""
 
 import argparse
 import sys
 from pathlib import Path
 
+import data
 import results
 
 FOLDER = Path(__file__).resolve().parent
-RECORDED = ("rounds", "trees", "depths", "sets")  # options that a row remembers, unless default
+# Option of the scripts that measure on several data sets.
+SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
 
 
-def parser(doc, functions):
-    """Options that all scripts have.
+def main(doc, functions, measures=None, options=None):
+    """Run the group that the command line names, and store its rows one by one.
 
     Parameters
     ----------
     doc : str
-        What the script says of itself.
+        Docstring of the script.
     functions : list of callable
-        Take the options and yield rows; a group is called as its function.
-
-    Returns
-    -------
-    parser : argparse.ArgumentParser
+        Each takes the parsed options and yields instances of `results.Row`. The function
+        ``speed_axis`` is the group ``speed-axis``.
+    measures : dict of str to results.Measure
+        By the name of the row.
+    options : dict of str to dict, optional
+        Further options of the script and their arguments to ``add_argument``.
     """
-    made = argparse.ArgumentParser(
+    functions = {function.__name__.replace("_", "-"): function for function in functions}
+    parser = _parser(doc, functions, options or {})
+    parsed = parser.parse_args()
+    script = Path(sys.argv[0])
+    command = _command(script.name, functions, parser, parsed)
+    parsed.command = command
+    if parsed.quick:
+        parsed.results = parsed.results / "quick"
+        parsed.rounds = parsed.rounds or 1
+    for row in functions[parsed.group](parsed):
+        path = parsed.results / f"{script.stem}.json"
+        stored = results.add(path, row, measures[row.name], command)
+        print(
+            f"{row.name}: {results.show(stored['value'], stored['unit'])} {row.note}", flush=True
+        )
+
+
+def load(name, options):
+    """Load a data set in the split of the papers; for a quick run, few of its rows."""
+    if name == "connect4":
+        split = data.connect4(options.data)
+    elif name == "letter":
+        split = data.in_order("letter", options.data, n_train=16_000)
+    else:
+        split = data.load(name, options.data)
+    return split.head(600, 200) if options.quick else split
+
+
+def pick(options, full, quick):
+    """Return `full`, or `quick` for a quick run."""
+    return quick if options.quick else full
+
+
+def _parser(doc, functions, options):
+    parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.set_defaults(functions={function.__name__: function for function in functions})
-    made.add_argument("group", choices=[function.__name__ for function in functions])
-    made.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    made.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    made.add_argument("--quick", action="store_true", help="smoke run on small data")
-    made.add_argument("--rounds", type=int, help="seeds, other than 3")
-    return made
+    if len(functions) > 1:
+        parser.add_argument("group", choices=functions)
+    else:
+        parser.set_defaults(group=next(iter(functions)))
+    parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="folder of JSON")
+    parser.add_argument("--quick", action="store_true", help="small data, to see that it runs")
+    parser.add_argument("--rounds", type=int, help="repetitions, each with another seed")
+    parser.add_argument("--n-jobs", type=int, default=1, help="threads of what is not timed")
+    for name, arguments in options.items():
+        parser.add_argument(name, **arguments)
+    return parser
 
 
-def run(parser, bars):
-    """Run the group that the command line asks for, and store its rows as they come.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    bars : dict of str to Bar
-        By row.
-    """
-    options = parser.parse_args()
-    if options.quick:
-        options.results = options.results / "quick"
-    script = Path(sys.argv[0])
-    words = [f"python benchmarks/{script.name}", options.group]
-    for name in RECORDED:
-        value = getattr(options, name, None)
-        if value != parser.get_default(name):
-            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    for row in options.functions[options.group](options):
-        path = options.results / f"{script.stem}.json"
-        stored = results.add(path, row, bars[row.name], " ".join(words))
-        wanted = results.wanted(stored, "bar") or "no bar"
-        value = results.show(stored["value"], stored["unit"])
-        print(f"{row.name}: {value} ({wanted}) {row.note}", flush=True)
+def _command(script, functions, parser, parsed):
+    """Return the command that repeats a run, without paths of this machine."""
+    parts = [f"python benchmarks/{script}"] + [parsed.group] * (len(functions) > 1)
+    for name, value in vars(parsed).items():
+        if name in ("group", "data", "results") or value == parser.get_default(name):
+            continue
+        parts.append(f"--{name.replace('_', '-')}")
+        if name.endswith("_python"):
+            parts.append("PYTHON")
+        elif value is not True:
+            parts += map(str, value if isinstance(value, list) else [value])
+    return " ".join(parts)

@@ -1,38 +1,35 @@
-"""Every figure of the manifold forest, each group of them by one command.
+"""Measurements of the manifold forest.
 
     python benchmarks/manifold.py GROUP [--data FOLDER] [--quick]
 
-A group merges its rows into ``benchmarks/results/manifold.json``; the last command, ``table``,
-writes them and the pictures into ``docs/performance``. ``--quick`` runs a group in seconds on a
-small part of its data, to see that it works, and keeps its rows apart.
+A group merges its rows into ``benchmarks/results/manifold.json``. ``--quick`` runs a group in
+seconds on a small part of its data, to see that it works, and stores its rows apart.
 
-Times are wall-clock seconds on one thread. Rivals live in processes of their own and take turns,
-and ratios are formed round by round. Two rivals want environments of their own::
+Times are wall-clock seconds on one thread. Competing libraries run in processes of their own and
+take turns, and ratios are formed round by round. Two of them need environments of their own::
 
     python3.11 -m venv treeple-env
     treeple-env/bin/pip install scikit-learn==1.6.1 treeple==0.10.3
     python3.11 -m venv ydf-env
     ydf-env/bin/pip install ydf==0.16.1
 
-and are named by ``--treeple-python treeple-env/bin/python``, ``--ydf-python ydf-env/bin/python``.
+which ``--treeple-python treeple-env/bin/python`` and ``--ydf-python ydf-env/bin/python`` name.
 """
 
-import argparse
 import statistics
 import sys
 import warnings
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import data
-import figures
+import groups
 import joblib
 import numpy as np
-import race_tables
 import results
+from groups import pick
 from race import RANDOM_FOREST, Rival, fit, race, workers
-from results import Bar, Row
+from results import Measure, Row
 from simulations import SIMULATIONS
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -41,72 +38,61 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from timing import interleave, mean_sd, ratios
 
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest import ManifoldForestClassifier
 
-FOLDER = Path(__file__).resolve().parent
 SHAPE = (28, 28)
 MNIST_MIB = 60_000 * 784 / 2**20
 
-AXIS = "seconds a tree, axis projections, {}, RandomForest to ours"
-SPARSE = "seconds a tree, sparse projections, {}, treeple ObliqueRandomForest to ours"
-PATCH = "seconds a tree, patch sums 1..4, MNIST, {} to ours"
+AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
+SPARSE = "fit time of a tree, sparse projections, {}, treeple ObliqueRandomForest over ours"
+PATCH = "fit time of a tree, patch sums 1..4, MNIST, {} over ours"
 TABULAR = "make_classification 100000 x 50"
 OFF = ", vector instructions off"
 ERROR = "error, {}, 100 trees"
-RELATIVE = "error relative to RandomForest, {} tables, defaults"
 
-BARS = {
-    "speed-axis/mnist": Bar(AXIS.format("MNIST 60000 x 784"), "x", 4, 10),
-    "speed-axis/mnist-plain": Bar(AXIS.format("MNIST 60000 x 784") + OFF, "x", 4, 10),
-    "speed-axis/synthetic": Bar(AXIS.format(TABULAR), "x", 4, 10),
-    "speed-axis/synthetic-plain": Bar(AXIS.format(TABULAR) + OFF, "x", 4, 10),
-    "speed-patch/mnist": Bar(PATCH.format("RandomForest"), "x", 2, 8),
-    "speed-patch/treeple": Bar(PATCH.format("treeple PatchObliqueRandomForest"), "x"),
-    "speed-sparse/mnist": Bar(SPARSE.format("MNIST 60000 x 784"), "x", 8, 20),
-    "speed-sparse/synthetic": Bar(SPARSE.format(TABULAR), "x", 8, 20),
-    "mnist/60000": Bar(ERROR.format("MNIST 60000, defaults"), "%", 2.8, 2.5, more=False),
-    "mnist/10000": Bar(ERROR.format("MNIST, first 10000 rows"), "%", 4.1, 3.8, more=False),
-    "simulations/circle-250": Bar(ERROR.format("circle, 250 rows"), "%", 7, more=False),
-    "simulations/circle-1000": Bar(ERROR.format("circle, 1000 rows"), "%", 4, more=False),
-    "simulations/bars-25": Bar(ERROR.format("bars, 25 rows"), "%", 11, more=False),
-    "predict/one-row": Bar("predict of one row, 100 trees, RandomForest to ours", "x", 20),
-    "predict/one-row-time": Bar("predict of one row, 100 trees", "us", None, 100, more=False),
-    "predict/10000-rows": Bar(
-        "predict of 10000 rows, MNIST, 100 trees, RandomForest to ours", "x", 3
+MEASURES = {
+    "speed-axis/mnist": Measure(AXIS.format("MNIST 60000 x 784"), "x"),
+    "speed-axis/mnist-plain": Measure(AXIS.format("MNIST 60000 x 784") + OFF, "x"),
+    "speed-axis/synthetic": Measure(AXIS.format(TABULAR), "x"),
+    "speed-axis/synthetic-plain": Measure(AXIS.format(TABULAR) + OFF, "x"),
+    "speed-patch/mnist": Measure(PATCH.format("RandomForest"), "x"),
+    "speed-patch/treeple": Measure(PATCH.format("treeple PatchObliqueRandomForest"), "x"),
+    "speed-sparse/mnist": Measure(SPARSE.format("MNIST 60000 x 784"), "x"),
+    "speed-sparse/synthetic": Measure(SPARSE.format(TABULAR), "x"),
+    "mnist/60000": Measure(ERROR.format("MNIST 60000, defaults"), "%", more=False),
+    "mnist/10000": Measure(ERROR.format("MNIST, first 10000 rows"), "%", more=False),
+    "simulations/circle-250": Measure(ERROR.format("circle, 250 rows"), "%", more=False),
+    "simulations/circle-1000": Measure(ERROR.format("circle, 1000 rows"), "%", more=False),
+    "simulations/bars-25": Measure(ERROR.format("bars, 25 rows"), "%", more=False),
+    "predict/one-row": Measure("predict of one row, 100 trees, RandomForest over ours", "x"),
+    "predict/one-row-time": Measure("predict of one row, 100 trees", "us", more=False),
+    "predict/10000-rows": Measure(
+        "predict of 10000 rows, MNIST, 100 trees, RandomForest over ours", "x"
     ),
-    "predict/10000-rows-ydf": Bar(
-        "predict of 10000 rows, MNIST, 100 trees, Yggdrasil (ydf) to ours", "x", None, 1
+    "predict/10000-rows-ydf": Measure(
+        "predict of 10000 rows, MNIST, 100 trees, Yggdrasil (ydf) over ours", "x"
     ),
-    "size/mnist": Bar("pickled size, MNIST, 100 trees, RandomForest to ours", "x", 5, 15),
-    "threads/mnist": Bar("fit of 16 trees, MNIST, 1 thread to 2", "x", 1.7, 1.95),
-    "memory/mnist": Bar(
-        "peak memory of fit beyond X, MNIST, 100 trees, 2 threads",
-        "MiB",
-        MNIST_MIB + 64,
-        more=False,
+    "size/mnist": Measure("pickled size, MNIST, 100 trees, RandomForest over ours", "x"),
+    "threads/mnist": Measure("fit of 16 trees, MNIST, time with 1 thread over 2", "x"),
+    "memory/mnist": Measure(
+        "peak memory of fit without X, MNIST, 100 trees, 2 threads", "MiB", more=False
     ),
-    "tables/all": Bar(RELATIVE.format("32"), "ratio", 0.97, 0.92, more=False),
-    "tables/classification": Bar(RELATIVE.format("22 classification"), "ratio", more=False),
-    "tables/regression": Bar(RELATIVE.format("10 regression"), "ratio", more=False),
-    "tables/fit": Bar("fit time relative to RandomForest, 32 tables", "ratio", more=False),
-    "bits/same": Bar(
+    "bits/same": Measure(
         "same bits for n_jobs 1, 2, 4, threading and loky, predict in blocks of 1, 7, all rows",
         "yes",
-        1,
     ),
 }
 
 
 def manifold(**parameters):
-    """Our classifier as a rival, on the data as they are."""
+    """Our classifier, in a process of its own, on the data without conversion."""
     return Rival("skforest.ManifoldForestClassifier", parameters)
 
 
 def speed(name, ours, theirs):
-    """Turn a race into a row: seconds a tree of theirs over ours."""
+    """Return the row of their seconds for one tree, divided by ours."""
     times, errors = (
-        [[answer[key] for answer in answers] for answers in (ours, theirs)]
-        for key in ("tree", "error")
+        [[run[key] for run in runs] for runs in (ours, theirs)] for key in ("tree", "error")
     )
     note = (
         f"{1000 * statistics.median(times[0]):.1f} against "
@@ -118,21 +104,21 @@ def speed(name, ours, theirs):
 
 
 def speed_axis(options):
-    """Axis projections against RandomForest, with the vector instructions on and off."""
+    """Fit time with single features and of RandomForest, with vector instructions on and off."""
     ours = manifold(projection="axis", max_features="sqrt")
     rivals = {
         "RandomForest": RANDOM_FOREST,
         "": ours,
         "-plain": replace(ours, environment={"SKFOREST_SIMD": "0"}),
     }
-    for name, split in (("mnist", _mnist(options)), ("synthetic", _synthetic(options))):
-        answers = race(split, rivals, options.rounds or 5, _pick(options, 10, 2))
+    for name, split in _speed_sets(options).items():
+        runs = race(split, rivals, options.rounds or 5, pick(options, 10, 2))
         for suffix in ("", "-plain"):
-            yield speed(f"speed-axis/{name}{suffix}", answers[suffix], answers["RandomForest"])
+            yield speed(f"speed-axis/{name}{suffix}", runs[suffix], runs["RandomForest"])
 
 
 def speed_patch(options):
-    """Patch sums against RandomForest, and against treeple where it is there."""
+    """Fit time with patch sums and of RandomForest, and of treeple where it is installed."""
     patch = {"min_patch": 1, "max_patch": 4, "max_features": "sqrt"}
     rivals = {
         "skforest": manifold(projection="patch", contrast="sum", feature_shape=SHAPE, **patch),
@@ -145,15 +131,15 @@ def speed_patch(options):
             "float32",
             options.treeple_python,
         )
-    answers = race(_mnist(options), rivals, options.rounds or 5, _pick(options, 10, 2))
+    runs = race(_mnist(options), rivals, options.rounds or 5, pick(options, 10, 2))
     for name in list(rivals)[1:]:
-        yield speed(f"speed-patch/{name}", answers["skforest"], answers[name])
+        yield speed(f"speed-patch/{name}", runs["skforest"], runs[name])
 
 
 def speed_sparse(options):
-    """Sparse projections against treeple's oblique forest: signs, three of them, sqrt(p) times."""
+    """Fit time with sparse projections and of treeple: sqrt(p) of three random signs each."""
     if not options.treeple_python:
-        sys.exit("speed-sparse needs --treeple-python, see the head of this file")
+        sys.exit("speed-sparse needs --treeple-python, see the docstring of this file")
     rivals = {
         "skforest": manifold(
             projection="sparse", sparse_weights="sign", n_nonzeros=3.0, max_features="sqrt"
@@ -165,19 +151,19 @@ def speed_sparse(options):
             options.treeple_python,
         ),
     }
-    for name, split in (("mnist", _mnist(options)), ("synthetic", _synthetic(options))):
-        answers = race(split, rivals, options.rounds or 5, _pick(options, 5, 2))
-        yield speed(f"speed-sparse/{name}", answers["skforest"], answers["treeple"])
+    for name, split in _speed_sets(options).items():
+        runs = race(split, rivals, options.rounds or 5, pick(options, 5, 2))
+        yield speed(f"speed-sparse/{name}", runs["skforest"], runs["treeple"])
 
 
 def mnist(options):
-    """Accuracy on MNIST: all rows with the defaults, the first 10000 with every contrast.
+    """Error on MNIST: all rows with the default settings, the first 10000 with each contrast.
 
-    Few rows want more candidates than the default: 4 sqrt(p) were better out of bag.
+    With 10000 rows, 4 sqrt(p) candidates had a smaller out-of-bag error than the default.
     """
     split = _mnist(options)
     seeds = range(options.rounds or 3)
-    trees = _pick(options, 100, 5)
+    trees = pick(options, 100, 5)
 
     def fitted(part, seed, **parameters):
         model = ManifoldForestClassifier(
@@ -204,10 +190,10 @@ def mnist(options):
 
 def simulations(options):
     """Error against the number of training rows in the three simulations of the paper."""
-    sizes = _pick(options, [10, 25, 50, 100, 250, 500, 1000, 2000], [10, 25])
+    sizes = pick(options, [10, 25, 50, 100, 250, 500, 1000, 2000], [10, 25])
     repeats = range(options.rounds or 10)
     jobs = [(name, repeat) for name in SIMULATIONS for repeat in repeats]
-    trees, n_test = _pick(options, (100, 10_000), (5, 200))
+    trees, n_test = pick(options, (100, 10_000), (5, 200))
     curves = joblib.Parallel(options.n_jobs)(
         joblib.delayed(_learning_curves)(*job, sizes, trees, n_test) for job in jobs
     )
@@ -236,16 +222,16 @@ def _learning_curves(name, repeat, sizes, trees, n_test):
         curves[model_name] = []
         for n in sizes:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # solvers that stop before they converge
+                warnings.simplefilter("ignore")  # of solvers that did not converge
                 model.fit(X[:n], y[:n])
             curves[model_name].append(_error(model, data.Split(X, y, X_test, y_test)))
     return curves
 
 
 def _simulation_models(simulation, trees, seed):
-    """Make the forests in the paper's setting, the others with scikit-learn's defaults.
+    """Return forests with the paper's settings, and other models with scikit-learn's defaults.
 
-    The k of kNN and the iterations of the MLP are those of the authors' notebooks.
+    The number of neighbors and the MLP's iterations are those of the authors' notebooks.
     """
     forest = partial(
         ManifoldForestClassifier,
@@ -272,14 +258,14 @@ def _simulation_models(simulation, trees, seed):
 
 
 def predict(options):
-    """Time of predict for one row and for 10000, against RandomForest and ydf."""
+    """Time to predict one row and 10000 rows, and that of RandomForest and ydf."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
     if options.ydf_python:
         rivals["ydf"] = Rival("ydf", {}, "float32", options.ydf_python)
     split = _mnist(options)
     with workers(split, rivals) as running:
         for name, rival in rivals.items():
-            fit(running[name], rival, _pick(options, 100, 5), 0)
+            fit(running[name], rival, pick(options, 100, 5), 0)
         errors = {name: worker.ask("error") for name, worker in running.items()}
         rival = running["ydf"].ask("versions") if "ydf" in running else None
 
@@ -311,64 +297,55 @@ def predict(options):
 
 
 def size(options):
-    """Bytes of the pickled model against RandomForest, with the errors of both."""
+    """Size of the pickled model and of a pickled RandomForest, with the errors of both."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
-    trees = _pick(options, 100, 5)
-    answers = race(_mnist(options), rivals, options.rounds or 3, trees, ("error", "size"), False)
-    sizes = {k: [answer["size"] for answer in v] for k, v in answers.items()}
+    trees = pick(options, 100, 5)
+    runs = race(_mnist(options), rivals, options.rounds or 3, trees, ("error", "size"), False)
+    sizes = {k: [run["size"] for run in v] for k, v in runs.items()}
     note = "; ".join(
         f"{name} {statistics.median(sizes[name]) / 2**20:.1f} MiB, "
-        f"error {mean_sd([answer['error'] for answer in answers[name]])} %"
+        f"error {mean_sd([run['error'] for run in runs[name]])} %"
         for name in rivals
     )
     yield Row("size/mnist", ratios(sizes["RandomForest"], sizes["skforest"]), note)
 
 
 def threads(options):
-    """Fit of 16 trees on 2 threads against 1."""
+    """Fit time of 16 trees with one and with two threads."""
     rivals = {n_jobs: manifold(feature_shape=SHAPE, n_jobs=n_jobs) for n_jobs in (1, 2)}
-    answers = race(_mnist(options), rivals, options.rounds or 5, 16, ())
-    times = {n_jobs: [answer["seconds"] for answer in v] for n_jobs, v in answers.items()}
+    runs = race(_mnist(options), rivals, options.rounds or 5, 16, ())
+    times = {n_jobs: [run["seconds"] for run in v] for n_jobs, v in runs.items()}
     note = ", ".join(f"{n} thread(s) {statistics.median(v):.2f} s" for n, v in times.items())
     yield Row("threads/mnist", ratios(times[1], times[2]), note)
 
 
 def memory(options):
-    """Peak resident memory of fit beyond what the process held before, in fresh processes."""
+    """Resident memory that fit adds to a new process at its peak."""
     rivals = {
         "skforest": manifold(feature_shape=SHAPE, n_jobs=2),
         "RandomForest": replace(RANDOM_FOREST, parameters={"n_jobs": 2}, dtype=""),
     }
     split = _mnist(options)
-    trees = _pick(options, 100, 5)
+    trees = pick(options, 100, 5)
     peaks = {name: [] for name in rivals}
     for seed in range(options.rounds or 2):
         with workers(split, rivals) as running:
             for name, worker in running.items():
-                answer = fit(worker, rivals[name], trees, seed)
-                peaks[name].append(answer["memory"] / 2**20)
+                run = fit(worker, rivals[name], trees, seed)
+                peaks[name].append(run["memory"] / 2**20)
     note = ", ".join(f"{name} {statistics.median(v):.0f} MiB" for name, v in peaks.items())
     yield Row("memory/mnist", peaks["skforest"], f"{note}; X is {MNIST_MIB:.1f} MiB as uint8")
 
 
-def tables(options):
-    """Error and fit time relative to RandomForest on 22 classification and 10 regression sets."""
-    names = {
-        "classification": _pick(options, data.CLASSIFICATION, ["vowel", "pima"]),
-        "regression": _pick(options, data.REGRESSION, ["reg_airfoil"]),
-    }
-    ours = {"classification": ManifoldForestClassifier, "regression": ManifoldForestRegressor}
-    rows = race_tables.run(names, ours, options, _pick(options, 100, 5))
-    results.write(options.results / "manifold_tables.json", rows)
-    yield from race_tables.summary(rows, names)
-
-
 def bits(options):
-    """Whether fit and predict return the same bits however the work is shared out."""
-    rows = _pick(options, (3000, 500), (300, 50))
+    """Whether fit and predict return the same bits for all ways to parallelize them."""
+    rows = pick(options, (3000, 500), (300, 50))
     tabular = data.synthetic(rows[0], n_test=rows[1])
     cases = {
-        "patch": (_mnist(options).head(*rows), {"feature_shape": SHAPE, "contrast": "mix"}),
+        "patch": (
+            _mnist(options).head(*rows),
+            {"feature_shape": SHAPE, "contrast": "mix"},
+        ),
         "axis": (tabular, {}),
         "sparse": (tabular, {}),
     }
@@ -398,32 +375,13 @@ def bits(options):
     yield Row("bits/same", [float(not differing)], "; ".join(differing))
 
 
-def table(options):
-    """Write the table and the pictures of all stored rows into the documentation."""
-    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
-    output.mkdir(parents=True, exist_ok=True)
-    stored = results.read(options.results / "manifold.json")
-    lines = results.list_table([stored[name] for name in BARS if name in stored])
-    (output / "manifold.inc").write_text("\n".join(lines) + "\n")
-    if curves := results.read(options.results / "manifold_simulations.json"):
-        figures.learning_curves(curves, output / "manifold_simulations.png")
-    if rows := results.read(options.results / "manifold_tables.json"):
-        relative = {name: race_tables.relative(runs) for name, runs in rows.items()}
-        figures.relative_errors(relative, data.REGRESSION, output / "manifold_tables.png")
-    return ()
-
-
 def _mnist(options):
-    split = data.load("mnist", options.data)
-    return split.head(600, 200) if options.quick else split
+    return groups.load("mnist", options)
 
 
-def _synthetic(options):
-    return data.synthetic(600, n_test=200) if options.quick else data.synthetic()
-
-
-def _pick(options, full, quick):
-    return quick if options.quick else full
+def _speed_sets(options):
+    synthetic = data.synthetic(600, n_test=200) if options.quick else data.synthetic()
+    return {"mnist": _mnist(options), "synthetic": synthetic}
 
 
 def _error(model, split):
@@ -431,59 +389,16 @@ def _error(model, split):
     return 100 * (1 - model.score(split.X_test, split.y_test))
 
 
-GROUPS = [
-    *(speed_axis, speed_patch, speed_sparse, mnist, simulations, predict),
-    *(size, threads, memory, tables, bits, table),
-]
-PEERS = {speed_patch: "treeple", speed_sparse: "treeple", predict: "ydf"}
-
-
-def parse(arguments=None):
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    common.add_argument("--results", type=Path, default=FOLDER / "results", help="where JSON goes")
-    common.add_argument("--quick", action="store_true", help="smoke run on small data")
-    common.add_argument("--rounds", type=int, help="repeats, other than the group's own number")
-    common.add_argument("--n-jobs", type=int, default=1, help="for what is not timed")
-    groups = parser.add_subparsers(dest="group", required=True, metavar="GROUP")
-    for function in GROUPS:
-        name, head = function.__name__.replace("_", "-"), function.__doc__.splitlines()[0]
-        group = groups.add_parser(name, help=head, description=head, parents=[common])
-        group.set_defaults(function=function)
-        if peer := PEERS.get(function):
-            group.add_argument(f"--{peer}-python", help=f"interpreter that has {peer}")
-    options = parser.parse_args(arguments)
-    options.command = _command(options)
-    if options.quick:
-        options.results = options.results / "quick"
-        options.rounds = options.rounds or 2
-    return options
-
-
-def _command(options):
-    """Return the command that repeats a run, without the places of this machine."""
-    parts = ["python benchmarks/manifold.py", options.group]
-    if options.rounds:
-        parts.append(f"--rounds {options.rounds}")
-    peer = PEERS.get(options.function)
-    if peer and getattr(options, f"{peer}_python"):
-        parts.append(f"--{peer}-python PYTHON")
-    return " ".join(parts)
-
-
-def main():
-    """Run one group and store its rows."""
-    options = parse()
-    for row in options.function(options):
-        path = options.results / "manifold.json"
-        stored = results.add(path, row, BARS[row.name], options.command)
-        wanted = results.wanted(stored, "bar") or "no bar"
-        print(f"{row.name}: {results.show(stored['value'], stored['unit'])} ({wanted}) {row.note}")
-
-
 if __name__ == "__main__":
-    main()
+    groups.main(
+        __doc__,
+        (
+            *(speed_axis, speed_patch, speed_sparse, mnist, simulations, predict),
+            *(size, threads, memory, bits),
+        ),
+        MEASURES,
+        {
+            "--treeple-python": {"help": "interpreter that has treeple"},
+            "--ydf-python": {"help": "interpreter that has ydf"},
+        },
+    )

@@ -1,27 +1,21 @@
-"""Every figure of single trees of hyperplanes, each group of them by one command.
+"""Measurements of single trees of hyperplanes.
 
     python benchmarks/nongreedy.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/nongreedy.json``; the last command, ``table``,
-writes table and picture into ``docs/performance``.
+A group merges its rows into ``benchmarks/results/nongreedy.json``.
 """
 
 import statistics
 import time
-from pathlib import Path
 
-import data
-import figures
 import groups
-import results
-from results import Bar, Row
+from results import Measure, Row
 from timing import mean_sd
 
 import skforest
 from skforest import CO2ForestClassifier, NonGreedyTreeClassifier
 
-FOLDER = Path(__file__).resolve().parent
-# Nothing is chosen, nothing guarded, and all features compete for the first cut of a node.
+# All features compete for the first cut of a node; no bootstrap, no held out rows.
 GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
 # Trees of one kind each.
 MODELS = {
@@ -33,44 +27,28 @@ MODELS = {
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
-# Test errors wanted of a tree of depth 6, 10 and 14 on MNIST.
-WANTED = {
-    "co2": (10.5, 6.5, 6.5),
-    "non-greedy": (6.5, 5.3, 4.2),
-    "non-greedy + alternating": (5.3, 4.0, 3.8),
-}
 DEPTHS = (2, 4, 6, 8, 10, 12, 14, 16, 18)
 SETS = ("mnist", "connect4", "letter_libsvm", "usps")
-SECONDS = {"epoch": ("an epoch", 0.2), "sweep": ("an alternating sweep", 1.0)}
 
-
-def _wanted(name, model, depth):
-    if name == "mnist" and model in WANTED and depth in (6, 10, 14):
-        return WANTED[model][(depth - 6) // 4]
-    return None
-
-
-BARS = {
-    f"depths/{name}-{model}-{depth}": Bar(
-        f"error of one tree, {name}, depth {depth}, {model}",
-        "%",
-        _wanted(name, model, depth),
-        more=False,
+MEASURES = {
+    f"depths/{name}-{model}-{depth}": Measure(
+        f"error of one tree, {name}, depth {depth}, {model}", "%", more=False
     )
     for name in SETS
     for model in (*MODELS, *REFINED)
     for depth in DEPTHS
 } | {
-    f"seconds/{what}": Bar(f"processor seconds of {text}, MNIST, depth 10", "s", bar, more=False)
-    for what, (text, bar) in SECONDS.items()
+    f"seconds/{what}": Measure(f"processor seconds of {text}, MNIST, depth 10", "s", more=False)
+    for what, text in (("epoch", "an epoch"), ("sweep", "an alternating sweep"))
 }
 
 
 def depths(options):
-    """Test error of one tree of each kind against its depth."""
+    """Test error of one tree of each kind and of growing depth."""
     for name in options.sets or SETS:
-        split = _load(name, options)
-        for depth in options.depths or ((6, 10, 14) if name == "mnist" else DEPTHS):
+        split = groups.load(name, options)
+        usual = groups.pick(options, (6, 10, 14) if name == "mnist" else DEPTHS, (4,))
+        for depth in options.depths or usual:
             found = {model: [] for model in (*MODELS, *REFINED)}
             for seed in range(options.rounds or 3):
                 fitted = {}
@@ -88,8 +66,8 @@ def depths(options):
 
 
 def seconds(options):
-    """Processor seconds of one thread for an epoch, and for a sweep, by differences of fits."""
-    split = _load("mnist", options)
+    """Processor seconds of an epoch and of an alternating sweep: differences of two fits."""
+    split = groups.load("mnist", options)
     epochs, sweeps = [], []
     for seed in range(options.rounds or 3):
         spent = {}
@@ -108,45 +86,11 @@ def seconds(options):
     yield Row("seconds/sweep", sweeps, f"median {statistics.median(sweeps):.3f} s")
 
 
-def table(options):
-    """Write table and picture of all stored rows into the documentation."""
-    output = options.results if options.quick else FOLDER.parent / "docs" / "performance"
-    stored = results.read(options.results / "nongreedy.json")
-    output.mkdir(parents=True, exist_ok=True)
-    # All depths are in the picture; the table has those of the bars.
-    shown = [
-        stored[name]
-        for name, bar in BARS.items()
-        if name in stored and ("mnist" in name or bar.unit == "s")
-    ]
-    (output / "nongreedy.inc").write_text("\n".join(results.list_table(shown)) + "\n")
-    curves = {}
-    for name in SETS:
-        for model in (*MODELS, *REFINED):
-            points = {d: stored.get(f"depths/{name}-{model}-{d}") for d in DEPTHS}
-            points = {d: row["value"] for d, row in points.items() if row}
-            if points:
-                curves.setdefault(name, {})[model] = points
-    figures.depth_curves(curves, output / "nongreedy_depths.png")
-    return ()
-
-
-def _load(name, options):
-    if name == "connect4":
-        split = data.connect4(options.data)
-    else:
-        split = data.load(name, options.data)
-    return split.head(600, 200) if options.quick else split
-
-
-def main():
-    """Run one group and store its rows."""
-    functions = (depths, seconds, table)
-    parser = groups.parser(__doc__, functions)
-    parser.add_argument("--sets", nargs="*", choices=SETS, help="some data sets only")
-    parser.add_argument("--depths", nargs="*", type=int, choices=DEPTHS, help="some depths only")
-    groups.run(parser, BARS)
-
-
 if __name__ == "__main__":
-    main()
+    groups.main(
+        __doc__,
+        (depths, seconds),
+        MEASURES,
+        groups.SETS
+        | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},
+    )

@@ -1,4 +1,4 @@
-"""Rivals in processes of their own, fitted in turn on the same data."""
+"""Models in processes of their own, fitted in turn on the same data."""
 
 import sys
 import tempfile
@@ -13,7 +13,7 @@ from worker import Worker
 
 @dataclass(frozen=True)
 class Rival:
-    """An estimator by its dotted name, its parameters, and where it runs; see `Worker`."""
+    """A model to compare: dotted name, parameters, and the arguments of its `Worker`."""
 
     estimator: str
     parameters: dict
@@ -22,13 +22,13 @@ class Rival:
     environment: dict | None = None
 
 
-# scikit-learn's forests turn everything into float32: hand it over, their clock is spared that.
+# scikit-learn's forests convert to float32; with float32 features their time excludes that.
 RANDOM_FOREST = Rival("sklearn.ensemble.RandomForestClassifier", {}, "float32")
 
 
 @contextmanager
 def workers(split, rivals):
-    """Start one worker a rival on the same data, and end them."""
+    """Start one worker for each rival on the same data, and end them."""
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "split.npz"
         split.save(path)
@@ -39,37 +39,37 @@ def workers(split, rivals):
 
 
 def fit(worker, rival, trees, seed):
-    """Fit a rival in its worker; return its answer, with the seconds a tree."""
+    """Fit a rival in its worker; return its measurements, with the seconds of one tree."""
     parameters = {**rival.parameters, "n_estimators": trees, "random_state": seed}
-    answer = worker.ask("fit", estimator=rival.estimator, parameters=parameters)
-    return {**answer, "tree": answer["seconds"] / trees}
+    result = worker.ask("fit", estimator=rival.estimator, parameters=parameters)
+    return {**result, "tree": result["seconds"] / trees}
 
 
 def race(split, rivals, rounds, trees, measure=("error", "versions"), warm_up=True):
-    """Fit the rivals in turn, a new seed each round.
+    """Fit the rivals in turn, with a new seed in each round.
 
     Parameters
     ----------
     split : data.Split
-        The data of all.
+        The data.
     rivals : dict of str to Rival
         By name.
     rounds, trees : int
-        Fits of each rival, and trees of each fit.
+        Number of fits of each rival, and of trees in each fit.
     measure : sequence of str
-        Further questions after each fit: methods of `worker.Bench`.
+        Methods of `worker.Bench` to call after each fit.
     warm_up : bool
-        Whether to fit once before.
+        Whether to fit once before the first round.
 
     Returns
     -------
     dict of str to list of dict
-        A rival's answers, round by round: those of the fit and of the further questions.
+        By rival one dictionary for each round: results of the fit and of `measure`.
     """
 
     def turn(name, seed):
-        answer = fit(running[name], rivals[name], trees, seed)
-        return answer | {question: running[name].ask(question) for question in measure}
+        result = fit(running[name], rivals[name], trees, seed)
+        return result | {method: running[name].ask(method) for method in measure}
 
     with workers(split, rivals) as running:
         return interleave({name: partial(turn, name) for name in rivals}, rounds, warm_up)

@@ -1,4 +1,4 @@
-"""Measured rows: kept in a JSON file, shown as a table of the documentation."""
+"""Measured rows, kept in a JSON file."""
 
 import json
 import statistics
@@ -19,43 +19,42 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class Bar:
-    """What is measured, in which unit, and what is wanted.
+class Measure:
+    """A quantity that a script measures.
 
     Parameters
     ----------
     what : str
     unit : str
         A key of `UNITS`, or ``"yes"`` for a fact (1 or 0).
-    bar, stretch : float, optional
-        Wanted and hoped for; None where nothing is asked.
     more : bool
         Whether a larger value is better.
+    paper : float, optional
+        The value that the method's paper reports.
     """
 
     what: str
     unit: str
-    bar: float | None = None
-    stretch: float | None = None
     more: bool = True
+    paper: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A measured bar.
+    """The result of measuring one quantity.
 
     Parameters
     ----------
     name : str
         Such as "group/what".
     values : list of float
-        The repeats.
+        One value for each repetition.
     note : str
         A remark.
     rival : dict, optional
-        Versions where the rival ran, if that was another environment.
+        Package versions of the competing library, if it ran in another environment.
     value : float, optional
-        The figure itself, where it is not the middle of `values`.
+        The result, where it is neither mean nor median of `values`.
     """
 
     name: str
@@ -65,15 +64,15 @@ class Row:
     value: float | None = None
 
 
-def add(path, row, bar, command):
+def add(path, row, measure, command):
     """Merge a row into the file and return it as it is stored.
 
-    The value of an error in percent is the mean of the repeats, that of all else their median.
+    The value of an error in percent is the mean of the repetitions, that of all else the median.
     """
-    middle = statistics.fmean if bar.unit == "%" else statistics.median
+    average = statistics.fmean if measure.unit == "%" else statistics.median
     entry = {
-        **vars(bar),
-        "value": float(middle(row.values) if row.value is None else row.value),
+        **vars(measure),
+        "value": float(average(row.values) if row.value is None else row.value),
         "spread": [float(min(row.values)), float(max(row.values))],
         "repeats": len(row.values),
         "note": row.note,
@@ -105,57 +104,3 @@ def show(value, unit):
     if unit == "yes":
         return "yes" if value else "no"
     return UNITS[unit].format(value)
-
-
-def wanted(entry, key):
-    """Format the bar or the stretch of a stored row with its direction."""
-    if entry[key] is None:
-        return ""
-    sign = "" if entry["unit"] == "yes" else ">= " if entry["more"] else "<= "
-    return sign + show(entry[key], entry["unit"])
-
-
-def met(entry, key):
-    """Whether a stored row reaches its bar or its stretch; None where nothing is asked."""
-    if entry[key] is None:
-        return None
-    return (entry["value"] - entry[key]) * (1 if entry["more"] else -1) >= 0
-
-
-def list_table(rows):
-    """Return stored rows as lines of a list-table (reStructuredText), machines below it."""
-    lines = [
-        ".. list-table::",
-        "   :header-rows: 1",
-        "   :widths: 40 20 10 10 20",
-        "",
-        *_cells("Figure and command", "Measured (least, most)", "Bar", "Stretch", "Details"),
-    ]
-    for row in rows:
-        least, most = (show(value, row["unit"]) for value in row["spread"])
-        value = show(row["value"], row["unit"])
-        measured = value if least == most else f"{value} ({least}, {most})"
-        if met(row, "bar") is False:
-            measured += ", **bar missed**"
-        lines += _cells(
-            f"{row['what']}: ``{row['command']}``",
-            measured,
-            wanted(row, "bar"),
-            wanted(row, "stretch"),
-            row["note"] + _versions(row["rival"]),
-        )
-    machines = [json.dumps(row["environment"]) for row in rows]
-    for machine in dict.fromkeys(machines):
-        facts = (f"{key} {value}" for key, value in json.loads(machine).items() if value)
-        lines += ["", "Measured with " + ", ".join(facts) + "."]
-    return lines
-
-
-def _versions(rival):
-    if not rival:
-        return ""
-    return " (rival with " + ", ".join(f"{key} {value}" for key, value in rival.items()) + ")"
-
-
-def _cells(first, *others):
-    return [f"   * - {first}", *(f"     - {cell}".rstrip() for cell in others)]

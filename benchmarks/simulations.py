@@ -1,7 +1,7 @@
 """The three simulations of the manifold forest paper (Perry et al.).
 
-Each is a function ``(n, rng) -> X, y`` of balanced classes 0 and 1 in turn, so that the first
-rows of a sample are a smaller balanced sample.
+Each is a function ``(n, rng) -> X, y`` with alternating classes 0 and 1, so that the first rows of
+a sample are a smaller balanced sample.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def circle(n, rng):
-    """Draw 100 positions on a circle with two segments of ones that do not touch.
+    """Draw 100 positions on a circle, with two segments of ones that do not touch.
 
     Class 0 has two segments of length 5, class 1 one of length 4 and one of length 6.
     """
@@ -32,7 +32,7 @@ def bars(n, rng):
     authors' code.
     """
     y = np.arange(n) % 2
-    lines = rng.poisson(10 / 28, size=(n, 28)) > 0  # the same law, line by line
+    lines = rng.poisson(10 / 28, size=(n, 28)) > 0  # equivalent, line by line
     images = np.repeat(lines[:, :, None], 28, axis=2)
     images = np.where(y[:, None, None] == 1, images.transpose(0, 2, 1), images)
     return images.reshape(n, 784).astype(np.uint8), y
@@ -51,7 +51,7 @@ def impulse(n, rng):
 
 @dataclass(frozen=True)
 class Simulation:
-    """A generator and the parameters that the paper gives its patch forest."""
+    """A generator, and the parameters of the patch forest in the paper."""
 
     draw: callable
     feature_shape: tuple

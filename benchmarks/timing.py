@@ -1,4 +1,4 @@
-"""Timing of rivals in turn, and the facts about the machine that a figure depends on."""
+"""Timing in turn, and the facts about the machine on which a measurement depends."""
 
 import os
 import platform
@@ -8,7 +8,10 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("skforest", "scikit-learn", "numpy", "scipy", "joblib", "torch", "treeple", "ydf")
+PACKAGES = (
+    *("skforest", "scikit-learn", "numpy", "scipy", "joblib"),
+    *("torch", "lightgbm", "catboost", "treeple", "ydf"),
+)
 
 
 def seconds(function, *arguments):
@@ -18,33 +21,33 @@ def seconds(function, *arguments):
     return time.perf_counter() - start
 
 
-def interleave(rivals, rounds, warm_up=True):
-    """Call every rival once a round, A B A B ..., so that a slow minute of the machine hits all.
+def interleave(functions, rounds, warm_up=True):
+    """Call every function once a round, A B A B ..., so that a slow minute affects all alike.
 
     Parameters
     ----------
-    rivals : dict of str to callable
-        Each takes the number of the round and returns what it measured.
+    functions : dict of str to callable
+        Each takes the number of the round and returns its measurement.
     rounds : int
-        How often.
+        Number of rounds.
     warm_up : bool
-        Whether one more round, numbered `rounds`, goes first and is thrown away.
+        Whether one more round, numbered `rounds`, runs before and is discarded.
 
     Returns
     -------
     dict of str to list
-        What each rival returned, round by round.
+        The measurements of each function, round by round.
     """
-    measured = {name: [] for name in rivals}
+    measured = {name: [] for name in functions}
     order = [rounds] * warm_up + list(range(rounds))
-    for turn in order:
-        for name, rival in rivals.items():
-            measured[name].append(rival(turn))
+    for number in order:
+        for name, function in functions.items():
+            measured[name].append(function(number))
     return {name: values[warm_up:] for name, values in measured.items()}
 
 
 def ratios(above, below):
-    """Ratios of two lists of timings, pair by pair."""
+    """Ratios of two lists, pair by pair."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
@@ -55,7 +58,7 @@ def mean_sd(values):
 
 
 def versions():
-    """Versions of the packages that matter here, as far as they are installed."""
+    """Versions of the installed packages among `PACKAGES`."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -76,7 +79,7 @@ def environment():
 
 
 def _cpuinfo(key):
-    """First value of a key of /proc/cpuinfo, empty where there is none."""
+    """First value of a key of /proc/cpuinfo, or an empty string."""
     path = Path("/proc/cpuinfo")
     for line in path.read_text().splitlines() if path.exists() else ():
         name, _, value = line.partition(":")

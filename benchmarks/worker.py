@@ -1,8 +1,8 @@
-"""One estimator in a process of its own, asked over a pipe.
+"""One estimator in a process of its own, controlled over a pipe.
 
-Both ends stand here. The near end is `Worker`. The far end runs this file and needs only NumPy
-and the library that it measures, so that a rival may live in an environment of its own. It works
-with one thread, and answers with what it measured by its own clock.
+`Worker` is the controlling side. The process runs this file, and needs only NumPy and the library
+that it measures, so that the library may be installed in an environment of its own. It uses one
+thread and reports the times that it measured itself.
 """
 
 import importlib
@@ -24,18 +24,18 @@ STATUS = Path("/proc/self/status")
 
 
 class Worker:
-    """Near end: starts the process, asks, and ends it as a context manager.
+    """Start a process, call methods of `Bench` there, and end it as a context manager.
 
     Parameters
     ----------
     data : path
         A `data.Split` on disk.
     dtype : str, optional
-        What the features are converted to before any clock starts.
+        Type to which the features are converted before any time is taken.
     python : path
-        Interpreter of the far end.
+        Interpreter of the process.
     environment : dict, optional
-        Variables to set there.
+        Environment variables of the process.
     """
 
     def __init__(self, data, dtype="", python=sys.executable, environment=None):
@@ -47,14 +47,14 @@ class Worker:
             env={**os.environ, **ONE_THREAD, **(environment or {})},
         )
 
-    def ask(self, question, **arguments):
-        """Call the method `question` of `Bench` at the far end and return its answer."""
-        self._process.stdin.write(json.dumps([question, arguments]) + "\n")
+    def ask(self, method, **arguments):
+        """Call a method of `Bench` in the process and return its result."""
+        self._process.stdin.write(json.dumps([method, arguments]) + "\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
+        result = self._process.stdout.readline()
+        if not result:
             raise RuntimeError(f"the worker ended with code {self._process.wait()}")
-        return json.loads(answer)
+        return json.loads(result)
 
     def __enter__(self):
         return self
@@ -66,7 +66,7 @@ class Worker:
 
 
 class Bench:
-    """Far end: the data, and the model fitted last."""
+    """Data and fitted model in the process of a worker."""
 
     def __init__(self, data, dtype=""):
         with np.load(data) as arrays:
@@ -76,14 +76,14 @@ class Bench:
         self.X_test = X_test.astype(dtype or X_test.dtype, copy=False)
 
     def fit(self, estimator, parameters):
-        """Seconds of one fit, and the bytes by which its peak exceeds the memory held before."""
+        """Seconds of one fit, and the bytes that it adds to the process at its peak."""
         parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
         self.model = _find(estimator)(**parameters)
-        held = _memory("VmRSS")
+        before = _memory("VmRSS")
         start = time.perf_counter()
         self.model.fit(self.X_train, self.y_train)
         taken = time.perf_counter() - start
-        return {"seconds": taken, "memory": _memory("VmHWM") - held}
+        return {"seconds": taken, "memory": _memory("VmHWM") - before}
 
     def predict(self, rows, calls):
         """Median seconds of calls of predict, each on the next `rows` test rows."""
@@ -100,7 +100,7 @@ class Bench:
         return 100 * float(np.mean(self.model.predict(self.X_test) != self.y_test))
 
     def versions(self):
-        """Versions of the packages at this end."""
+        """Versions of the packages in this process."""
         return versions()
 
     def size(self):
@@ -109,14 +109,14 @@ class Bench:
 
 
 class Yggdrasil:
-    """Random forest of the package ydf, with its defaults, behind fit and predict."""
+    """Random forest of the package ydf with default settings, as a scikit-learn estimator."""
 
     def __init__(self, n_estimators, random_state):
         self.n_estimators = n_estimators
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Fit on one thread; the out-of-bag estimate, on by default, is left out."""
+        """Fit with one thread, without the out-of-bag estimate, which is on by default."""
         import ydf
 
         learner = ydf.RandomForestLearner(
@@ -130,7 +130,7 @@ class Yggdrasil:
         self.classes = np.array([int(name) for name in self.model.label_classes()])
 
     def predict(self, X):
-        """Labels, as the other estimators return them."""
+        """Return labels, as the other estimators do."""
         p = self.model.predict({"x": X}, num_threads=1)
         return self.classes[p.argmax(1) if p.ndim == 2 else (p > 0.5).astype(int)]
 
@@ -146,7 +146,7 @@ def _find(estimator):
 def _memory(key):
     """Bytes of VmRSS (resident now) or VmHWM (its peak); nan on systems other than Linux.
 
-    The peak that `resource.getrusage` tells is no substitute: it starts at that of the parent.
+    The peak of `resource.getrusage` would not do, because it starts at that of the parent.
     """
     if not STATUS.exists():
         return math.nan
@@ -155,14 +155,14 @@ def _memory(key):
 
 
 def _serve(data, dtype):
-    """Answer until the pipe closes. What libraries print goes to standard error."""
-    answers = os.fdopen(os.dup(1), "w")
+    """Serve calls until the pipe closes. What libraries print goes to standard error."""
+    pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     bench = Bench(data, dtype)
     for line in sys.stdin:
-        question, arguments = json.loads(line)
-        answers.write(json.dumps(getattr(bench, question)(**arguments)) + "\n")
-        answers.flush()
+        method, arguments = json.loads(line)
+        pipe.write(json.dumps(getattr(bench, method)(**arguments)) + "\n")
+        pipe.flush()
 
 
 if __name__ == "__main__":

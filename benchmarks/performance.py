@@ -1,0 +1,366 @@
+"""Tables and pictures of the documentation, from the stored rows.
+
+    python benchmarks/performance.py
+
+writes ``docs/performance/*.inc`` and the pictures beside them, and prints the table of the
+comparison with other libraries as Markdown. It measures nothing.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import co2
+import figures
+import hinge
+import nongreedy
+import peers
+import results
+
+FOLDER = Path(__file__).resolve().parent
+TITLES = {
+    "letter": "Letter",
+    "letter_libsvm": "Letter LIBSVM",
+    "usps": "USPS",
+    "pendigits": "Pendigits",
+    "satimage": "SatImage",
+    "mnist": "MNIST",
+    "connect4": "Connect4",
+}
+SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "endtoend", "layer")
+
+
+def main():
+    """Write everything."""
+    stored = {
+        f"{script}:{name}": row
+        for script in SCRIPTS
+        for name, row in results.read(FOLDER / "results" / f"{script}.json").items()
+    }
+    output = FOLDER.parent / "docs" / "performance"
+    output.mkdir(parents=True, exist_ok=True)
+    for file, table in TABLES.items():
+        head, rows = table(stored)
+        if rows:
+            (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
+    compared = results.read(FOLDER / "results" / "peers.json")
+    images = results.read(FOLDER / "results" / "peers_images.json")
+    rows = [*stored.values(), *compared.values(), *images.values()]
+    (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")
+    if compared:
+        figures.peers(peers.summary(compared), peers.OURS, output / "peers.png")
+        print("\n".join(markdown(*peers_table(stored))))
+    if curves := results.read(FOLDER / "results" / "manifold_simulations.json"):
+        figures.learning_curves(curves, output / "manifold_simulations.png")
+    figures.depth_curves(depth_curves(stored), output / "nongreedy_depths.png")
+
+
+def peers_table(_):
+    """Return head and rows of the comparison on 32 tables."""
+    head = (
+        "Model",
+        "Classification error (22 tables)",
+        "Regression error (10 tables)",
+        "Tables with a smaller error",
+        "Median fit time",
+        "Fit time",
+        "Seeds",
+    )
+    found = peers.summary(results.read(FOLDER / "results" / "peers.json"))
+    rows = [
+        (
+            name,
+            f"{row['classification']:.3f}",
+            f"{row['regression']:.3f}",
+            f"{row['better']} of 32" if name != peers.REFERENCE else "",
+            f"{row['seconds']:.2f} s",
+            f"{row['time']:.2f}x",
+            str(row["seeds"]),
+        )
+        for name, row in found.items()
+    ]
+    return head, rows
+
+
+def images_table(stored):
+    """Return head and rows of test errors on letters, digits and satellite pixels."""
+    sets = peers.IMAGES["classification"]
+    rows = []
+    compared = results.read(FOLDER / "results" / "peers_images.json")
+    for name, runs in compared.items():
+        cells = [f"{sum(e) / len(e):.2f}" if (e := runs["errors"].get(s)) else "" for s in sets]
+        rows.append((f"{name}, defaults", *cells, _commands([runs])))
+
+    def add(label, *cells):
+        rows.append((label, *_row(stored, cells)))
+
+    add("ManifoldForest, 100 trees of patches", *5 * [None], "manifold:mnist/60000")
+    for n in co2.TREES:
+        add(f"CO2Forest, {n} trees", None, *(f"co2:errors/{s}-{n}" for s in sets[1:]))
+    for variant in co2.VARIANTS:
+        add(
+            f"CO2Forest, 100 trees, {variant}",
+            None,
+            *(f"co2:variants/{s}-{variant}-100" for s in sets[1:]),
+        )
+    for label, letter, usps, mnist in (
+        ("defaults", "letter-defaults", None, None),
+        ("one bag, depth 10", "letter-deep", None, None),
+        ("one bag, chosen settings", "letter-chosen", "usps", "mnist"),
+        ("4 or 5 bags, chosen settings", "letter-4", "usps-5", None),
+        ("one bag of ferns", "letter-fern", "usps-fern", "mnist-fern"),
+        ("1000 trees of convolutions", None, None, "mnist-1000"),
+        ("settings of the paper", "letter-published", "usps-published", None),
+    ):
+        names = (letter, None, usps, None, None, mnist)
+        add(f"RandomHingeForest, {label}", *(name and f"hinge:images/{name}" for name in names))
+    for label, letter, usps, mnist in (
+        ("8 or 10 trees, all features", "letter-10", None, "mnist-8"),
+        ("70, 100 or 80 trees", "letter-70", "usps-100", "mnist-80"),
+    ):
+        names = (letter, None, usps, None, None, mnist)
+        add(
+            f"E2EDecisionForest, {label}", *(name and f"endtoend:forests/{name}" for name in names)
+        )
+    add("E2ENetworkTree, 10 leaves", *5 * [None], "endtoend:cnn/mnist")
+    return ("Model", *(TITLES[name] for name in sets), "Command"), _filled(rows)
+
+
+def trees_table(stored):
+    """Return head and rows of test errors of single trees."""
+    columns = [("mnist", depth) for depth in (4, 6, 8, 10, 14)]
+    columns += [("connect4", depth) for depth in (6, 10, 12)] + [("letter_libsvm", 10)]
+    models = (*nongreedy.MODELS, *nongreedy.REFINED)
+    rows = _pivot(stored, models, columns, "nongreedy:depths/{1}-{0}-{2}")
+    names = [
+        f"endtoend:trees/mnist-{n}" if name == "mnist" else f"endtoend:{name}/{n}"
+        for name, n in columns
+    ]
+    rows.append(("end-to-end", *_row(stored, names)))
+    return ("Tree", *(f"{TITLES[name]} {n}" for name, n in columns), "Command"), rows
+
+
+def speed_table(stored):
+    """Return head and rows of times and sizes of all models but manifold forests."""
+    wanted = ("co2:seconds", "co2:scaling", "co2:flops", "nongreedy:seconds", "hinge:speed")
+    wanted += ("endtoend:default/fit",)
+    titles = {
+        "co2": "CO2Forest",
+        "nongreedy": "NonGreedyTree",
+        "hinge": "RandomHingeForest",
+        "endtoend": "E2EDecisionForest",
+    }
+    rows = []
+    for name, row in stored.items():
+        if name.startswith(wanted):
+            title = titles[name.partition(":")[0]]
+            rows.append((f"{title}: {row['what']}", *_measured(row)))
+    return ("What", "Measured (least, most)", "Details", "Command"), rows
+
+
+def manifold_table(stored):
+    """Return head and rows of everything measured of manifold forests."""
+    rows = [
+        (row["what"], *_measured(row))
+        for name, row in stored.items()
+        if name.startswith("manifold:") and not name.startswith("manifold:simulations/")
+    ]
+    return ("What", "Measured (least, most)", "Details", "Command"), rows
+
+
+def simulations_table(_):
+    """Return head and rows of test errors in the simulations of the manifold forest paper."""
+    curves = results.read(FOLDER / "results" / "manifold_simulations.json")
+    columns = [("circle", 250), ("circle", 1000), ("bars", 25), ("bars", 100)]
+    columns += [("impulse", 250), ("impulse", 1000)]
+    rows = []
+    for model in curves["circle"]:
+        at = [(curves[name][model], curves["n"].index(n)) for name, n in columns]
+        cells = [f"{sum(run[k] for run in runs) / len(runs):.1f}" for runs, k in at]
+        rows.append((model, *cells))
+    return ("Model", *(f"{name} {n}" for name, n in columns)), rows
+
+
+def size_table(stored):
+    """Return head and rows of size and speed for each precision of weights."""
+    rows = []
+    for what in ("model", "file", "peak", "error", "predict"):
+        pair = [stored[f"co2:size/{what}-{dtype}"] for dtype in co2.DTYPES]
+        cells = [results.show(row["value"], row["unit"]) for row in pair]
+        rows.append((pair[0]["what"].partition(", 100 trees")[0], *cells, _commands(pair)))
+    return ("100 trees on MNIST", *co2.DTYPES, "Command"), rows
+
+
+def layer_table(stored):
+    """Return head and rows of the steps of a hinge forest as a PyTorch layer."""
+    rows = []
+    names = [name.partition("/")[2] for name in stored if name.startswith("layer:both")]
+    for name in names:
+        pair = [stored[f"layer:{part}/{name}"] for part in ("both", "step")]
+        cells = [f"{row['value'] / 1000:.1f} ms" for row in pair]
+        rows.append((name, *cells, _commands(pair)))
+    return ("Layer", "Both passes", "With a step of Adam", "Command"), rows
+
+
+def procedure_table(stored):
+    """Return head and rows of the objectives and procedures of CO2 forests."""
+    columns = [(name, n) for name in co2.BASELINE_SETS for n in (10, 30)]
+    rows = _pivot(stored, co2.BASELINES, columns, "co2:baselines/{1}-{0}-{2}")
+    return ("Procedure", *(f"{TITLES[name]} {n}" for name, n in columns), "Command"), rows
+
+
+def special_table(stored):
+    """Return head and rows of test errors on Connect4, Madelon, abalone and poker."""
+    rows = []
+    for title, source in (("CO2Forest", "co2"), ("RandomHingeForest", "hinge")):
+        for name, row in stored.items():
+            if name.startswith(f"{source}:special/"):
+                cell = results.show(row["value"], row["unit"])
+                paper = results.show(row["paper"], row["unit"])
+                rows.append((f"{title}: {row['what']}", cell, paper, _commands([row])))
+    return ("What", "Measured", "Paper", "Command"), rows
+
+
+def published_table(stored):
+    """Return head and rows of the grid of trees and depths of the hinge forest paper."""
+    trees, depths = ({size[k]: None for size in hinge.SIZES} for k in (0, 1))
+    rows = []
+    for name in hinge.GRID:
+        title = "abalone, R2" if name == "abalone_r2" else f"{name}, error in %"
+        for n in trees:
+            names = [f"hinge:published/{name}-{n}x{depth}" for depth in depths]
+            plural = "s" if n > 1 else ""
+            rows.append((f"{title}, {n} tree{plural}", *_row(stored, names)))
+    return ("", *(f"depth {depth}" for depth in depths), "Command"), _filled(rows)
+
+
+def steepness_table(stored):
+    """Return head and rows of the steepness of end-to-end trees."""
+    columns = [(name, n) for name in ("letter", "usps", "mnist") for n in (15, 30, 45)]
+    rows = _pivot(stored, (0.0, 0.01, 0.1), columns, "endtoend:steepness/{1}-{0}-{2}")
+    titles = (f"{TITLES[name]}, {n} epochs" for name, n in columns)
+    return ("Step", *titles, "Command"), rows
+
+
+def endtoend_table(stored):
+    """Return head and rows of errors of end-to-end trees with hard and with soft routing."""
+    rows = []
+    for name, row in stored.items():
+        if name.startswith("endtoend:") and f"{name}-soft" in stored:
+            triple = [row, stored[f"{name}-soft"], stored[f"{name}-seconds"]]
+            cells = [_cell(row), _cell(triple[1]), f"{triple[2]['value']:.1f} s"]
+            rows.append((row["what"].partition(", ")[2], *cells, _commands(triple)))
+    for n in (4, 8, 24):
+        pair = [stored[f"endtoend:membranes/{routing}-{n}"] for routing in ("hard", "soft")]
+        label = f"one tree, membranes, depth 6, {n} epochs"
+        rows.append((label, *map(_cell, pair), "", _commands(pair)))
+    return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
+
+
+TABLES = {
+    "peers": peers_table,
+    "images": images_table,
+    "trees": trees_table,
+    "manifold": manifold_table,
+    "speed": speed_table,
+    "simulations": simulations_table,
+    "size": size_table,
+    "layer": layer_table,
+    "co2_procedure": procedure_table,
+    "special": special_table,
+    "hinge_published": published_table,
+    "endtoend_steepness": steepness_table,
+    "endtoend_routing": endtoend_table,
+}
+
+
+def depth_curves(stored):
+    """Return errors of single trees, by data set, kind of tree and depth."""
+    curves = {}
+    for name in nongreedy.SETS:
+        for model in (*nongreedy.MODELS, *nongreedy.REFINED):
+            rows = {
+                d: stored.get(f"nongreedy:depths/{name}-{model}-{d}") for d in nongreedy.DEPTHS
+            }
+            if points := {depth: row["value"] for depth, row in rows.items() if row}:
+                curves.setdefault(name, {})[model] = points
+    return curves
+
+
+def environments(rows):
+    """Return one line for each environment in which rows were measured."""
+    facts = dict.fromkeys(json.dumps(row["environment"]) for row in rows)
+    lines = []
+    for fact in facts:
+        parts = (f"{key} {value}" for key, value in json.loads(fact).items() if value)
+        lines += [f"- {', '.join(parts)}"]
+    return lines
+
+
+def list_table(head, rows):
+    """Return the lines of a list-table (reStructuredText)."""
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in (head, *rows):
+        first, *others = (f"{cell}".rstrip() for cell in row)
+        lines += [f"   * - {first}".rstrip(), *(f"     - {cell}".rstrip() for cell in others)]
+    return lines
+
+
+def markdown(head, rows):
+    """Return the lines of a Markdown table, numbers to the right."""
+    align = ["---"] + ["---:"] * (len(head) - 1)
+    return ["| " + " | ".join(row) + " |" for row in (head, align, *rows)]
+
+
+def _pivot(stored, labels, columns, name):
+    """Return a table row for each label; `name` formats label and column into a stored row."""
+    return [
+        (str(label), *_row(stored, [name.format(label, *column) for column in columns]))
+        for label in labels
+    ]
+
+
+def _row(stored, names):
+    """Return the cells of a row, empty where nothing is stored, and their commands."""
+    rows = [stored.get(name) for name in names]
+    cells = [_cell(row) if row else "" for row in rows]
+    return *cells, _commands([row for row in rows if row])
+
+
+def _cell(row):
+    """Format a value, accuracies in percent as errors, with the paper's value in brackets."""
+    value, paper = row["value"], row["paper"]
+    if row["unit"] == "%" and row["more"]:
+        value = 100 - value
+    digits = 2 if row["unit"] == "%" else 3
+    return f"{value:.{digits}f}" + (f" [{paper:.4g}]" if paper is not None else "")
+
+
+def _measured(row):
+    """Return value with range, remark, and command of a row."""
+    least, most = (results.show(value, row["unit"]) for value in row["spread"])
+    value = results.show(row["value"], row["unit"])
+    # Mean and deviation, or the median, are in the value already.
+    note = re.sub(r"^(median .*|[\d.]+ \+- [\d.]+( %)?)$", "", row["note"])
+    if row["rival"]:
+        note += " (" + ", ".join(f"{k} {v}" for k, v in row["rival"].items()) + ")"
+    return value if least == most else f"{value} ({least}, {most})", note, _commands([row])
+
+
+def _commands(rows):
+    """Return the different commands of rows, without what all have in common.
+
+    The option ``--sets`` is left out, because it does not change the rows of a set.
+    """
+    commands = (row["command"].removeprefix("python benchmarks/") for row in rows)
+    found = dict.fromkeys(re.sub(r" --sets( [\w-]+)+", "", command) for command in commands)
+    return ", ".join(f"``{command}``" for command in found)
+
+
+def _filled(rows):
+    """Leave out rows in which nothing was measured."""
+    return [row for row in rows if any(row[1:])]
+
+
+if __name__ == "__main__":
+    main()
