@@ -7,6 +7,7 @@ SKFOREST_NO_SIMD  no function multiversioning: one plain variant of every loop
 SKFOREST_WERROR   warnings, of Cython and of the C compiler, are errors
 """
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -94,9 +95,15 @@ def extensions():
     ]
 
 
+# Cython works in parallel, too, where its processes inherit the options above.
+CAN_FORK = multiprocessing.get_start_method() == "fork"
+
 setup(
     ext_modules=cythonize(
-        extensions(), build_dir=f"{BUILD}/cython", compiler_directives=DIRECTIVES
+        extensions(),
+        build_dir=f"{BUILD}/cython",
+        compiler_directives=DIRECTIVES,
+        nthreads=(os.cpu_count() or 0) if CAN_FORK else 0,
     ),
     cmdclass={"build_ext": BuildExt},
     options={"build": {"build_base": BUILD, "build_lib": LIB}},

@@ -205,7 +205,7 @@ def test_complex_numbers(estimator):
 
 
 @pytest.mark.parametrize("X", [None, 5, np.float64(1), [], [[]], {}], ids=repr)
-def test_things_that_are_no_table(estimator, X):
+def test_objects_that_are_no_table(estimator, X):
     _, y = task(estimator)
     refuses(estimator, X, y)
 
@@ -694,7 +694,7 @@ def test_more_samples_than_there_are(estimator):
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
 @pytest.mark.needs("bootstrap")
-def test_what_needs_a_bootstrap(estimator, params):
+def test_parameters_that_need_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()
     refuses(estimator, *task(estimator), f"{name}={value}", "bootstrap=True")
@@ -783,7 +783,7 @@ def test_patches_that_do_not_fit(estimator, params, words):
 
 
 @pytest.mark.needs("projection")
-def test_what_is_both_wrapped_and_unordered_is_unordered(estimator):
+def test_unordered_has_priority_over_wrap(estimator):
     X, y = task(estimator)
     estimator.set_params(feature_shape=(2, 3), unordered=(False, True), max_patch=(2, 3))
     one = clone(estimator).fit(X, y)

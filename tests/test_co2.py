@@ -41,11 +41,11 @@ def split_of(model):
 @pytest.mark.parametrize("objective", ["co2", "soft"])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_stump_is_that_of_the_definition(objective, seed, leaves, row_norm, keep):
-    """All rows in one batch, so that their order has no part in it."""
+    """All rows form one batch, so that their order does not matter."""
     X, y = blobs(20 + 10 * seed, seed=seed)
     model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
     model.set_params(leaves=leaves, row_norm=row_norm, keep=keep).fit(X, y)
-    # With steps of no length the split is the cut that training begins with.
+    # With a learning rate of nearly 0 the split is the cut that training starts from.
     start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
@@ -156,12 +156,12 @@ def test_the_norm_of_a_split_is_bounded(nu):
     X, y = blobs(200, 6)
     forest = CO2ForestClassifier(3, nu=nu, holdout=0.0, random_state=0).fit(X, y).forest_
     square = (forest.dense.astype(float) ** 2).sum(axis=1)
-    # Stored weights of an untouched start have norm 1.
+    # The stored weights of a split that training does not change have norm 1.
     assert square.max() <= max(nu, 1) * (1 + 1e-5)
     assert len(square) > 10
 
 
-def test_held_out_rows_reject_planes_through_noise():
+def test_validation_rows_reject_planes_through_noise():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 60))
     y = (X[:, 0] > 0) ^ (rng.random(600) < 0.2)
@@ -267,8 +267,8 @@ def test_better_than_a_random_forest_on_a_linear_target():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_binary_feature_does_not_hold_the_plane(seed):
-    """All rows lie at the same distance from its cut, where the bound may be flat."""
+def test_training_leaves_the_cut_of_a_binary_feature(seed):
+    """All rows have the same distance to its cut, where the bound can be flat."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 2, (2000, 30)).astype(np.float32)
     y = (X - 0.5) @ rng.normal(size=30) + rng.normal(size=2000) / 2 > 0

@@ -40,7 +40,7 @@ CONFIGURATIONS = [
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
     {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
 ]
-# Skipped for every estimator of scikit-learn too, unless SciPy is told to take other arrays.
+# Skipped for scikit-learn's own estimators, too, unless SciPy is configured for other arrays.
 SKIPPED = "array_api"
 
 each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

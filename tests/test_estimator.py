@@ -1065,6 +1065,8 @@ def test_an_unfitted_forest_has_no_importances(estimator):
 class Interrupt:
     """Sends an interrupt, as Ctrl-C does, `after` seconds into the block; expects it to arrive.
 
+    `delay` is the processor time that passes until it arrives.
+
     Python drops an interrupt that arrives in a finaliser or in a callback from C; another one
     follows every 20 seconds.
     """
@@ -1078,7 +1080,7 @@ class Interrupt:
     def fire(self):
         wait = self.after
         while not self.ended.wait(wait):
-            self.fired = time.perf_counter()
+            self.fired = time.process_time()
             _thread.interrupt_main()
             wait = 20
 
@@ -1090,7 +1092,7 @@ class Interrupt:
         return self
 
     def __exit__(self, kind, *_):
-        arrived = time.perf_counter()
+        arrived = time.process_time()
         self.ended.set()
         self.thread.join()
         gc.enable()

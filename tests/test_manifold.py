@@ -1,4 +1,4 @@
-"""Manifold forests: what each parameter does, and what patches are good for."""
+"""Manifold forests: the effect of each parameter, and data on which patches help."""
 
 import inspect
 
@@ -21,13 +21,13 @@ def forest(request):
 
 
 def noise(n=200, n_features=40, seed=0):
-    """Rows and targets that have nothing to do with each other: any direction is as good."""
+    """Targets that are independent of the rows: no direction is better than another."""
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, n_features)).astype(np.float32), rng.integers(0, 2, n)
 
 
 def drawn(shape, n=200, **params):
-    """Directions as they are drawn, unfolded: with one candidate a node, drawn means chosen."""
+    """Drawn directions as dense arrays: a node with one candidate splits by it."""
     n_features = int(np.prod(shape))
     model = ManifoldForestClassifier(
         10, feature_shape=shape, max_features=1, random_state=0, **params
@@ -50,19 +50,19 @@ def is_box(mask):
 
 
 def is_run_on_circle(mask):
-    """Are the entries that are true one run, where the end meets the beginning?"""
+    """Are the true entries one run on a circle?"""
     return np.count_nonzero(mask & ~np.roll(mask, 1)) <= 1
 
 
 def axis_of_edge(one):
-    """Axis along which the two boxes of an edge stand side by side."""
+    """Axis along which the two boxes of an edge are adjacent."""
     (apart,) = np.flatnonzero(extent(one > 0)[0] != extent(one < 0)[0])
     return int(apart)
 
 
 # ---------------------------------------------------------------------- every parameter matters
 
-# What is set beside the parameter, and its value. Nothing here is a default.
+# Further parameters, and a value of the parameter that is not its default.
 EFFECTS = {
     "n_estimators": ({}, 6),
     "projection": ({}, "axis"),
@@ -126,7 +126,7 @@ def test_every_parameter_has_an_effect(cls, name):
 
 @pytest.mark.parametrize("name", NO_EFFECT_ON_TREES)
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-def test_the_others_leave_the_trees_alone(forest, name):
+def test_the_other_parameters_change_no_tree(forest, name):
     X, y = noise(100)
     forest.set_params(bootstrap=True, n_estimators=20)
     value = {"importance_type": "count", "n_jobs": 2}.get(name, True)
@@ -185,7 +185,7 @@ def test_scaled_weights_are_signs_over_standard_deviations(forest):
     assert (signs > 0).any() and (signs < 0).any()
 
 
-def test_scaled_weights_do_not_mind_units():
+def test_scaled_weights_do_not_depend_on_units():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 6))
     y = (X[:, 0] - X[:, 1] + X[:, 2] > 0).astype(int)
@@ -284,7 +284,7 @@ def test_wrap_on_a_circle(contrast):
         assert is_run_on_circle(one != 0)
         crossing += one[0] != 0 and one[-1] != 0
     assert crossing > len(weights) / 20
-    # No place is special on a circle.
+    # All positions of a circle are equally likely.
     share = (weights != 0).mean(axis=0)
     assert share.max() < 1.6 * share.min()
     straight = drawn(20, contrast=contrast, max_patch=5, wrap=False)
@@ -317,7 +317,7 @@ def test_colour_images_take_the_same_channels_everywhere(contrast):
     for one in weights:
         channels = (one != 0).any(axis=(0, 1))
         seen.add(tuple(channels))
-        # One picture, the same in every channel taken.
+        # The same box in every channel of the subset.
         picture = one[:, :, channels]
         assert (picture == picture[:, :, :1]).all()
         if contrast == "edge":
@@ -340,7 +340,7 @@ def test_four_axes():
 
 
 def test_placement():
-    """The corner first, with sizes cut at the border; or the size first, all sizes as likely."""
+    """Corner first, with sizes limited by the border; or size first, all sizes equally likely."""
     params = {"contrast": "sum", "min_patch": 1, "max_patch": 15}
     inside, corner = (drawn(30, placement=p, **params) for p in ("inside", "corner"))
     of_inside = np.count_nonzero(inside, axis=1)
@@ -627,8 +627,8 @@ def test_importances_from_their_definition(forest, params):
     count = (weights != 0).sum(axis=0)
     found = clone(forest).set_params(importance_type="count").fit(X, y).feature_importances_
     np.testing.assert_allclose(found, count / count.sum(), rtol=1e-12)
-    # By impurity: decrease at the split times the absolute weight, every tree counting the same.
-    # Weights that were scaled by the spread of their features count as the signs they were.
+    # By impurity: decrease at the split times the absolute weight, all trees weighing the same.
+    # Weights that were divided by the deviation of their feature count as their signs.
     if params == {"projection": "sparse"}:
         weights = np.sign(weights)
     tree = np.repeat(np.arange(len(packed)), packed.n_leaves - 1)
@@ -650,7 +650,7 @@ def test_importances_do_not_depend_on_units(forest):
     np.testing.assert_allclose(found, one.feature_importances_, atol=0.05)
 
 
-def test_importances_point_at_the_patch():
+def test_importances_are_largest_in_the_patch():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 8, 8))
     y = X[:, 2:5, 3:5].sum(axis=(1, 2)) > 0
@@ -665,11 +665,11 @@ def test_importances_point_at_the_patch():
         assert picture[patch].mean() > 2 * picture[~patch].mean()
 
 
-# ------------------------------------------------------------------------ what it is good for
+# ----------------------------------------------------------------- data on which patches help
 
 
 def circle(n, rng):
-    """Two arcs of 5 and 5, or of 4 and 6, of 100 places on a circle; they do not touch."""
+    """Two arcs of 5 and 5, or of 4 and 6, of 100 positions on a circle; they do not touch."""
     y = np.arange(n) % 2
     X = np.zeros((n, 100), dtype=np.uint8)
     for row, label in zip(X, y):

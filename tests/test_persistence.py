@@ -352,7 +352,7 @@ def test_files_are_written_over(estimator, tmp_path):
         assert_same(second, skforest.load(path))
 
 
-def test_a_folder_written_over_keeps_nothing_of_the_old(tmp_path):
+def test_a_folder_written_over_holds_the_new_model_only(tmp_path):
     X = new_rows()
     classifier = skforest.ManifoldForestClassifier(2).fit(X, X[:, 0] > 0)
     regressor = skforest.ManifoldForestRegressor(2).fit(X, X[:, 0])
@@ -477,7 +477,7 @@ def test_a_file_cut_short(estimator, tmp_path):
 
 
 def test_a_byte_changed_anywhere(estimator, tmp_path):
-    """The checksums of the archive or the checks of the forest notice, and say ValueError."""
+    """The checksums of the archive or the checks of the forest raise ValueError."""
     model = fitted(estimator, n_estimators=3)
     skforest.save(model, tmp_path / "model")
     expected = response(model, new_rows())
@@ -491,7 +491,7 @@ def test_a_byte_changed_anywhere(estimator, tmp_path):
             other = skforest.load(tmp_path / "broken")
         except ValueError:
             n_refused += 1
-        else:  # a byte that says nothing, such as a date
+        else:  # a byte without a meaning, such as a date
             np.testing.assert_array_equal(response(other, new_rows()), expected)
     assert n_refused > 40
 
@@ -531,7 +531,7 @@ def test_a_forest_alone_is_no_estimator(estimator, tmp_path):
 
 
 def without(name):
-    """Drops an array, in whatever form it was written."""
+    """Drops an array, stored as it is or as differences."""
 
     def change(header, arrays):
         for key in [key for key in arrays if key.split(":")[-1] == name]:
@@ -591,7 +591,7 @@ def test_a_folder_with_a_broken_file(estimator, tmp_path, mmap_mode):
 
 @pytest.mark.parametrize("mmap_mode", ["r+", "w+", "c", "nonsense", 1])
 def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
-    """Writing modes above all: they would change, or wipe, the files."""
+    """Modes that write would change or erase the files."""
     model = fitted(estimator)
     skforest.save(model, tmp_path, layout="folder")
     with pytest.raises(ValueError, match="mmap_mode"):

@@ -35,14 +35,14 @@ def digits():
 
 
 def halves(n=400, p=30):
-    """One plane through all features, and no label wrong."""
+    """One hyperplane of all features separates the classes."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
     return X, X @ rng.normal(size=p) > 0
 
 
 def squares(n=1000):
-    """Two crossing bands, which single features cut, and some wrong labels."""
+    """Two crossing bands, parallel to the axes, and label noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(n, 4))
     y = (np.abs(X[:, 0]) < 0.3) ^ (np.abs(X[:, 1]) < 0.3) ^ (rng.random(n) < 0.15)
@@ -50,7 +50,7 @@ def squares(n=1000):
 
 
 def needles(n=1000, p=100):
-    """One slanted boundary among features that say nothing, and no label wrong."""
+    """An oblique boundary in two features among noise features; no label noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
     return X, np.abs(X[:, 0]) + X[:, 1] > 0.7
@@ -61,14 +61,14 @@ def needles(n=1000, p=100):
     [(halves, FREE), (squares, AXIS), (needles, GUARDED)],
     ids=["free", "axis", "guarded"],
 )
-def test_it_finds_what_the_data_need(data, setting):
+def test_the_setting_that_suits_the_data_is_chosen(data, setting):
     X, y = data()
     for seed in range(3):
         model = CO2ForestClassifier(1, random_state=seed).fit(X, y)
         assert chosen(model) == of(setting, X.shape[1])
 
 
-def test_what_is_chosen_is_what_gets_trained():
+def test_the_chosen_setting_is_trained():
     X, y = squares()
     model = CO2ForestClassifier(5, random_state=0).fit(X, y)
     params = {name[:-1]: value for name, value in zip(CHOSEN, chosen(model), strict=True)}
@@ -87,7 +87,7 @@ def test_what_is_chosen_is_what_gets_trained():
         {"objective": "oc1", "n_restarts": 0},
     ],
 )
-def test_what_is_given_counts(given):
+def test_given_parameters_are_kept(given):
     X, y = squares(300)
     model = CO2ForestClassifier(2, random_state=0, **given).fit(X, y)
     for name in given.keys() - {"n_restarts"}:
@@ -95,7 +95,7 @@ def test_what_is_given_counts(given):
 
 
 @pytest.mark.parametrize("params", [{"oob_score": True}, {"max_samples": 0.5}])
-def test_what_needs_a_bootstrap_gets_one(params):
+def test_parameters_that_need_a_bootstrap_turn_it_on(params):
     X, y = digits()
     model = CO2ForestClassifier(10, random_state=0, **params).fit(X[:300], y[:300])
     assert model.bootstrap_ is True and model.objective_ == "co2"
@@ -139,7 +139,7 @@ def test_warm_start_keeps_the_choice(tmp_path):
     assert chosen(model) == chosen(again) == chosen(whole) == before
     np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
     np.testing.assert_array_equal(again.predict_proba(X), whole.predict_proba(X))
-    # What is given later counts for the trees that are added.
+    # A parameter that is set later applies to the trees that are added.
     model.set_params(n_estimators=8, objective="co2").fit(X, y)
     assert model.objective_ == "co2" and chosen(model)[1:] == before[1:]
 
@@ -154,8 +154,8 @@ def test_real_targets():
     assert one.score(X[400:], y[400:]) > 0.8
 
 
-def test_many_classes_are_answered_for_few_rows_at_once():
-    """A forest's answers to 2000 rows would take 48 MB, and those of its trees ten times that."""
+def test_many_classes_are_predicted_in_small_blocks():
+    """The predictions of a forest for 2000 rows take 48 MB, those of its trees ten times that."""
     X = np.repeat(np.random.default_rng(0).normal(size=(3000, 2)), 2, axis=0)
     X[1::2] += 1e-3
     model = CO2ForestClassifier(1, max_features=2, n_epochs=1, random_state=0)

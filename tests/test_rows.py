@@ -1,4 +1,4 @@
-"""Rows: a training set is a weighted set, and bootstraps are drawn from it."""
+"""A training set is a weighted set of rows, and bootstraps are drawn from it."""
 
 import numpy as np
 import oracles
@@ -16,7 +16,7 @@ DTYPES = [np.uint8, np.float32]
 
 
 def repeated_rows(dtype, seed=0, n=200, n_features=3, n_outputs=1):
-    """Few values, so that rows repeat; weights 0, 1, 2, 3."""
+    """Rows of few values, which repeat; weights 0, 1, 2, 3."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, size=(n, n_features)).astype(dtype)
     if dtype == np.float32:
@@ -104,7 +104,7 @@ def test_a_weight_of_k_is_k_copies_and_zero_is_absence(dtype):
     np.testing.assert_array_equal(other.row_of_sample, rows.row_of_sample[copies])
 
 
-def test_equal_x_with_another_y_stay_apart():
+def test_rows_of_equal_x_and_different_y_are_distinct():
     X = np.ones((6, 4), dtype=np.uint8)
     Y = np.array([[0.0], [1.0], [0.0], [2.0], [1.0], [0.0]])
     rows = TrainingSet(X, Y, np.ones(6))
@@ -116,7 +116,7 @@ def test_both_zeros_are_one_value():
     assert len(TrainingSet(X, np.array([[0.0], [-0.0]]), np.ones(2))) == 1
 
 
-def test_neighbouring_floats_stay_apart():
+def test_neighbouring_floats_are_distinct():
     one = np.float32(1)
     X = np.array([[one], [np.nextafter(one, np.float32(2))], [1e-45], [0.0]], dtype=np.float32)
     assert len(TrainingSet(X, np.zeros((4, 1)), np.ones(4))) == 4
@@ -129,8 +129,8 @@ def test_neighbouring_floats_stay_apart():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_features", [2, 8, 11])
-def test_hashes_tell_rows_apart(n_features, dtype):
-    """Rows that differ in one place only, at every place."""
+def test_different_rows_have_different_hashes(n_features, dtype):
+    """Rows that differ in one column, for every column."""
     X = np.zeros((250 * n_features, n_features), dtype=dtype)
     for j in range(n_features):
         X[250 * j : 250 * (j + 1), j] = np.arange(1, 251)
@@ -141,7 +141,7 @@ def test_hashes_tell_rows_apart(n_features, dtype):
     assert abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(len(X))
 
 
-def test_the_order_tells_nothing_about_the_rows():
+def test_the_order_is_independent_of_the_values():
     X = np.arange(4000, dtype=np.float32)[:, None]
     rows = TrainingSet(X, np.zeros((4000, 1)), np.ones(4000))
     assert abs(stats.spearmanr(rows.X[:, 0], np.arange(4000)).statistic) < 0.06
@@ -149,8 +149,8 @@ def test_the_order_tells_nothing_about_the_rows():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_colliding_hashes_are_settled_by_the_values(dtype):
-    """All hashes equal: rows end up sorted by x, then y, and only true repetitions are merged."""
+def test_rows_of_equal_hashes_are_ordered_by_their_values(dtype):
+    """All hashes are equal: rows are sorted by x, then y, and only equal rows are merged."""
     X, Y, _ = repeated_rows(dtype, n=60)
     order = RowOrder(X, Y)
     rows = np.random.default_rng(1).permutation(60)
@@ -163,7 +163,7 @@ def test_colliding_hashes_are_settled_by_the_values(dtype):
 
 
 def test_hashes_that_collide_in_groups():
-    """Equal rows have equal hashes; here unequal rows share one too, beside other groups."""
+    """Equal rows have equal hashes; here some unequal rows do, too."""
     X = np.array([[5], [3], [5], [1], [3], [9]], dtype=np.float32)
     order = RowOrder(X, np.zeros((6, 1)))
     rows = np.arange(6)
@@ -193,7 +193,7 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
 
 
 def test_the_largest_value_is_absolute():
-    """Of bytes it is what a byte can hold; it serves as a bound."""
+    """For bytes it is 255, the bound of all bytes."""
     X = np.array([[1, -7, 2], [0, 3, 5]], dtype=np.float32)
     assert TrainingSet(X, np.zeros((2, 1)), np.ones(2)).largest() == 7
     assert TrainingSet(X, np.zeros((2, 1)), np.array([0.0, 1.0])).largest() == 5
@@ -248,12 +248,12 @@ def test_counts_of_one_row_are_binomial():
 
 
 def overlap(one, other):
-    """Share of the rows drawn by one that the other drew too."""
+    """Share of the rows of one bootstrap that are in the other, too."""
     return ((one > 0) & (other > 0)).sum() / (one > 0).sum()
 
 
 @pytest.mark.parametrize("weight", [np.ones(1500), np.arange(1500) % 2 + 1.0])
-def test_bootstraps_of_trees_and_of_neighbouring_seeds_overlap_as_strangers_do(weight):
+def test_bootstraps_of_trees_and_of_neighbouring_seeds_overlap_as_independent_ones(weight):
     """63 % for equal weights; a shifted copy of the same draws would overlap completely."""
     rows = some_rows(weight)
     pairs = [(seed, tree) for seed in (0, 1, 2, 12345, 2**62) for tree in range(12)]
@@ -297,5 +297,5 @@ def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
     bits = np.unpackbits(flips.view(np.uint8)).reshape(-1, 64)
     assert abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(3600)
     assert abs(bits.sum(axis=1).mean() - 32) < 5 * 4 / np.sqrt(3600)
-    # no step in common: not a counter in disguise
+    # no common difference: the seeds are no counter
     assert len(np.unique(flips)) == flips.size
