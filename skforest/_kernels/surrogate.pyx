@@ -23,11 +23,11 @@ from libc.string cimport memcmp, memcpy, memset
 
 from .buffer cimport append
 from .direction cimport DENSE, project
+from .node_moments cimport node_moments
 from .projection cimport Sampler
 from .random cimport below, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
-from .survey cimport survey
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
@@ -278,7 +278,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.at[i] = self.node.offset[self.order[i]]
         if self.poll(n * p):
             return False
-        square = survey(
+        square = node_moments(
             <const float*>self.table.data, self.at, self.row_weight, n, p, self.node_mean,
             self.seen, self.margin, self.gradient
         )

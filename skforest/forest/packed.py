@@ -265,16 +265,11 @@ class Forest:
     def _router(self):
         router = self.__dict__.get("_router_")
         if router is None:
-            volume = self.box_size.prod(axis=1, dtype=np.int64).max(initial=1)
-            longest = np.diff(self.sparse_start).max(initial=1)
-            if self.weight_dtype == "float16" and len(self.dense):
-                longest = self.n_features  # unfolded, too
             router = self.__dict__["_router_"] = Router(
                 self.arrays,
                 self.n_features,
                 self.n_outputs,
                 (self.feature_shape, self.wrap, self.unordered),
-                max(2 * volume, longest),
                 self.gate,
                 self.steepness,
             )
