@@ -51,6 +51,7 @@ AXIS = "seconds a tree, axis projections, {}, RandomForest to ours"
 SPARSE = "seconds a tree, sparse projections, {}, treeple ObliqueRandomForest to ours"
 PATCH = "seconds a tree, patch sums 1..4, MNIST, {} to ours"
 TABULAR = "make_classification 100000 x 50"
+FIRST = "first predict after load, {}, 200000 x 30, 100 trees, RandomForest to ours"
 OFF = ", vector instructions off"
 ERROR = "error, {}, 100 trees"
 RELATIVE = "error relative to RandomForest, {} tables, defaults"
@@ -77,6 +78,8 @@ BARS = {
     "predict/10000-rows-ydf": Bar(
         "predict of 10000 rows, MNIST, 100 trees, Yggdrasil (ydf) to ours", "x", None, 1
     ),
+    "first-predict/one-row": Bar(FIRST.format("one row"), "x", 1),
+    "first-predict/10000-rows": Bar(FIRST.format("10000 rows"), "x", 1),
     "size/mnist": Bar("pickled size, MNIST, 100 trees, RandomForest to ours", "x", 5, 15),
     "threads/mnist": Bar("fit of 16 trees, MNIST, 1 thread to 2", "x", 1.7, 1.95),
     "memory/mnist": Bar(
@@ -310,6 +313,32 @@ def predict(options):
         yield Row("predict/10000-rows-ydf", ratios(many["ydf"], many["skforest"]), note, rival)
 
 
+def first_predict(options):
+    """Time of the first predict of a loaded forest of millions of nodes, against RandomForest."""
+    split = data.synthetic(600, 30, n_test=200) if options.quick else data.synthetic(200_000, 30)
+    n_jobs = {"n_jobs": options.n_jobs}
+    rivals = {
+        "skforest": manifold(**n_jobs),
+        "RandomForest": replace(RANDOM_FOREST, parameters=n_jobs),
+    }
+    with workers(split, rivals) as running:
+        for name, rival in rivals.items():
+            fit(running[name], rival, _pick(options, 100, 5), 0)
+        for label, rows in (("one-row", 1), ("10000-rows", 10_000)):
+            times = interleave(
+                {name: partial(_first_predict, w, rows) for name, w in running.items()},
+                options.rounds or 7,
+            )
+            note = ", ".join(f"{k} {1e3 * statistics.median(v):.1f} ms" for k, v in times.items())
+            ratio = ratios(times["RandomForest"], times["skforest"])
+            yield Row(f"first-predict/{label}", ratio, note)
+
+
+def _first_predict(worker, rows, turn):
+    """Seconds that `worker.Bench.first_predict` measures, whatever the turn."""
+    return worker.ask("first_predict", rows=rows)
+
+
 def size(options):
     """Bytes of the pickled model against RandomForest, with the errors of both."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
@@ -433,7 +462,7 @@ def _error(model, split):
 
 GROUPS = [
     *(speed_axis, speed_patch, speed_sparse, mnist, simulations, predict),
-    *(size, threads, memory, tables, bits, table),
+    *(first_predict, size, threads, memory, tables, bits, table),
 ]
 PEERS = {speed_patch: "treeple", speed_sparse: "treeple", predict: "ydf"}
 
