@@ -47,6 +47,7 @@ AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
 SPARSE = "fit time of a tree, sparse projections, {}, treeple ObliqueRandomForest over ours"
 PATCH = "fit time of a tree, patch sums 1..4, MNIST, {} over ours"
 TABULAR = "make_classification 100000 x 50"
+FIRST = "first predict after load, {}, 200000 x 30, 100 trees, RandomForest over ours"
 OFF = ", vector instructions off"
 ERROR = "error, {}, 100 trees"
 
@@ -72,6 +73,8 @@ MEASURES = {
     "predict/10000-rows-ydf": Measure(
         "predict of 10000 rows, MNIST, 100 trees, Yggdrasil (ydf) over ours", "x"
     ),
+    "first-predict/one-row": Measure(FIRST.format("one row"), "x"),
+    "first-predict/10000-rows": Measure(FIRST.format("10000 rows"), "x"),
     "size/mnist": Measure("pickled size, MNIST, 100 trees, RandomForest over ours", "x"),
     "threads/mnist": Measure("fit of 16 trees, MNIST, time with 1 thread over 2", "x"),
     "memory/mnist": Measure(
@@ -296,6 +299,32 @@ def predict(options):
         yield Row("predict/10000-rows-ydf", ratios(many["ydf"], many["skforest"]), note, rival)
 
 
+def first_predict(options):
+    """Time of the first predict of a loaded forest of millions of nodes, against RandomForest."""
+    split = data.synthetic(600, 30, n_test=200) if options.quick else data.synthetic(200_000, 30)
+    n_jobs = {"n_jobs": options.n_jobs}
+    rivals = {
+        "skforest": manifold(**n_jobs),
+        "RandomForest": replace(RANDOM_FOREST, parameters=n_jobs),
+    }
+    with workers(split, rivals) as running:
+        for name, rival in rivals.items():
+            fit(running[name], rival, pick(options, 100, 5), 0)
+        for label, rows in (("one-row", 1), ("10000-rows", 10_000)):
+            times = interleave(
+                {name: partial(_first_predict, w, rows) for name, w in running.items()},
+                options.rounds or 7,
+            )
+            note = ", ".join(f"{k} {1e3 * statistics.median(v):.1f} ms" for k, v in times.items())
+            ratio = ratios(times["RandomForest"], times["skforest"])
+            yield Row(f"first-predict/{label}", ratio, note)
+
+
+def _first_predict(worker, rows, turn):
+    """Seconds that `worker.Bench.first_predict` measures, whatever the turn."""
+    return worker.ask("first_predict", rows=rows)
+
+
 def size(options):
     """Size of the pickled model and of a pickled RandomForest, with the errors of both."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
@@ -394,7 +423,7 @@ if __name__ == "__main__":
         __doc__,
         (
             *(speed_axis, speed_patch, speed_sparse, mnist, simulations, predict),
-            *(size, threads, memory, bits),
+            *(first_predict, size, threads, memory, bits),
         ),
         MEASURES,
         {

@@ -32,13 +32,13 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd sort sums walk descent random buffer memory survey poll rows direction projection "
-        "_tree"
+        "simd sort sums pool route descent random buffer memory node_moments poll rows direction "
+        "projection _tree"
     ).split(),
     "split search loss".split(),
     (
-        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer "
-        "matmul"
+        "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_stump hinge "
+        "hinge_layer matmul"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}
@@ -106,7 +106,7 @@ def test_the_scan_sees_every_kind_of_import():
     assert {"_kernels.random", "_kernels.direction"} <= seen["_kernels/projection.pyx"]
     assert {"_kernels.projection", "_kernels.simd", "_kernels.sort"} <= seen["_kernels/search.pyx"]
     assert "_kernels.simd" in seen["_kernels/sort.h"]
-    assert {"_kernels.direction", "_kernels.walk"} <= seen["_tree.pyx"]
+    assert {"_kernels.direction", "_kernels.route"} <= seen["_tree.pyx"]
     assert {"_base", "_greedy", "_kernels.projection"} <= seen["manifold.py"]
     assert {"forest.storage", "forest.io", "_tree"} <= seen["forest/packed.py"]
     assert seen["persistence.py"] >= {"forest", "__init__"}

@@ -312,7 +312,7 @@ def test_the_tree_counts_the_rows_that_it_routes(cls):
 
 
 @pytest.mark.parametrize("cls", TREES)
-def test_words_of_a_single_tree(cls):
+def test_parameters_of_a_single_tree(cls):
     X, y = make_classification(200, 6, n_informative=4, random_state=0)
     with pytest.raises(NotFittedError):
         cls().get_depth()

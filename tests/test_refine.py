@@ -93,23 +93,23 @@ def alternator(forest, X, target, weight, **options):
 @fixed
 def test_care_points_are_those_of_the_definition(make, seed):
     forest, X, target, weight = make(seed)
-    answer = leaf_answers(forest, 1.0)
+    prediction = leaf_answers(forest, 1.0)
     kernel = alternator(forest, X, target, weight)
     for node in np.flatnonzero(forest.child > 0):
         rows, rise = kernel.care_points(node)
-        expected, by = oracles.care_points(forest, node, X, target, weight, answer)
+        expected, by = oracles.care_points(forest, node, X, target, weight, prediction)
         order = np.argsort(rows)
         np.testing.assert_array_equal(rows[order], expected)
         np.testing.assert_allclose(rise[order], by, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [3, 100])
-def test_answers_are_the_classes_of_largest_share(n_classes):
+def test_leaf_predictions_are_the_classes_of_largest_share(n_classes):
     X, y = make_blobs(300, 3, centers=n_classes, cluster_std=5.0, random_state=0)
     forest = makers.grow(X, y, max_depth=4)
-    answer = leaf_answers(forest, 1.0)
+    prediction = leaf_answers(forest, 1.0)
     for node in np.flatnonzero(forest.child < 0):
-        assert answer[node] == oracles.leaf_values(forest)[-1 - forest.child[node]].argmax()
+        assert prediction[node] == oracles.leaf_values(forest)[-1 - forest.child[node]].argmax()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -144,12 +144,12 @@ def test_one_plane_is_that_of_the_definition(seed):
 def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
     """Nodes from the leaves up: each change is tried on the tree of all changes below it."""
     forest, X, target, weight = make(seed)
-    answer = leaf_answers(forest, 1.0)
+    prediction = leaf_answers(forest, 1.0)
     split, weights, threshold = alternator(forest, X, target, weight).sweep()
-    before = weight @ oracles.row_losses(forest, route(forest, X), target, answer)
+    before = weight @ oracles.row_losses(forest, route(forest, X), target, prediction)
     for k in range(len(split)):
         forest = skforest.forest.edit.replace(forest, split[[k]], weights[[k]], threshold[[k]])
-        after = weight @ oracles.row_losses(forest, route(forest, X), target, answer)
+        after = weight @ oracles.row_losses(forest, route(forest, X), target, prediction)
         assert after <= before * (1 + 1e-12)
         before = after
 
@@ -165,7 +165,7 @@ def test_the_loss_never_rises_and_is_that_of_the_tree(make, seed, pruned):
     )
     assert (np.diff(curve) <= 0).all()
     skforest.Forest(refined.arrays, **refined._meta)
-    # As the definition walks it: whole rows, but not whole weights.
+    # As the definition routes rows: whole numbers in the rows, but not whole weights.
     share = weight / weight.sum()
     for tree, loss in ((forest, curve[0]), (refined, curve[-1])):
         response = tree.response(X)

@@ -1,4 +1,4 @@
-"""Projecting and walking: kernels against definitions, and bits against bits."""
+"""Projection and routing: kernels against definitions, and bits against bits."""
 
 import json
 import os
@@ -20,6 +20,7 @@ from makers import (
     start_python,
     whole_table,
 )
+from skforest._kernels.pool import make_pool
 
 from skforest.forest import Forest
 
@@ -59,7 +60,7 @@ def project_all(arrays, shape, wrap, unordered, X):
     return forest, forest.response(X)
 
 
-# ----------------------------------------------------------------------------------- projecting
+# ----------------------------------------------------------------------------------- projection
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -165,7 +166,7 @@ def test_a_masked_entry_has_no_influence():
     np.testing.assert_array_equal(forest.response(X), [[6, 9]])
 
 
-# -------------------------------------------------------------------------------------- walking
+# -------------------------------------------------------------------------------------- routing
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -178,7 +179,7 @@ def test_a_masked_entry_has_no_influence():
         ((3, 4, 3), (True, False, False), (False, False, True)),
     ],
 )
-def test_walks_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
+def test_routes_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         forest = random_forest(
@@ -208,8 +209,8 @@ def test_walks_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
         ((2, 3, 4), 4),
     ],
 )
-def test_trees_of_boxes_take_the_same_turns_over_bytes_as_over_floats(shape, high, n_rows):
-    """Two ways to walk: by tables of sums, and node by node; sums below and above 2^15."""
+def test_trees_of_boxes_route_bytes_as_floats(shape, high, n_rows):
+    """Two ways to route rows: by tables of sums, and node by node; sums below and above 2^15."""
     rng = np.random.default_rng(n_rows)
     forest = random_forest(rng, shape, n_splits=20, n_trees=2, n_each=40, kinds=("box",))
     arrays = forest.arrays
@@ -342,11 +343,11 @@ def test_no_rows_give_empty_results():
 
 
 def test_a_tree_as_deep_as_it_has_splits():
-    """A chain of 3000 splits: no recursion, and the stack of the walk does not overflow."""
+    """A chain of 3000 splits: no recursion, and the stack of waiting nodes does not overflow."""
     n = 3000
     child = np.empty(2 * n + 1, dtype=np.int64)
     child[0] = 1
-    child[2 : 2 * n : 2] = np.arange(3, 2 * n + 1, 2)  # the right child goes on
+    child[2 : 2 * n : 2] = np.arange(3, 2 * n + 1, 2)  # the right child splits again
     child[1::2] = -1 - np.arange(n)
     child[2 * n] = -1 - n
     forest = Forest(
@@ -442,14 +443,14 @@ PROBE = """
 import hashlib, json, sys
 import numpy as np
 from makers import grow, random_forest, whole_table
-from skforest import _direction
+from skforest._kernels import direction
 from skforest._kernels.projection import BoxSampler, SparseSampler
 from skforest.forest import Forest
 
 def digest(*arrays):
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
 
-out = {"level": _direction.simd_level()}
+out = {"level": direction.simd_level()}
 rng = np.random.default_rng(0)
 for gate in ("hard", "margin", "sigmoid"):
     made = random_forest(rng, (6, 7), n_trees=9, n_splits=30, n_each=40, gate=gate)
@@ -521,7 +522,7 @@ def cpu_has(*features):
     return all(known.get(feature, False) for feature in features)
 
 
-# An off switch at build time; whoever builds with it tests with it.
+# A switch at build time that the tests must be run with, too.
 no_simd = os.environ.get("SKFOREST_NO_SIMD", "") not in ("", "0")
 multiversioned = pytest.mark.skipif(
     no_simd or not sys.platform.startswith("linux") or os.uname().machine != "x86_64",
@@ -543,12 +544,12 @@ def test_the_widest_level_of_the_processor_is_taken(probes):
 @pytest.mark.parametrize(
     "module, loops",
     [
-        ("_direction", ["skf_axis_u8", "skf_taps_f32", "skf_dense_u8", "skf_dense_f32"]),
-        ("_search", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
+        ("direction", ["skf_axis_u8", "skf_taps_f32", "skf_dense_u8", "skf_dense_f32"]),
+        ("search", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
     ],
 )
 def test_fast_variants_are_in_the_binary(module, loops):
-    binary = Path(sys.modules[f"skforest.{module}"].__file__).read_bytes()
+    binary = Path(sys.modules[f"skforest._kernels.{module}"].__file__).read_bytes()
     if b"skf_level_cached" not in binary:
         pytest.skip("the binary was stripped of its symbols")
     for loop in loops:
@@ -567,8 +568,8 @@ def test_fast_variants_are_in_the_binary(module, loops):
     n_splits=st.integers(0, 12),
     n_rows=st.sampled_from([1, 7, 8, 9, 255, 256, 257, 600]),
 )
-def test_trees_over_shared_directions_walk_as_each_tree_alone(seed, gate, dtype, n_splits, n_rows):
-    """Many trees over few directions are walked over a pool of projections; one tree is not."""
+def test_trees_over_shared_directions_route_as_one_alone(seed, gate, dtype, n_splits, n_rows):
+    """Many trees over few directions read a pool of projections; one tree does not."""
     rng = np.random.default_rng(seed)
     forest = random_forest(
         rng, shape=(2, 2), n_trees=25, n_splits=n_splits, n_each=3, gate=gate, aggregate="sum"
@@ -586,13 +587,69 @@ def test_trees_over_shared_directions_walk_as_each_tree_alone(seed, gate, dtype,
     np.testing.assert_array_equal(raw, total)
 
 
-def test_a_pool_serves_some_of_the_trees():
-    """Bags answer one after another, each by its own directions."""
+def test_one_pool_serves_all_bags():
+    """Bags are predicted one after another, each over the directions that it uses."""
     rng = np.random.default_rng(0)
-    forest = random_forest(rng, n_trees=60, gate="margin", aggregate="sum")
+    forest = random_forest(rng, n_trees=60, n_each=3, gate="margin", aggregate="sum")
     X = whole_table(rng, 40, 12, np.float32)
+    forest.apply(X)
+    pool = forest._router.pool
+    assert 3 <= pool.n_columns <= 12 + 3 * 3 + 1
     for first, last in ((0, 60), (0, 30), (30, 60), (17, 18), (17, 17)):
         expected = sum(
             (forest[t]._router.respond(X, 0, 1) for t in range(first, last)), np.zeros((40, 2))
         )
         np.testing.assert_array_equal(forest._router.respond(X, first, last), expected)
+    assert forest._router.pool is pool
+
+
+def complete_forest(depth, n_trees):
+    """Complete trees, each of whose splits has a sparse direction of its own."""
+    n_splits = 2**depth - 1
+    n_all = n_trees * n_splits
+    child = np.concatenate([2 * np.arange(n_splits) + 1, np.full(n_splits + 1, -1)])
+    arrays = {
+        "tree_start": np.arange(n_trees + 1) * (2 * n_splits + 1),
+        "child": np.tile(child, n_trees),
+        "threshold": np.zeros(n_all),
+        "direction": 3 + np.arange(n_all),
+        "sparse_start": np.arange(n_all + 1),
+        "sparse_feature": np.arange(n_all) % 3,
+        "sparse_weight": np.ones(n_all),
+        "value": [1.0],
+    }
+    return Forest(arrays, n_features=3, n_outputs=1, task="regression")
+
+
+def test_the_first_prediction_of_a_large_forest_sorts_nothing(monkeypatch):
+    """Whether trees share directions is seen from the number of directions, without the splits."""
+    forest = complete_forest(14, 64)
+    assert len(forest.direction) > 10**6
+    monkeypatch.delattr(np, "unique")
+    monkeypatch.delattr(np, "sort")
+    X = np.ones((2, 3), dtype=np.float32)
+    np.testing.assert_array_equal(forest.predict(X), [1, 1])
+    assert forest._router.pool is None
+    # The decision needs no array of splits.
+    arrays = {"tree_start": forest.tree_start}
+    assert make_pool(arrays, n_features=3, n_stored=len(forest.direction)) is None
+
+
+@pytest.mark.parametrize("n_stored, pays", [(0, False), (1, True), (12, True), (13, False)])
+def test_a_pool_pays_where_a_row_passes_more_splits_than_there_are_directions(n_stored, pays):
+    """Four complete trees of depth 3: a row passes twelve splits."""
+    arrays = complete_forest(3, 4).arrays
+    arrays["direction"] = np.int32(3 + np.arange(28) % max(n_stored, 1))
+    if n_stored == 0:
+        arrays["direction"] = np.zeros(28, dtype=np.int32)
+    pool = make_pool(arrays, 3, n_stored)
+    assert (pool is not None) == pays
+    if pays:
+        assert pool.n_columns == n_stored + 1
+
+
+def test_single_features_have_no_pool():
+    """Neither where other directions are stored that no split uses."""
+    arrays = complete_forest(3, 4).arrays
+    arrays["direction"] = np.int32(np.arange(28) % 3)
+    assert make_pool(arrays, 3, 5) is None

@@ -1,21 +1,24 @@
 """Tree alternating optimisation, one hyperplane at a time.
 
 Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
-learning sparse oblique trees", 2018. The structure of the tree is fixed. Nodes are visited from
-the leaves to the root; all that a node can change is which of its two subtrees, as they stand,
-answers for each of its rows. Rows that fare better in one of them, its care points, are labelled
-with that side, and the node's hyperplane is trained to part them (_logistic.pyx). The new plane is
-kept unless it raises the loss of the node's rows, counted by the weights as they will be stored.
+learning sparse oblique trees", 2018 (TAO). The structure of the tree is fixed, and the loss
+
+    L(tree) = sum over rows n of weight_n loss(y_n, leaf of row n)
+
+depends on the hyperplane of one node only through the side that each of its rows takes. With the
+two subtrees fixed, row n of the node has loss l_n on the left and r_n on the right. Rows with
+``l_n != r_n`` are the care points of the node. They are labelled with their better side, weighted
+by ``weight_n |r_n - l_n|``, and the hyperplane is trained to separate them (logistic.pyx). The
+new hyperplane replaces the old one unless it raises the loss of the node's rows, with weights
+rounded as the forest stores them. Nodes are visited from the leaves to the root.
 """
 
 from libc.math cimport fabs, isfinite, ldexp
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
-from .buffer cimport Buffer, append, free_buffer, start_buffer, used_bytes
 from .direction cimport (
     DENSE,
     NO_DTYPE,
@@ -33,10 +36,12 @@ from .direction cimport (
     unfold,
 )
 from .logistic cimport Logistic
-from .._tree cimport Walk, alloc_walk, free_walk, part_rows
+from .memory cimport Buffer, Scratch
+from .poll cimport poll
+from .route cimport RoutedRows, partition_rows, routed_rows
 
 cdef enum:
-    CACHED = 1 << 17        # entries of the table that are read again from the cache
+    CACHED = 1 << 17        # entries of the table that stay in a cache
 
 
 cdef class Alternator:
@@ -49,11 +54,11 @@ cdef class Alternator:
     grid : tuple
         ``(feature_shape, wrap, unordered)``.
     max_taps : int
-        Room that the longest direction needs once unfolded.
+        Most features that a direction reads, counted with the repeats of overlapping boxes.
     most_sparse : int
         The most weights of a direction that is stored sparse.
     X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        As the tree walks it.
+        As the tree reads it.
     offset, scale : ndarray of shape (n_features,), float64, or None
         `trainer` sees ``(X - offset) * scale``; None: X itself.
     target : ndarray of shape (n_samples,), int32, or of shape (n_samples, n_outputs), float64
@@ -61,18 +66,19 @@ cdef class Alternator:
     rows : ndarray of shape (n_rows,), int32
         Rows of the tree.
     leaf : ndarray of shape (n_rows,), int32
-        Where the tree takes each of them.
-    answer : ndarray of shape (n_nodes,), int32, or of shape (n_nodes, n_outputs), float64
+        Leaf of each of them.
+    leaf_prediction : ndarray of shape (n_nodes,), int32, or of shape (n_nodes, n_outputs), float64
         Class number, or value, of each leaf.
     trainer : Logistic
     """
 
-    cdef object keep                  # arrays that the pointers look into
+    cdef object arrays                # the pointers of `table` and `directions` point into them
+    cdef Scratch scratch
     cdef Table table
     cdef Directions directions
     cdef Taps taps
     cdef Logistic trainer
-    cdef bint folds
+    cdef bint has_scale
     cdef const double[::1] offset
     cdef const double[::1] scale
     cdef int32_t most_sparse
@@ -82,50 +88,48 @@ cdef class Alternator:
     cdef const int32_t[::1] child
     cdef const int32_t[::1] direction
     cdef float* threshold
-    cdef int64_t* plane_of            # of a split: its row in `planes`, or -1
-    cdef Buffer planes
-    cdef uint64_t* labels             # classes of the leaves below a node, modulo 64, as bits
+    cdef int64_t* new_plane           # of each split: its row in `planes`, or -1
+    cdef Buffer planes                # new hyperplanes, float32
+    cdef uint64_t* labels             # classes of the leaves below each node, modulo 64, as bits
     cdef bint is_class
-    cdef bint few_classes             # a bit for each
+    cdef bint few_classes             # at most 64: each has a bit of its own
     cdef int32_t n_outputs
     cdef const int32_t[::1] label
     cdef const double[:, ::1] value
     cdef const int32_t[::1] target_label
     cdef const double[:, ::1] target_value
 
-    # the rows: numbers in `rows`, in the order of the leaves that they reach
+    # the rows, by their numbers in `rows`
     cdef const int32_t[::1] rows
     cdef const int32_t[::1] leaf
     cdef const double[::1] weight
-    cdef Walk walk
-    cdef int32_t* start               # slice of each node
+    cdef RoutedRows by_leaf           # in the order of their leaves
+    cdef int32_t* start               # slice of each node in it
     cdef int32_t* end
-    cdef double* loss                 # of each row, below the node visited last
-    cdef double* found                # of each row, had it gone to the other side there
-    cdef Walk path                    # rows that try the other side
+    cdef double* loss                 # of each row, at its leaf
+    cdef double* other_loss           # of each row, on the other side of the current node
+    cdef RoutedRows trial             # rows on their way through the subtree of the other side
 
-    # the care points of the node at hand
+    # the care points of the current node
     cdef int32_t n_care
     cdef int32_t* care
     cdef double* rise                 # weighted loss on the right minus that on the left
     cdef double* plane
 
-    def __cinit__(self, *args, **kwargs):
-        start_buffer(&self.planes, sizeof(float))
-
     def __init__(
         self, arrays, grid, int32_t max_taps, int32_t most_sparse, X, offset, scale, target,
-        weight, const int32_t[::1] rows, const int32_t[::1] leaf, answer, Logistic trainer
+        weight, const int32_t[::1] rows, const int32_t[::1] leaf, leaf_prediction,
+        Logistic trainer
     ):
         cdef int64_t i, n = rows.shape[0], p = X.shape[1]
         cdef const float[::1] threshold = arrays["threshold"]
         cdef int64_t n_splits = threshold.shape[0]
-        self.keep = (arrays, X)
+        self.arrays = (arrays, X)
         self.table = as_table(X)
         self.directions = as_directions(arrays, <int32_t>p, as_grid(grid[0], grid[1], grid[2]))
         self.trainer = trainer
-        self.folds = scale is not None
-        if self.folds:
+        self.has_scale = scale is not None
+        if self.has_scale:
             self.offset = offset
             self.scale = scale
         self.most_sparse = most_sparse
@@ -134,53 +138,37 @@ cdef class Alternator:
         self.n_nodes = self.child.shape[0]
         self.is_class = target.ndim == 1
         if self.is_class:
-            self.label = answer
+            self.label = leaf_prediction
             self.target_label = target
-            self.few_classes = np.max(answer, initial=0) < 64 and np.max(target, initial=0) < 64
+            self.few_classes = max(np.max(leaf_prediction), np.max(target, initial=0)) < 64
         else:
-            self.value = answer
+            self.value = leaf_prediction
             self.target_value = target
             self.n_outputs = target.shape[1]
         self.rows = rows
         self.leaf = leaf
         self.weight = weight
-        alloc_walk(&self.walk, n)
-        alloc_walk(&self.path, n)
+        self.scratch = Scratch()
+        self.by_leaf = routed_rows(self.scratch, n)
+        self.trial = routed_rows(self.scratch, n)
         alloc_taps(&self.taps, max(max_taps, <int32_t>p), &self.directions.grid)
-        self.threshold = <float*>malloc((n_splits + 1) * sizeof(float))
-        self.plane_of = <int64_t*>malloc((n_splits + 1) * sizeof(int64_t))
-        self.labels = <uint64_t*>malloc(self.n_nodes * sizeof(uint64_t))
-        self.start = <int32_t*>malloc(self.n_nodes * sizeof(int32_t))
-        self.end = <int32_t*>malloc(self.n_nodes * sizeof(int32_t))
-        self.loss = <double*>malloc(n * sizeof(double))
-        self.found = <double*>malloc(n * sizeof(double))
-        self.care = <int32_t*>malloc(n * sizeof(int32_t))
-        self.rise = <double*>malloc(n * sizeof(double))
-        self.plane = <double*>malloc(p * sizeof(double))
-        if not (
-            self.threshold and self.plane_of and self.labels and self.start and self.end and
-            self.loss and self.found and self.care and self.rise and self.plane
-        ):
-            raise MemoryError()
+        self.planes = Buffer(sizeof(float))
+        self.threshold = self.scratch.floats(n_splits)
+        self.new_plane = self.scratch.longs(n_splits)
+        self.labels = <uint64_t*>self.scratch.longs(self.n_nodes)
+        self.start = self.scratch.ints(self.n_nodes)
+        self.end = self.scratch.ints(self.n_nodes)
+        self.loss = self.scratch.doubles(n)
+        self.other_loss = self.scratch.doubles(n)
+        self.care = self.scratch.ints(n)
+        self.rise = self.scratch.doubles(n)
+        self.plane = self.scratch.doubles(p)
         for i in range(n_splits):
             self.threshold[i] = threshold[i]
-            self.plane_of[i] = -1
+            self.new_plane[i] = -1
 
     def __dealloc__(self):
-        free_walk(&self.walk)
-        free_walk(&self.path)
         free_taps(&self.taps)
-        free(self.threshold)
-        free(self.plane_of)
-        free(self.labels)
-        free(self.start)
-        free(self.end)
-        free(self.loss)
-        free(self.found)
-        free(self.care)
-        free(self.rise)
-        free(self.plane)
-        free_buffer(&self.planes)
 
     def sweep(self):
         """Visit every node once.
@@ -195,18 +183,17 @@ cdef class Alternator:
         cdef int64_t i, n_splits = (self.n_nodes - 1) // 2
         with nogil:
             self.visit_nodes()
-        weights = np.frombuffer(used_bytes(&self.planes), np.float32)
-        weights = weights.reshape(-1, self.table.n_features)
+        weights = self.planes.array(np.float32).reshape(-1, self.table.n_features)
         split = np.empty(len(weights), dtype=np.int64)
         threshold = np.empty(len(weights), dtype=np.float32)
         for i in range(n_splits):
-            if self.plane_of[i] >= 0:
-                split[self.plane_of[i]] = i
-                threshold[self.plane_of[i]] = self.threshold[i]
+            if self.new_plane[i] >= 0:
+                split[self.new_plane[i]] = i
+                threshold[self.new_plane[i]] = self.threshold[i]
         return split, weights, threshold
 
     def care_points(self, int64_t node):
-        """The care points of a node of the tree as it stands; for tests.
+        """The care points of a node under the current hyperplanes; for tests.
 
         Returns
         -------
@@ -216,11 +203,11 @@ cdef class Alternator:
         """
         cdef int64_t i
         with nogil:
-            self.line_up()
-            self.settle_leaves()
+            self.sort_by_leaf()
+            self.evaluate_leaves()
             for i in range(self.n_nodes - 1, node - 1, -1):
                 if self.child[i] > 0:
-                    self.gather_care(i)
+                    self.find_care_points(i)
         rows = np.empty(self.n_care, dtype=np.int32)
         rise = np.empty(self.n_care)
         for i in range(self.n_care):
@@ -230,13 +217,13 @@ cdef class Alternator:
 
     cdef int visit_nodes(self) except -1 nogil:
         cdef int64_t node
-        self.line_up()
-        self.settle_leaves()
+        self.sort_by_leaf()
+        self.evaluate_leaves()
         # Children stand behind their parents: backwards is from the leaves to the root.
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] < 0:
                 continue
-            if self.gather_care(node):
+            if self.find_care_points(node):
                 return 0
             if self.n_care > 0 and self.refit(node):
                 return 0
@@ -244,8 +231,8 @@ cdef class Alternator:
 
     # ------------------------------------------------------------------------------------- routing
 
-    cdef void line_up(self) noexcept nogil:
-        """Put the rows in the order of their leaves, so that those of every node are a slice."""
+    cdef void sort_by_leaf(self) noexcept nogil:
+        """Sort the rows by their leaves, so that the rows of every node are a slice."""
         cdef int32_t i, node, child, n = <int32_t>self.rows.shape[0]
         cdef int32_t* end = self.end
         memset(end, 0, self.n_nodes * sizeof(int32_t))
@@ -267,28 +254,28 @@ cdef class Alternator:
         for i in range(n):
             node = end[self.leaf[i]]
             end[self.leaf[i]] = node + 1
-            self.walk.row[node] = i
-            self.walk.offset[node] = <int64_t>self.rows[i] * self.table.n_features
+            self.by_leaf.row[node] = i
+            self.by_leaf.offset[node] = <int64_t>self.rows[i] * self.table.n_features
 
-    cdef int32_t turn(
-        self, Walk* walk, int32_t child, int32_t start, int32_t end
+    cdef int32_t partition(
+        self, RoutedRows* rows, int32_t child, int32_t start, int32_t end
     ) noexcept nogil:
-        """Part some rows at the split of a pair of children; the first right one is returned."""
+        """Partition rows into a pair of children; returns where those of the right one start."""
         cdef int64_t split = (child - 1) // 2
         self.unfold_split(split, &self.table)
-        project(&self.taps, &self.table, walk.offset + start, end - start, walk.column + start)
-        return part_rows(walk, start, end, self.threshold[split])
+        project(&self.taps, &self.table, rows.offset + start, end - start, rows.column + start)
+        return partition_rows(rows, start, end, self.threshold[split])
 
     cdef void unfold_split(self, int64_t split, const Table* table) noexcept nogil:
-        if self.plane_of[split] < 0:
+        if self.new_plane[split] < 0:
             unfold(&self.taps, &self.directions, self.direction[split], table)
         else:
             self.unfold_plane(
-                <const float*>self.planes.data + self.plane_of[split] * self.table.n_features
+                <const float*>self.planes.data + self.new_plane[split] * self.table.n_features
             )
 
     cdef void unfold_plane(self, const float* plane) noexcept nogil:
-        """Taps of a hyperplane, in the order in which they add up once it is stored."""
+        """Taps of a hyperplane in the order in which a forest that stores it adds them up."""
         cdef int32_t j, n = 0, p = self.table.n_features
         cdef Taps* taps = &self.taps
         for j in range(p):
@@ -307,7 +294,7 @@ cdef class Alternator:
                 taps.weight[n] = plane[j]
                 n += 1
 
-    cdef void settle_leaves(self) noexcept nogil:
+    cdef void evaluate_leaves(self) noexcept nogil:
         """Loss of every row at its leaf, and the classes below every node."""
         cdef int64_t node
         cdef int32_t i, child
@@ -320,7 +307,7 @@ cdef class Alternator:
             if self.is_class:
                 self.labels[node] = <uint64_t>1 << (self.label[node] & 63)
             for i in range(self.start[node], self.end[node]):
-                self.loss[self.walk.row[i]] = self.loss_at(self.walk.row[i], node)
+                self.loss[self.by_leaf.row[i]] = self.loss_at(self.by_leaf.row[i], node)
 
     cdef inline double loss_at(self, int32_t row, int64_t leaf) noexcept nogil:
         """Loss of a row at a leaf: 0 or 1, or the squared error."""
@@ -336,21 +323,21 @@ cdef class Alternator:
 
     # --------------------------------------------------------------------------------- care points
 
-    cdef bint gather_care(self, int64_t node) except -1 nogil:
-        """Rows of the node that fare better on one side; True where training shall end."""
+    cdef bint find_care_points(self, int64_t node) except -1 nogil:
+        """Rows of the node whose loss depends on the side; True where training shall end."""
         cdef int32_t child = self.child[node]
         cdef int32_t i, row, middle = self.end[child]
         cdef double rise
         self.n_care = 0
         if self.start[node] == self.end[node]:
             return False
-        if self.try_out_all(child + 1, self.start[node], middle):
+        if self.evaluate_all(child + 1, self.start[node], middle):
             return True
-        if self.try_out_all(child, middle, self.end[node]):
+        if self.evaluate_all(child, middle, self.end[node]):
             return True
         for i in range(self.start[node], self.end[node]):
-            row = self.walk.row[i]
-            rise = self.found[row] - self.loss[row]
+            row = self.by_leaf.row[i]
+            rise = self.other_loss[row] - self.loss[row]
             if rise != 0:
                 if i >= middle:
                     rise = -rise
@@ -359,22 +346,22 @@ cdef class Alternator:
                 self.n_care = self.n_care + 1
         return False
 
-    cdef bint try_out_all(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
-        """`try_out` for a few rows after another: they stay in the cache on their way down."""
+    cdef bint evaluate_all(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
+        """`evaluate` in blocks of rows that stay in a cache on their way down."""
         cdef int32_t size = max(<int32_t>16, <int32_t>(CACHED // self.table.n_features))
         while start < end:
-            if self.try_out(root, start, min(start + size, end)):
+            if self.evaluate(root, start, min(start + size, end)):
                 return True
             start += size
         return False
 
-    cdef bint try_out(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
+    cdef bint evaluate(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
         """Loss that a slice of rows would have in a subtree; True where training shall end."""
-        cdef Walk* path = &self.path
+        cdef RoutedRows* trial = &self.trial
         cdef int32_t i, node = root, child, middle, depth = 0
         for i in range(start, end):
-            path.row[i - start] = self.walk.row[i]
-            path.offset[i - start] = self.walk.offset[i]
+            trial.row[i - start] = self.by_leaf.row[i]
+            trial.offset[i - start] = self.by_leaf.offset[i]
         end -= start
         start = 0
         while True:
@@ -382,22 +369,22 @@ cdef class Alternator:
             middle = end
             if child < 0:
                 for i in range(start, end):
-                    self.found[path.row[i]] = self.loss_at(path.row[i], node)
+                    self.other_loss[trial.row[i]] = self.loss_at(trial.row[i], node)
             else:
-                end = self.drop_known(node, start, end)
+                end = self.drop_decided(node, start, end)
                 middle = end
             if child > 0 and end > start:
-                middle = self.turn(path, child, start, end)
-                if self.trainer.poll(<int64_t>(end - start) * self.table.n_features):
+                middle = self.partition(trial, child, start, end)
+                if self.must_stop((end - start) * <int64_t>self.table.n_features):
                     return True
                 if middle == start:
                     node = child + 1
                     continue
             if child > 0 and end > start:
                 if middle < end:
-                    path.stack_node[depth] = child + 1
-                    path.stack_start[depth] = middle
-                    path.stack_end[depth] = end
+                    trial.stack_node[depth] = child + 1
+                    trial.stack_start[depth] = middle
+                    trial.stack_end[depth] = end
                     depth += 1
                 node = child
                 end = middle
@@ -405,42 +392,49 @@ cdef class Alternator:
             if depth == 0:
                 return False
             depth -= 1
-            node = path.stack_node[depth]
-            start = path.stack_start[depth]
-            end = path.stack_end[depth]
+            node = trial.stack_node[depth]
+            start = trial.stack_start[depth]
+            end = trial.stack_end[depth]
 
-    cdef int32_t drop_known(self, int32_t node, int32_t start, int32_t end) noexcept nogil:
-        """Settle rows whose class no leaf below the node has, or all have; the end of the rest."""
-        cdef Walk* path = &self.path
+    cdef int32_t drop_decided(self, int32_t node, int32_t start, int32_t end) noexcept nogil:
+        """Set the loss of rows whose class no leaf below the node has, or all have.
+
+        Returns the end of the other rows, which must be routed further.
+        """
+        cdef RoutedRows* trial = &self.trial
         cdef int32_t i, row, n = start
         cdef uint64_t bit, labels = self.labels[node]
         if not self.is_class:
             return end
         for i in range(start, end):
-            row = path.row[i]
+            row = trial.row[i]
             bit = <uint64_t>1 << (self.target_label[self.rows[row]] & 63)
             if not labels & bit:
-                self.found[row] = 1
+                self.other_loss[row] = 1
             elif labels == bit and self.few_classes:
-                self.found[row] = 0
+                self.other_loss[row] = 0
             else:
-                path.row[n] = row
-                path.offset[n] = path.offset[i]
+                trial.row[n] = row
+                trial.offset[n] = trial.offset[i]
                 n += 1
         return n
+
+    cdef bint must_stop(self, int64_t n_read) except -1 nogil:
+        """True where training shall end, after so many more entries of the table were read."""
+        return poll(&self.trainer.stop[0], &self.trainer.work, n_read)
 
     # ------------------------------------------------------------------------------------ training
 
     cdef bint refit(self, int64_t node) except -1 nogil:
-        """Train the plane of the node on its care points; True where training shall end."""
+        """Train the hyperplane of a node on its care points; True where training shall end."""
         cdef int64_t split = (self.child[node] - 1) // 2, p = self.table.n_features, before
         cdef int32_t i, row, right, at_right, n = self.n_care
         cdef double threshold, rise = 0
-        cdef float* column = self.path.column
+        cdef float* column = self.trial.column
         self.read_plane(split, &threshold)
         for i in range(n):
-            self.path.offset[i] = <int64_t>self.rows[self.care[i]] * p
-            self.trainer.at[i] = self.path.offset[i]
+            self.trial.offset[i] = <int64_t>self.rows[self.care[i]] * p
+            self.trainer.at[i] = self.trial.offset[i]
             self.trainer.side[i] = 1 if self.rise[i] < 0 else -1
             self.trainer.weight[i] = <float>fabs(self.rise[i])
         if not self.trainer.train(n, self.plane, &threshold):
@@ -448,28 +442,28 @@ cdef class Alternator:
         before = self.planes.n
         if not self.write_plane(&threshold):
             return False
-        # Loss of the care points that change sides.
+        # Change of the loss by the care points that change sides.
         self.unfold_plane(<const float*>self.planes.data + before)
-        project(&self.taps, &self.table, self.path.offset, n, column)
+        project(&self.taps, &self.table, self.trial.offset, n, column)
         for i in range(n):
             row = self.care[i]
-            # What was found on the other side tells where the row is.
-            at_right = (self.found[row] > self.loss[row]) != (self.rise[i] > 0)
+            # `rise` is right minus left: its sign and the better side tell where the row is.
+            at_right = (self.other_loss[row] > self.loss[row]) != (self.rise[i] > 0)
             right = column[i] > <float>threshold
-            self.path.leaf[i] = right != at_right
+            self.trial.leaf[i] = right != at_right
             rise += self.rise[i] * (right - at_right)
         if rise > 0:
             self.planes.n = before
             return False
         for i in range(n):
-            if self.path.leaf[i]:
-                self.loss[self.care[i]] = self.found[self.care[i]]
-        self.plane_of[split] = before // p
+            if self.trial.leaf[i]:
+                self.loss[self.care[i]] = self.other_loss[self.care[i]]
+        self.new_plane[split] = before // p
         self.threshold[split] = <float>threshold
         return False
 
     cdef void read_plane(self, int64_t split, double* threshold) noexcept nogil:
-        """The plane of a split, in the features that the trainer sees."""
+        """The hyperplane of a split, in the features that the trainer reads."""
         cdef int64_t j, p = self.table.n_features
         cdef int32_t t
         cdef Taps* taps = &self.taps
@@ -487,25 +481,26 @@ cdef class Alternator:
             else:
                 plane[t] = taps.dense[t]
         threshold[0] = self.threshold[split]
-        if self.folds:
+        if self.has_scale:
             for j in range(p):
                 threshold[0] -= plane[j] * self.offset[j]
                 plane[j] /= self.scale[j]
 
     cdef bint write_plane(self, double* threshold) except -1 nogil:
-        """Append the trained plane in the table's features; False where float32 cannot hold it."""
+        """Append the trained hyperplane in the table's features; False if float32 overflows."""
         cdef int64_t j, p = self.table.n_features
         cdef double largest = 0, factor = 1
         cdef double* plane = self.plane
         cdef float weight
         cdef double rounded
-        if self.folds:
+        if self.has_scale:
             for j in range(p):
                 plane[j] *= self.scale[j]
                 largest = max(largest, fabs(plane[j]))
             if not (largest > 0) or not isfinite(largest):
                 return False
-            # The length of a plane has no meaning to the tree: weights of at most 1.
+            # The norm of a hyperplane does not matter to a hard tree: a power of two that brings
+            # the largest weight into [0.5, 1] keeps all digits and avoids overflow.
             while largest * factor > 1:
                 factor = ldexp(factor, -1)
             while largest * factor < 0.5:
@@ -513,13 +508,13 @@ cdef class Alternator:
             threshold[0] *= factor
         for j in range(p):
             weight = <float>(plane[j] * factor)
-            if self.folds:
+            if self.has_scale:
                 threshold[0] += <double>weight * self.offset[j]
-            append(&self.planes, &weight, 1)
+            self.planes.append(&weight, 1)
             if not isfinite(weight):
                 threshold[0] = weight
         rounded = <float>threshold[0]
         if not isfinite(rounded):
-            self.planes.n = self.planes.n - p
+            self.planes.n -= p
             return False
         return True

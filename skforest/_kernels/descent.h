@@ -2,15 +2,15 @@
  *
  * A row starts at table[offset[i]] and has p floats. Four rows are taken at once, so that the weights
  * are read once for four rows and four chains of additions run side by side; the lanes of sixteen
- * rows are added up together, which short rows need. What decides a turn in a fitted tree is never
- * computed here, but by `project` (_direction.pyx).
+ * rows are added up together, which pays for short rows. The branch that a row takes in a fitted tree
+ * is never decided here, but by `project` (direction.pyx).
  */
 #ifndef SKFOREST_DESCENT_H
 #define SKFOREST_DESCENT_H
 
 #include "simd.h"
 
-/* Row i, and behind the last row that one again. */
+/* Row i; the last row repeats behind the end, so that four rows can always be read. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
 
 /* out[i] = w . x_i */
@@ -83,9 +83,9 @@ SKF_KERNEL(skf_add_rows,
     }
 }
 
-/* One look at n rows, as differences from the row `first`: sum += sum_i weight_i (x_i - first);
- * seen[j] has a bit set once feature j differs; square[i] = |x_i - first|^2. */
-SKF_KERNEL(skf_survey,
+/* Moments of n rows, as differences from the row `first`: sum += sum_i weight_i (x_i - first);
+ * seen[j] has a bit set if feature j differs in some row; square[i] = |x_i - first|^2. */
+SKF_KERNEL(skf_node_moments,
            (const float *table, const int64_t *offset, int64_t n, const float *first,
             const float *weight, int64_t p, float *SKF_RESTRICT sum, int32_t *SKF_RESTRICT seen,
             float *SKF_RESTRICT square),
@@ -214,7 +214,7 @@ SKF_KERNEL(skf_dot, (const float *a, const float *b, int64_t p, float *dot), (a,
     *dot = rest;
 }
 
-/* w moved towards 0 by at most `amount`; *square = |w|^2. */
+/* Moves each weight towards 0 by `amount`, and to 0 at most; *square = |w|^2. */
 SKF_KERNEL(skf_shrink, (float *SKF_RESTRICT w, int64_t p, float amount, float *square),
            (w, p, amount, square))
 {
@@ -251,7 +251,7 @@ SKF_KERNEL(skf_bound_slopes,
     }
 }
 
-/* bound[i] = max(-m, d + m) - |m|: the bound, less l0. */
+/* bound[i] = max(-m, d + m) - |m|: the bound minus l0. */
 SKF_KERNEL(skf_bound_values,
            (const float *m, const float *d, int64_t n, float *SKF_RESTRICT bound),
            (m, d, n, bound))
@@ -262,8 +262,8 @@ SKF_KERNEL(skf_bound_values,
     }
 }
 
-/* Where rows have a slope: their places and slopes, without the others; returns how many, and
- * the sum of the slopes. */
+/* Offsets and slopes of the rows whose slope is not 0; returns their number, and their sum in
+ * `sum`. */
 SKF_UNUSED static int64_t skf_pick_active(const int64_t *offset, const float *slope, int64_t n,
                                           int64_t *SKF_RESTRICT active, float *SKF_RESTRICT c,
                                           double *sum)
@@ -281,7 +281,7 @@ SKF_UNUSED static int64_t skf_pick_active(const int64_t *offset, const float *sl
     return n_active;
 }
 
-/* Loss of every row at the left leaf, and how much more it is at the right one, by its label. */
+/* Loss of every row at the left leaf, and the difference to the right one, by its label. */
 SKF_KERNEL(skf_label_losses,
            (const int32_t *label, int64_t n, const float *left, const float *more,
             float *SKF_RESTRICT base, float *SKF_RESTRICT delta),
@@ -293,7 +293,8 @@ SKF_KERNEL(skf_label_losses,
     }
 }
 
-/* Adds the weights of rows to sums[side][label], side 1 where m > 0; returns how many go there. */
+/* Adds the weights of rows to sums[side][label], side 1 where m > 0; returns the number of rows on
+ * side 1. */
 SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
                                            const float *weight, int64_t n, int64_t n_labels,
                                            double *SKF_RESTRICT sums)
@@ -307,7 +308,7 @@ SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
     return n_right;
 }
 
-/* Rows written anew, side by side: out[i] holds scale (x_i - mean) of the features in groups of
+/* Copies of rows, one behind the other: out[i] has scale (x_i - mean) of the features in groups of
  * SKF_GROUP, which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to
  * stride. */
 #define SKF_GROUP 4
@@ -334,7 +335,7 @@ SKF_KERNEL(skf_gather_rows,
 }
 
 /* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows
- * that no tilt moves, or only one beyond all reason, go beyond the ends, each on its side. */
+ * that no tilt moves, or only one beyond 1e6, get values beyond both ends, each on its side. */
 SKF_UNUSED static void skf_critical_values(const double *m, const float *along, int64_t n,
                                            float low, float *SKF_RESTRICT column)
 {
@@ -387,7 +388,7 @@ SKF_UNUSED static double skf_logistic_loss(const float *m, const float *s, const
     return loss;
 }
 
-/* Weight of the rows on the wrong side, at margins that went the share t of the way from a to b. */
+/* Weight of the rows on the wrong side at the margins a + t (b - a). */
 SKF_UNUSED static double skf_wrong_side(const float *a, const float *b, const float *s,
                                         const float *weight, int64_t n, float t)
 {

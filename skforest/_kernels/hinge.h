@@ -7,7 +7,7 @@
 #define SKFOREST_HINGE_H
 
 #include "descent.h"
-#include "walk.h"
+#include "route.h"
 
 #define SKF_DEEPEST 32 /* levels of a tree, at most */
 /* Columns of a product that are summed together: two vectors for each of four rows. */

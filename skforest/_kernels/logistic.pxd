@@ -2,23 +2,25 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from .memory cimport Scratch
 from .random cimport Random
 
 
 cdef class Logistic:
-    cdef object keep                  # arrays that the pointers look into
+    cdef object X                     # keeps `table` alive
+    cdef Scratch scratch
     cdef const float* table
     cdef int64_t n_features
     cdef Random random
     cdef const uint8_t[::1] stop
-    cdef int64_t work                 # since the interpreter was last asked for signals
+    cdef int64_t work                 # entries read since the last test for signals
 
     # parameters
     cdef double nu
     cdef double learning_rate
     cdef double momentum
     cdef int32_t batch_size
-    cdef int64_t n_visits             # rows shown in all, which sets the epochs
+    cdef int64_t n_visits             # rows shown in all epochs together
     cdef int32_t max_epochs
     cdef double radius
 
@@ -27,11 +29,11 @@ cdef class Logistic:
     cdef float* side                  # 1 where it belongs to the right, -1 to the left
     cdef float* weight
 
-    # the rows, centred and scaled: as they are, or written anew
+    # the rows, centred and scaled: those of the table, or copies of them
     cdef int64_t n
     cdef const float* rows
     cdef int64_t p
-    cdef float* mean                  # of each feature, 0 where rows are written anew
+    cdef float* mean                  # of each feature, 0 for copies, which are centred already
     cdef double scale
     cdef float* own_rows
     cdef float* node_mean             # in the table's features
@@ -64,6 +66,5 @@ cdef class Logistic:
     cdef void start(self, const double* plane, double threshold) noexcept nogil
     cdef void epoch(self, double rate) noexcept nogil
     cdef void step(self, int64_t n, double rate) noexcept nogil
-    cdef void take_margins(self, const int64_t* at, int64_t n, float* out) noexcept nogil
-    cdef bint remember(self) noexcept nogil
-    cdef bint poll(self, int64_t work) except -1 nogil
+    cdef void compute_margins(self, const int64_t* at, int64_t n, float* out) noexcept nogil
+    cdef bint keep_best(self) noexcept nogil

@@ -1,18 +1,22 @@
 """A hyperplane between labelled rows, by weighted logistic regression.
 
-Stochastic gradient descent with momentum on ``log(1 + exp(-s m))``, where m is the margin of a row
-and s its side, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a stump (_surrogate.pyx), rows are
-centred on their mean and scaled by one number, and the plane that errs least on the way is kept.
+Stochastic gradient descent with momentum on
+
+    sum over rows of weight_i log(1 + exp(-s_i m_i)),  m_i = scale (x_i - mean) . w + b
+
+where s_i is the side of row i, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a CO2 stump
+(surrogate.pyx), rows are centred on their mean and scaled by one number. The hyperplane with the
+smallest weight of wrong rows during training is kept.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from .memory cimport Scratch
+from .node_moments cimport node_moments
+from .poll cimport poll
 from .random cimport below, next_word
-from .survey cimport survey
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
@@ -32,17 +36,12 @@ cdef extern from "descent.h" nogil:
     )
 
 cdef enum:
-    LANES = 16              # rows written anew are padded to a multiple of this
-    OWN_ROWS = 1 << 21      # floats: 8 MiB, about a cache
+    LANES = 16              # copied rows are padded to a multiple of this
+    CACHED = 1 << 21        # floats: 8 MiB, about a cache; rows are copied where they fit into it
     MIN_EPOCHS = 3
-    PATIENCE = 3            # epochs without progress before the rate is halved
-    MEASURE = 2             # epochs between two looks at all rows where no cache holds them
-    PARTS = 16              # of the way from the start that are looked at
-    POLL = 1 << 26          # table reads between two looks for signals
-
-
-cdef inline float* floats(int64_t n) noexcept nogil:
-    return <float*>malloc(<size_t>(n + LANES) * sizeof(float))
+    PATIENCE = 3            # evaluations without progress before the rate is halved
+    EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
+    PARTS = 16              # candidates on the way from the start to the current hyperplane
 
 
 cdef class Logistic:
@@ -58,7 +57,7 @@ cdef class Logistic:
         Set from outside to make training end early.
     nu, learning_rate, momentum : float
     batch_size, n_visits, max_epochs : int
-        n rows are shown n_visits / n times, at least 3, at most max_epochs times.
+        There are n_visits / n epochs of n rows, at least 3 and at most max_epochs.
     radius : float
         Root mean square norm of the scaled rows.
     """
@@ -69,7 +68,7 @@ cdef class Logistic:
         int32_t max_epochs, double radius
     ):
         cdef int64_t n = n_rows, p = X.shape[1], batch = batch_size
-        self.keep = X
+        self.X = X
         self.table = &X[0, 0]
         self.n_features = p
         self.stop = stop
@@ -83,61 +82,33 @@ cdef class Logistic:
         self.n_visits = n_visits
         self.max_epochs = max(max_epochs, 1)
         self.radius = radius
-        self.at = <int64_t*>malloc(n * sizeof(int64_t))
-        self.side = floats(n)
-        self.weight = floats(n)
-        self.mean = floats(p)
-        self.own_rows = floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
-        self.node_mean = floats(p)
-        self.varying = <int32_t*>malloc(p * sizeof(int32_t))
-        self.seen = <int32_t*>malloc((p + LANES) * sizeof(int32_t))
-        self.w = floats(p)
-        self.first_w = floats(p)
-        self.first_margin = floats(n)
-        self.best_w = floats(p)
-        self.margin = floats(n)
-        self.visit = <int32_t*>malloc(n * sizeof(int32_t))
-        self.batch_at = <int64_t*>malloc(batch * sizeof(int64_t))
-        self.batch_margin = floats(batch)
-        self.batch_side = floats(batch)
-        self.batch_weight = floats(batch)
-        self.velocity = floats(p)
-        self.gradient = floats(p)
-        if not (
-            self.at and self.side and self.weight and self.mean and self.own_rows and
-            self.node_mean and self.varying and self.seen and self.w and
-            self.first_w and self.first_margin and self.best_w and self.margin and self.visit and
-            self.batch_at and self.batch_margin and self.batch_side and self.batch_weight and
-            self.velocity and self.gradient
-        ):
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.at)
-        free(self.side)
-        free(self.weight)
-        free(self.mean)
-        free(self.own_rows)
-        free(self.node_mean)
-        free(self.varying)
-        free(self.seen)
-        free(self.w)
-        free(self.first_w)
-        free(self.first_margin)
-        free(self.best_w)
-        free(self.margin)
-        free(self.visit)
-        free(self.batch_at)
-        free(self.batch_margin)
-        free(self.batch_side)
-        free(self.batch_weight)
-        free(self.velocity)
-        free(self.gradient)
+        self.scratch = Scratch()
+        self.at = self.scratch.longs(n)
+        self.side = self.scratch.floats(n)
+        self.weight = self.scratch.floats(n)
+        self.mean = self.scratch.floats(p)
+        self.own_rows = self.scratch.floats(min(n * (p + LANES), <int64_t>CACHED))
+        self.node_mean = self.scratch.floats(p)
+        self.varying = self.scratch.ints(p)
+        self.seen = self.scratch.ints(p)
+        self.w = self.scratch.floats(p)
+        self.first_w = self.scratch.floats(p)
+        self.first_margin = self.scratch.floats(n)
+        self.best_w = self.scratch.floats(p)
+        self.margin = self.scratch.floats(n)
+        self.visit = self.scratch.ints(n)
+        self.batch_at = self.scratch.longs(batch)
+        self.batch_margin = self.scratch.floats(batch)
+        self.batch_side = self.scratch.floats(batch)
+        self.batch_weight = self.scratch.floats(batch)
+        self.velocity = self.scratch.floats(p)
+        self.gradient = self.scratch.floats(p)
 
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil:
-        """Train from ``plane . x > threshold`` on the first n rows; both are written over.
+        """Train on the first n rows, from ``plane . x > threshold``, and overwrite both.
 
-        False where nothing was found that errs no more than the start: then they stay.
+        False, and nothing is overwritten, where every hyperplane on the way has more weight on the
+        wrong side than the start.
         """
         cdef int64_t i, j, n_epochs, stalled = 0
         cdef int32_t feature
@@ -158,16 +129,16 @@ cdef class Logistic:
         )
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
         for i in range(1, n_epochs + 1):
-            if self.poll(n * self.p):
+            if poll(&self.stop[0], &self.work, n * self.p):
                 return False
             self.epoch(rate)
-            if self.rows == self.table and i % MEASURE != 0 and i < n_epochs:
+            if self.rows == self.table and i % EVALUATE != 0 and i < n_epochs:
                 continue
-            self.take_margins(self.at, n, self.margin)
+            self.compute_margins(self.at, n, self.margin)
             loss = skf_logistic_loss(self.margin, self.side, self.weight, n)
             if not isfinite(loss):
                 break
-            found = self.remember() or found
+            found = self.keep_best() or found
             if loss < 0.999 * last:
                 last = loss
                 stalled = 0
@@ -196,7 +167,7 @@ cdef class Logistic:
         cdef int64_t i, j, stride
         cdef double square
         # 1. one centre, and one scale for all features
-        square = survey(
+        square = node_moments(
             self.table, self.at, self.weight, n, p, self.node_mean, self.seen, self.margin,
             self.gradient
         )
@@ -209,13 +180,13 @@ cdef class Logistic:
             if self.seen[j] & 0x7FFFFFFF:  # the sign of a difference of -0 is none
                 self.varying[self.n_varying] = <int32_t>j
                 self.n_varying = self.n_varying + 1
-        # 3. rows written anew where they fit, without what does not vary
+        # 3. copies of the rows where a cache holds them, without the features that do not vary
         self.rows = self.table
         self.p = p
         self.scale = self.node_scale
         memcpy(self.mean, self.node_mean, p * sizeof(float))
         stride = (self.n_varying + LANES - 1) // LANES * LANES
-        if n * stride <= OWN_ROWS:
+        if n * stride <= CACHED:
             skf_gather_rows(
                 self.table, self.at, n, self.varying, 0, self.n_varying, stride, self.node_mean,
                 <float>self.node_scale, self.own_rows
@@ -231,7 +202,7 @@ cdef class Logistic:
     # ------------------------------------------------------------------------------------ training
 
     cdef void start(self, const double* plane, double threshold) noexcept nogil:
-        """Begin at a plane, scaled to norm 1: steeper ones are slow to turn, and fit noise."""
+        """Begin at a hyperplane, scaled to norm 1: larger norms turn slowly and fit noise."""
         cdef int64_t j, n = self.n
         cdef int32_t feature
         cdef double square, factor, bias = threshold
@@ -255,13 +226,13 @@ cdef class Logistic:
             feature = self.varying[j]
             w[j if self.rows == self.own_rows else feature] = <float>(factor * plane[feature])
         self.bias = factor * bias if factor > 0 else 0
-        self.take_margins(self.at, n, self.margin)
+        self.compute_margins(self.at, n, self.margin)
         memcpy(self.first_w, w, self.p * sizeof(float))
         memcpy(self.first_margin, self.margin, n * sizeof(float))
         self.first_bias = self.bias
 
     cdef void epoch(self, double rate) noexcept nogil:
-        """Show the rows once, in batches; self.margin is that of the weights so far."""
+        """Show the rows once, in batches; `margin` has the margins of the current weights."""
         cdef int64_t i, row, other, size, start = 0, n = self.n
         cdef int32_t* visit = self.visit
         cdef int32_t swap
@@ -284,12 +255,12 @@ cdef class Logistic:
                 self.batch_at[i] = self.at[row]
                 self.batch_side[i] = self.side[row]
                 self.batch_weight[i] = self.weight[row]
-            self.take_margins(self.batch_at, size, self.batch_margin)
+            self.compute_margins(self.batch_at, size, self.batch_margin)
             self.step(size, rate)
             start += size
 
     cdef void step(self, int64_t n, double rate) noexcept nogil:
-        """One step of momentum along the gradient of a batch, and back into the ball of nu."""
+        """One step of momentum along the gradient of a batch, projected onto the ball of nu."""
         cdef int64_t i
         cdef float* slope = self.batch_margin
         cdef float square = 0
@@ -313,7 +284,7 @@ cdef class Logistic:
             self.bias = self.bias * shrink
             skf_rescale(self.w, self.p, <float>shrink, 0)
 
-    cdef void take_margins(self, const int64_t* at, int64_t n, float* out) noexcept nogil:
+    cdef void compute_margins(self, const int64_t* at, int64_t n, float* out) noexcept nogil:
         """Margins of some rows: positive where they go right."""
         cdef int64_t zero = 0
         cdef float dot = 0
@@ -324,11 +295,11 @@ cdef class Logistic:
         skf_margins(self.mean, &zero, 1, self.w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + self.bias))
 
-    cdef bint remember(self) noexcept nogil:
-        """Keep the plane on the way from the start to here that errs least, if none erred less.
+    cdef bint keep_best(self) noexcept nogil:
+        """Keep the best hyperplane between the start and the current one, unless one was better.
 
-        Where a plane is nearly right, a few epochs bring it close to one with wider margins, but
-        seldom exactly to one that errs as little; part of the way does.
+        Where the start is nearly right, a few epochs of training widen its margins, but seldom end
+        at a hyperplane with as few errors; one on the way from the start to it often has as few.
         """
         cdef int64_t j
         cdef int k
@@ -339,7 +310,7 @@ cdef class Logistic:
             wrong = skf_wrong_side(
                 self.first_margin, self.margin, self.side, self.weight, self.n, t
             )
-            if wrong <= self.best_error:  # later ones win ties
+            if wrong <= self.best_error:  # ties go to the later one
                 self.best_error = wrong
                 chosen = t
         if chosen == 0:
@@ -348,14 +319,3 @@ cdef class Logistic:
             self.best_w[j] = self.first_w[j] + chosen * (self.w[j] - self.first_w[j])
         self.best_bias = self.first_bias + chosen * (self.bias - self.first_bias)
         return True
-
-    cdef bint poll(self, int64_t work) except -1 nogil:
-        """True where training shall end; now and then lets a signal handler raise."""
-        if self.stop[0]:
-            return True
-        self.work = self.work + work
-        if self.work > POLL:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return False

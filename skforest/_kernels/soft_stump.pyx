@@ -10,11 +10,11 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from .memory cimport Scratch
+from .node_moments cimport node_moments
 from .random cimport below, next_word, normal
 from .search cimport SearchSplitter
 from .soft cimport SoftTrainer
 from .split cimport Split
-from .survey cimport survey
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
@@ -220,7 +220,7 @@ cdef class SoftSplitter(SearchSplitter):
         A step of Adam is longer than the way between rows that are nearly equal.
         """
         cdef int64_t j
-        cdef double spread = 0, square = survey(
+        cdef double spread = 0, square = node_moments(
             self.trainer.rows, self.trainer.at, self.trainer.weight, self.node.n, self.stride,
             self.own_mean, self.seen, self.margin, self.sums
         )

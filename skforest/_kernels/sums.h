@@ -1,9 +1,9 @@
-/* Walking trees of boxes by tables of sums.
+/* Routing rows of bytes through trees of boxes by tables of sums.
  *
  * S[r][c] is the sum of the bytes above and left of (r, c), so that a box of any size is four
- * look-ups, and the contrast of two boxes is eight. Whole numbers wrap around, which cancels: the
- * walk takes exactly the turns of the node-by-node walk. Eight rows go down a tree side by side, to
- * have eight chains of look-ups under way at once.
+ * look-ups, and the contrast of two boxes is eight. Whole numbers wrap around, which cancels: rows
+ * take exactly the branches that they take node by node. Eight rows descend side by side, so that
+ * eight chains of look-ups are under way at once.
  */
 #ifndef SKFOREST_SUMS_H
 #define SKFOREST_SUMS_H
@@ -58,8 +58,8 @@ typedef struct {
     }                                                                                            \
                                                                                                  \
     /* leaf[i] = node of the leaf of row i, where the root is the split `root` and first[s] is the\
-     * left child of split s. A row that has reached its leaf makes room for the next one. */    \
-    SKF_UNUSED static void skf_walk_##name(const skf_step *steps, const int32_t *first, int32_t root,\
+     * left child of split s. A row that has reached its leaf is replaced by the next row. */    \
+    SKF_UNUSED static void skf_route_##name(const skf_step *steps, const int32_t *first, int32_t root,\
                                            const sum_t *sums, int64_t size, int64_t n,           \
                                            int32_t *leaf)                                        \
     {                                                                                            \

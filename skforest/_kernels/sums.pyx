@@ -1,36 +1,41 @@
-"""Walking trees of boxes over bytes by tables of sums.
+"""Routing rows of bytes through trees of boxes by tables of sums.
 
-`SumWalker` writes the splits of a forest as look-ups in a table of sums (_sums.h) and takes blocks
-of rows to their leaves, by the same turns as the node-by-node walk of _tree.pyx: all numbers are
-whole, so that no order of additions shows.
+With the table ``S[r, c] = sum of x[:r, :c]`` of a row, the sum over a box is four look-ups,
+whatever its size:
+
+    x[r:r+h, c:c+w].sum() = S[r+h, c+w] - S[r, c+w] - S[r+h, c] + S[r, c]
+
+`SumRouter` stores the splits of a forest as positions in this table (sums.h) and takes blocks of
+rows to their leaves. The sums are whole numbers, so that rows take the same branches as node by
+node in _tree.pyx, whatever the order of the additions.
 """
 
 from libc.math cimport floor
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
 from .direction cimport Directions, Grid
+from .memory cimport Scratch
 
 cdef extern from "sums.h" nogil:
     void skf_fill_u16(const uint8_t*, int, int, uint16_t*)
     void skf_fill_u32(const uint8_t*, int, int, uint32_t*)
-    void skf_walk_u16(
+    void skf_route_u16(
         const Step*, const int32_t*, int32_t, const uint16_t*, int64_t, int64_t, int32_t*
     )
-    void skf_walk_u32(
+    void skf_route_u32(
         const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int32_t*
     )
 
 cdef enum:
-    BLOCK_ROWS = 256         # rows whose tables are in use together
-    BLOCK_BYTES = 1 << 20    # and their most bytes: about a cache
+    BLOCK_ROWS = 256         # most rows whose tables are in use together
+    BLOCK_BYTES = 1 << 20    # most bytes of these tables: about a cache
 
 
 cdef bint sums_apply(const Directions* directions, int64_t n_splits) noexcept nogil:
-    """Do tables of sums of bytes answer every split?"""
+    """Whether every split can be decided by tables of sums of bytes."""
     cdef const Grid* grid = &directions.grid
     cdef int64_t height = grid.length[0] if grid.n_axes == 2 else 1
     cdef int64_t width = grid.length[grid.n_axes - 1]
@@ -44,16 +49,11 @@ cdef bint sums_apply(const Directions* directions, int64_t n_splits) noexcept no
     )
 
 
-cdef class SumWalker:
-    """The trees of one forest. `build` comes first; then it is safe to walk in several threads."""
-
-    def __dealloc__(self):
-        free(self.steps)
-        free(self.first)
-        free(self.root)
+cdef class SumRouter:
+    """The trees of one forest. After `build`, several threads may route rows at the same time."""
 
     cdef int build(self, arrays, const Directions* directions) except -1:
-        """Write down every tree; `arrays` are those of a Forest for which sums_apply."""
+        """Store every tree; `arrays` are those of a Forest for which `sums_apply` holds."""
         cdef const Grid* grid = &directions.grid
         cdef const int64_t[::1] tree_start = arrays["tree_start"]
         cdef const int32_t[::1] child = arrays["child"]
@@ -66,11 +66,10 @@ cdef class SumWalker:
         self.height = grid.length[0] if grid.n_axes == 2 else 1
         self.width = grid.length[grid.n_axes - 1]
         self.size = <int64_t>(self.height + 1) * (self.width + 1)
-        self.steps = <Step*>calloc(<size_t>n_splits + 1, sizeof(Step))
-        self.first = <int32_t*>malloc(<size_t>(n_splits + 1) * sizeof(int32_t))
-        self.root = <int32_t*>malloc(<size_t>(n_trees + 1) * sizeof(int32_t))
-        if not (self.steps and self.first and self.root):
-            raise MemoryError()
+        self.scratch = Scratch()
+        self.steps = <Step*>self.scratch.bytes_of((n_splits + 1) * <int64_t>sizeof(Step))
+        self.first = self.scratch.ints(n_splits)
+        self.root = self.scratch.ints(n_trees)
         cdef int32_t[::1] step_of = np.empty(np.diff(tree_start).max(initial=0), dtype=np.int32)
         for tree in range(n_trees):
             start = tree_start[tree]
@@ -88,7 +87,7 @@ cdef class SumWalker:
     cdef void write_steps(
         self, const int32_t[::1] child, int32_t first_split, int32_t[::1] step_of
     ) noexcept nogil:
-        """Number the splits, those of siblings side by side; step_of[node] is -1 for a leaf."""
+        """Number the splits of a tree, siblings side by side; step_of[node] is -1 for a leaf."""
         cdef int32_t node, left, next = first_split
         cdef bint left_splits, right_splits
         step_of[0] = -1
@@ -114,7 +113,7 @@ cdef class SumWalker:
         self, const int32_t[::1] child, int32_t first_split, const float[::1] threshold,
         const int32_t[::1] direction, const Directions* directions, const int32_t[::1] step_of
     ) noexcept nogil:
-        """Write thresholds and boxes; the volume of the largest box is returned."""
+        """Store thresholds and boxes of a tree; returns the volume of the largest box."""
         cdef int32_t n_axes = directions.grid.n_axes
         cdef int64_t split, code, largest = 1
         cdef int32_t node, corner, other, height, width
@@ -149,15 +148,15 @@ cdef class SumWalker:
         return largest
 
     cdef uint16_t position(self, int32_t corner) noexcept nogil:
-        """Where the sum above and left of a feature stands."""
+        """Place in a table of the sum above and left of a feature."""
         return <uint16_t>(corner // self.width * (self.width + 1) + corner % self.width)
 
     cdef int64_t block_rows(self) noexcept nogil:
-        """How many rows should be under way together."""
+        """Number of rows whose tables fit into a cache together."""
         return min(<int64_t>BLOCK_ROWS, max(<int64_t>8, BLOCK_BYTES // (4 * self.size)))
 
     cdef void fill(self, uint32_t* sums, const uint8_t* rows, int64_t n) noexcept nogil:
-        """Make the tables of n rows; `sums` has room for n * size numbers, of 2 bytes if small."""
+        """Compute the tables of n rows: n * size entries, of 2 bytes each if `small`."""
         cdef uint16_t* small = <uint16_t*>sums
         cdef int64_t i, n_features = <int64_t>self.height * self.width
         for i in range(n):
@@ -166,7 +165,7 @@ cdef class SumWalker:
             else:
                 skf_fill_u32(rows + i * n_features, self.height, self.width, sums + i * self.size)
 
-    cdef void walk(
+    cdef void route(
         self, int64_t tree, const uint32_t* sums, int64_t n, int32_t* leaf
     ) noexcept nogil:
         """leaf[i] = node of the leaf of row i, for n rows."""
@@ -174,6 +173,6 @@ cdef class SumWalker:
         if root < 0:
             memset(leaf, 0, <size_t>n * sizeof(int32_t))
         elif self.small:
-            skf_walk_u16(self.steps, self.first, root, <uint16_t*>sums, self.size, n, leaf)
+            skf_route_u16(self.steps, self.first, root, <uint16_t*>sums, self.size, n, leaf)
         else:
-            skf_walk_u32(self.steps, self.first, root, sums, self.size, n, leaf)
+            skf_route_u32(self.steps, self.first, root, sums, self.size, n, leaf)

@@ -21,10 +21,10 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from .memory cimport Scratch
+from .node_moments cimport node_moments
 from .random cimport below, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
-from .survey cimport survey
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
@@ -219,7 +219,7 @@ cdef class StumpSplitter(SearchSplitter):
             self.at[i] = self.node.offset[self.order[i]]
         if self.should_stop(n * p):
             return False
-        square = survey(
+        square = node_moments(
             <const float*>self.table.data, self.at, self.row_weight, n, p, self.node_mean,
             self.seen, self.margin, self.gradient
         )

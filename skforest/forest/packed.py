@@ -259,17 +259,11 @@ class Forest:
         """Router: the traversal of the trees, made at the first use."""
         router = self.__dict__.get("_cached_router")
         if router is None:
-            volume = self.box_size.prod(axis=1, dtype=np.int64).max(initial=1)
-            # A row may name a feature repeatedly, so it may be longer than n_features.
-            longest = np.diff(self.sparse_start).max(initial=1)
-            if self.weight_dtype == "float16" and len(self.dense):
-                longest = max(longest, self.n_features)  # dense rows are widened to float32
             router = self.__dict__["_cached_router"] = Router(
                 self.arrays,
                 self.n_features,
                 self.n_outputs,
                 (self.feature_shape, self.wrap, self.unordered),
-                max(2 * volume, longest),
                 self.gate,
                 self.steepness,
             )

@@ -1,19 +1,21 @@
-/* Rows that walk through a tree whose projections are all at hand.
+/* Rows on their way through a tree over projections that are computed already, and the sum of the
+ * values of their leaves.
  *
- * Eight rows go down side by side, so that eight chains of loads are under way at once; what lies
- * beside the way is stored, and looked at later, eight rows in a vector.
+ * Eight rows descend side by side, so that eight chains of loads are under way at once. Their
+ * differences from the thresholds are stored on the way, and their margins are taken from these
+ * afterwards, eight rows in a vector.
  */
-#ifndef SKFOREST_WALK_H
-#define SKFOREST_WALK_H
+#ifndef SKFOREST_ROUTE_H
+#define SKFOREST_ROUTE_H
 
 #include "simd.h"
 
 #define SKF_ABREAST 8
-/* Levels from one look at whether all rows have arrived to the next. */
+/* Levels between two tests of whether all rows have reached a leaf. */
 #define SKF_LEVELS 8
 
-/* Keeps an integer where it can serve as an address: gcc would put eight of them into a vector, and
- * take them out again one by one. */
+/* Keeps an integer in a register that can serve as an address: gcc would put eight of them into a
+ * vector, and take them out again one by one. */
 #if defined(__GNUC__)
 #define SKF_KEEP(integer) __asm__("" : "+r"(integer))
 #else
@@ -26,11 +28,11 @@ typedef struct {
     uint32_t column, child;
 } skf_node;
 
-/* Leaf of n rows in a tree of some depth, and the smallest margin on the way to it, or NULL; row i has
- * its projections from pool[i stride] on. As a walk node by node: right where not `projection <=
- * threshold`, and the first margin counts even if it is NaN. A tree without splits leaves margins of
- * 0. */
-SKF_KERNEL(skf_walk_pool,
+/* Leaf of n rows in a tree of some depth, and the smallest margin on the path unless `margin` is NULL;
+ * the projections of row i start at pool[i stride]. The same bits as node by node: right where not
+ * `projection <= threshold`, and the first margin counts even if it is NaN. A tree without splits
+ * gives margins of 0. */
+SKF_KERNEL(skf_route_pool,
            (const float *pool, int64_t stride, int64_t n, const skf_node *tree, int32_t depth,
             int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
            (pool, stride, n, tree, depth, leaf, margin))
@@ -40,13 +42,13 @@ SKF_KERNEL(skf_walk_pool,
         const float *row[SKF_ABREAST];
         uint32_t node[SKF_ABREAST];
         float least[SKF_ABREAST];
-        int busy = 1;
+        int moving = 1;
         for (int l = 0; l < SKF_ABREAST; l++) {
             row[l] = pool + (i + (l < n_rows ? l : 0)) * stride;
             node[l] = 0;
             least[l] = 0;
         }
-        for (int32_t done = 0; done < depth && busy; done += SKF_LEVELS) {
+        for (int32_t done = 0; done < depth && moving; done += SKF_LEVELS) {
             const int n_levels = depth - done < SKF_LEVELS ? depth - done : SKF_LEVELS;
             float found[SKF_LEVELS][SKF_ABREAST];
             for (int level = 0; level < n_levels; level++)
@@ -57,9 +59,9 @@ SKF_KERNEL(skf_walk_pool,
                     node[l] = at->child + !(value <= at->threshold);
                     SKF_KEEP(node[l]);
                 }
-            busy = 0;
+            moving = 0;
             for (int l = 0; l < SKF_ABREAST; l++)
-                busy |= tree[node[l]].child != node[l];
+                moving |= tree[node[l]].child != node[l];
             if (margin == NULL)
                 continue;
             if (done == 0)
@@ -80,7 +82,7 @@ SKF_KERNEL(skf_walk_pool,
     }
 }
 
-/* Values of leaves lie far apart in memory: they are asked for some rows ahead. */
+/* Values of leaves lie far apart in memory: they are fetched some rows ahead. */
 #define SKF_AHEAD 6
 #if defined(__GNUC__)
 #define SKF_FETCH(pointer) __builtin_prefetch(pointer)
@@ -88,8 +90,8 @@ SKF_KERNEL(skf_walk_pool,
 #define SKF_FETCH(pointer) ((void)(pointer))
 #endif
 
-/* out_i += weight[i] value, of n rows, each with `width` values of its leaf in a tree with these
- * children; a weight is 1 without `weight`. */
+/* out_i += weight[i] value(leaf_i) for n rows and `width` outputs, in a tree with these children;
+ * all weights are 1 where `weight` is NULL. */
 SKF_KERNEL(skf_add_values,
            (const float *value, int64_t width, const int32_t *child, const int32_t *leaf,
             const float *weight, int64_t n, double *SKF_RESTRICT out),
