@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from .search cimport Best, SearchSplitter
+from .search cimport Cut, SearchSplitter
 from .split cimport Sample
 
 
@@ -23,7 +23,7 @@ cdef class CoordinateSplitter(SearchSplitter):
 
     cdef bint start_random(self, Sample* sample) noexcept nogil
     cdef bint start_at(self, Sample* sample) noexcept nogil
-    cdef bint cut_direction(self, Sample* sample, Best* best) noexcept nogil
+    cdef bint cut_direction(self, Sample* sample, Cut* cut) noexcept nogil
     cdef void set_taps(self) noexcept nogil
     cdef bint descend(self, Sample* sample) except -1 nogil
     cdef bint move_all(self, Sample* sample, bint* moved) except -1 nogil

@@ -16,15 +16,14 @@ from random planes, after the first start at the best cut of some single feature
 
 from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from .direction cimport DENSE, project
-from .projection cimport Sampler
+from .memory cimport Scratch
 from .random cimport normal
-from .search cimport Best, SearchSplitter
+from .search cimport Cut, SearchSplitter
 from .split cimport ENTROPY, Sample, Split
 
 cdef extern from "simd.h" nogil:
@@ -46,64 +45,48 @@ cdef inline double rounding(double score) noexcept nogil:
 
 
 cdef class CoordinateSplitter(SearchSplitter):
-    """Split by a hyperplane that coordinate descent makes of the best cut of a single feature.
+    """Split by a hyperplane, made from the best cut of a single feature by coordinate descent.
 
     Parameters
     ----------
-    X, target, n_outputs, weight, rows, criterion, seed, stop, sampler, n_candidates, exact, \
-n_bins, max_search, min_leaf, min_weight, may_overflow
-        As in SearchSplitter; X is float32 and the sampler draws features.
-    n_restarts : int
-        Random planes to start from, after the best cut of a feature.
-    n_jumps : int
-        Random directions to try where no weight improves the split.
+    training_set, options, seed, stop
+        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
+        reads these options.
+
+        n_restarts : int
+            Random hyperplanes that descent starts from, after the best cut of a feature.
+        n_jumps : int
+            Random directions that are tried where no single weight improves the split.
     """
 
-    def __init__(
-        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
-        stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow,
-        int32_t n_restarts, int32_t n_jumps
-    ):
-        SearchSplitter.__init__(
-            self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
-            n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
-        )
-        cdef int64_t n = rows.shape[0]
-        cdef int64_t p = X.shape[1]
-        self.n_restarts = n_restarts
-        self.n_jumps = n_jumps
-        self.w = <double*>malloc(p * sizeof(double))
-        self.margin = <double*>malloc(n * sizeof(double))
-        self.direction = <float*>malloc(p * sizeof(float))
-        self.along = <float*>malloc(n * sizeof(float))
-        self.best_w = <double*>malloc(p * sizeof(double))
-        if not (self.w and self.margin and self.direction and self.along and self.best_w):
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.w)
-        free(self.margin)
-        free(self.direction)
-        free(self.along)
-        free(self.best_w)
+    def __init__(self, training_set, options, uint64_t seed, stop):
+        SearchSplitter.__init__(self, training_set, options, seed, stop)
+        cdef Scratch scratch = self.scratch
+        cdef int64_t n = self.n_rows, p = self.table.n_features
+        self.n_restarts = options.n_restarts
+        self.n_jumps = options.n_jumps
+        self.w = scratch.doubles(p)
+        self.margin = scratch.doubles(n)
+        self.direction = scratch.floats(p)
+        self.along = scratch.floats(n)
+        self.best_w = scratch.doubles(p)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """The best cut of a single feature, and the plane that descent makes of it."""
         cdef Sample* sample = &self.node
         cdef double ideal, norm = 0
-        cdef Best best
+        cdef Cut cut
         cdef int32_t j, p = self.table.n_features
         if not SearchSplitter.search(self, split):
             return False
-        if self.node.n > self.max_search and not self.drawn_is_pure:
-            sample = &self.drawn
+        if self.node.n > self.max_search_samples and not self.subset_is_pure:
+            sample = &self.subset
         # 1. descend from the cut, and from random planes
         ideal = self.ideal(sample)
         self.best_score = -INFINITY
-        self.sampler.unfold(&self.champion, &self.table, &self.taps)
+        self.sampler.unfold(&self.best, &self.table, &self.taps)
         memset(self.direction, 0, p * sizeof(float))
-        self.direction[self.champion.feature] = 1
+        self.direction[self.best.feature] = 1
         if self.start_at(sample):
             self.keep_best()
             if self.best_score >= ideal:
@@ -123,9 +106,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         for j in range(p):
             self.direction[j] = <float>(self.best_w[j] / sqrt(norm))
         self.set_taps()
-        if self.cut_direction(&self.node, &best):
-            self.take_plane(
-                self.direction, best.threshold, split.gain + rounding(self.node_weight), split
+        if self.cut_direction(&self.node, &cut):
+            self.accept_plane(
+                self.direction, cut.threshold, split.gain + rounding(self.node_weight), split
             )
         return True
 
@@ -156,25 +139,25 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef bint start_at(self, Sample* sample) noexcept nogil:
         """Begin at the best cut of the direction, which the taps project on."""
-        cdef Best best
+        cdef Cut cut
         cdef int64_t i
         cdef int32_t j
-        if not self.cut_direction(sample, &best):
+        if not self.cut_direction(sample, &cut):
             return False
-        self.score = best.score
+        self.score = cut.score
         for i in range(sample.n):
-            self.margin[i] = <double>self.trial_column[i] - best.threshold
+            self.margin[i] = <double>self.candidate_column[i] - cut.threshold
         for j in range(self.table.n_features):
             self.w[j] = self.direction[j]
         return True
 
-    cdef bint cut_direction(self, Sample* sample, Best* best) noexcept nogil:
+    cdef bint cut_direction(self, Sample* sample, Cut* cut) noexcept nogil:
         """Best cut of the trial column, which the taps project on; False where there is none."""
         cdef float low = 0, high = 0
-        project(&self.taps, &self.table, sample.offset, sample.n, self.trial_column)
-        skf_range(self.trial_column, sample.n, &low, &high)
-        best.score = -INFINITY
-        return high > low and self.cut_sorted(sample, best)
+        project(&self.taps, &self.table, sample.offset, sample.n, self.candidate_column)
+        skf_range(self.candidate_column, sample.n, &low, &high)
+        cut.score = -INFINITY
+        return high > low and self.cut_sorted(sample, cut)
 
     cdef void draw_direction(self) noexcept nogil:
         """A standard normal weight for every feature."""
@@ -203,7 +186,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             if moved:
                 continue
             for _ in range(self.n_jumps):
-                if self.poll(sample.n * (WORK + self.table.n_features)):
+                if self.should_stop(sample.n * (WORK + self.table.n_features)):
                     return True
                 self.draw_direction()
                 if self.tilt(sample):
@@ -216,12 +199,12 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         """One round: each weight in random order, or as many as a round has; True: stop."""
         cdef int32_t n_moves = 0
         self.features.start_node()
-        while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.trial):
-            if self.poll(sample.n * WORK):
+        while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.candidate):
+            if self.should_stop(sample.n * WORK):
                 return True
-            self.features.unfold(&self.trial, &self.table, &self.taps)
+            self.features.unfold(&self.candidate, &self.table, &self.taps)
             memset(self.direction, 0, self.table.n_features * sizeof(float))
-            self.direction[self.trial.feature] = 1
+            self.direction[self.candidate.feature] = 1
             if self.tilt(sample):
                 moved[0] = True
             n_moves += 1
@@ -229,22 +212,22 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef bint tilt(self, Sample* sample) noexcept nogil:
         """Move the plane along the direction, which the taps project on, to where it is best."""
-        cdef Best best
+        cdef Cut cut
         cdef float low = 0, high = 0
         cdef double amount, shrink
         project(&self.taps, &self.table, sample.offset, sample.n, self.along)
         skf_range(self.along, sample.n, &low, &high)
         if not high > low:
             return False
-        skf_critical_values(self.margin, self.along, sample.n, low, self.trial_column)
+        skf_critical_values(self.margin, self.along, sample.n, low, self.candidate_column)
         # More than rounding must be gained, or descent would not end.
-        best.score = self.score + rounding(self.score)
-        if not self.cut_sorted(sample, &best):
+        cut.score = self.score + rounding(self.score)
+        if not self.cut_sorted(sample, &cut):
             return False
         # The same plane with weights of order 1.
-        amount = -<double>best.threshold
+        amount = -<double>cut.threshold
         shrink = 1 / sqrt(1 + amount * amount)
-        self.score = best.score
+        self.score = cut.score
         self.add_direction(amount, shrink)
         skf_tilt_margins(self.margin, self.along, sample.n, low, amount, shrink)
         return True
@@ -283,7 +266,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         cdef const float[::1] along = direction
         cdef int32_t j, p = self.table.n_features
         cdef int64_t i
-        self.begin(0, self.n_rows)
+        self.begin_node(0, self.n_rows)
         margin = np.empty(self.n_rows)
         moved_w = np.empty(p)
         for j in range(p):

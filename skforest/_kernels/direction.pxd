@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
+from .memory cimport Scratch
+
 cdef enum:
     MAX_AXES = 8      # rank of feature_shape
 
@@ -79,6 +81,9 @@ cdef struct Taps:
     const float* dense
 
 
+cdef int reserve_taps(
+    Scratch scratch, int32_t capacity, const Grid* grid, Taps* taps
+) except -1
 cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil
 cdef void free_taps(Taps* taps) noexcept nogil
 cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil

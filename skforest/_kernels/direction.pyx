@@ -11,6 +11,8 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from .memory cimport Scratch
+
 cdef extern from "simd.h" nogil:
     int skf_level()
     void skf_axis_u8(const uint8_t*, const int64_t*, int64_t, int64_t, float*)
@@ -140,6 +142,22 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
 
 
 # ------------------------------------------------------------------------------------------- taps
+
+cdef int reserve_taps(
+    Scratch scratch, int32_t capacity, const Grid* grid, Taps* taps
+) except -1:
+    """Give the taps the arrays for `capacity` of them."""
+    cdef int64_t n_along = 1
+    cdef int axis
+    for axis in range(grid.n_axes):
+        n_along += grid.length[axis]
+    taps.capacity = capacity
+    taps.position = scratch.ints(capacity)
+    taps.weight = scratch.floats(capacity)
+    taps.mask = <uint64_t*>scratch.longs(capacity)
+    taps.along = scratch.ints(n_along)
+    return 0
+
 
 cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:
     """Room for `capacity` taps; taps must be zeroed or freed before."""

@@ -1,20 +1,25 @@
 """Growing one tree greedily, with any `NodeSplitter`.
 
-Depth first, left before right, so that a node's rows are still in the cache when its children are
-searched; or best first, the node of largest gain next, when the number of leaves is limited. The
-whole tree is one call without the interpreter.
+The grower visits nodes, asks the splitter for the split of largest gain
+
+    gain = W I(node) - W_L I(left) - W_R I(right)
+
+(W is the weight and I the impurity of a node), and either splits the node or makes it a leaf.
+Without a limit on leaves it grows depth first, left before right, so that a node's rows are still
+in the cache when its children are searched. With a limit it grows best first: a heap returns the
+node of largest gain. The whole tree is grown in one call that does not hold the interpreter lock.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
 
-from .buffer cimport Buffer, append, free_buffer, start_buffer, used_bytes
+from .memory cimport Buffer
 from .split cimport NodeSplitter, Split
 
 
 cdef struct Task:
-    # A node that waits to be split: its rows, and, once it was looked at, its split.
+    # A node that is to be split: its rows and, once it has been searched, its split.
     int32_t node
     int32_t depth
     int64_t start
@@ -44,21 +49,13 @@ cdef class Grower:
     cdef double min_gain
     cdef int64_t max_leaves
     cdef Buffer tasks                # a stack, or a heap with the largest gain on top
-    # One entry a node; a leaf's child is -1 - (row of its value).
+    # One entry per node; the child of a leaf is -1 - (row of its value).
     cdef Buffer child
     cdef Buffer weight
-    # One entry a split, which belongs to the pair of children that it makes.
+    # One entry per split, in the order of the pairs of children.
     cdef Buffer threshold
     cdef Buffer direction
     cdef Buffer gain
-
-    def __cinit__(self, *args, **kwargs):
-        start_buffer(&self.tasks, sizeof(Task))
-        start_buffer(&self.child, sizeof(int32_t))
-        start_buffer(&self.weight, sizeof(double))
-        start_buffer(&self.threshold, sizeof(float))
-        start_buffer(&self.direction, sizeof(int32_t))
-        start_buffer(&self.gain, sizeof(float))
 
     def __init__(
         self, NodeSplitter splitter, int32_t max_depth, int64_t min_split, double min_gain,
@@ -69,14 +66,12 @@ cdef class Grower:
         self.min_split = min_split
         self.min_gain = min_gain
         self.max_leaves = max_leaves
-
-    def __dealloc__(self):
-        free_buffer(&self.tasks)
-        free_buffer(&self.child)
-        free_buffer(&self.weight)
-        free_buffer(&self.threshold)
-        free_buffer(&self.direction)
-        free_buffer(&self.gain)
+        self.tasks = Buffer(sizeof(Task))
+        self.child = Buffer(sizeof(int32_t))
+        self.weight = Buffer(sizeof(double))
+        self.threshold = Buffer(sizeof(float))
+        self.direction = Buffer(sizeof(int32_t))
+        self.gain = Buffer(sizeof(float))
 
     def grow(self):
         """Grow the tree.
@@ -84,8 +79,8 @@ cdef class Grower:
         Returns
         -------
         arrays : dict of str to ndarray
-            "child" and "node_weight", one entry a node; "threshold", "direction" and "gain", one a
-            split.
+            "child" and "node_weight", one entry per node; "threshold", "direction" and "gain", one
+            per split.
         """
         with nogil:
             if self.max_leaves > 0:
@@ -93,43 +88,42 @@ cdef class Grower:
             else:
                 self.grow_depth_first()
         return {
-            "child": np.frombuffer(used_bytes(&self.child), np.int32),
-            "node_weight": np.frombuffer(used_bytes(&self.weight), np.float64),
-            "threshold": np.frombuffer(used_bytes(&self.threshold), np.float32),
-            "direction": np.frombuffer(used_bytes(&self.direction), np.int32),
-            "gain": np.frombuffer(used_bytes(&self.gain), np.float32),
+            "child": self.child.array(np.int32),
+            "node_weight": self.weight.array(np.float64),
+            "threshold": self.threshold.array(np.float32),
+            "direction": self.direction.array(np.int32),
+            "gain": self.gain.array(np.float32),
         }
 
     cdef int grow_depth_first(self) except -1 nogil:
         cdef Task task, right
-        cdef Buffer* tasks = &self.tasks
         self.add_root(&task)
-        append(tasks, &task, 1)
-        while tasks.n > 0:
-            tasks.n -= 1
-            task = (<Task*>tasks.data)[tasks.n]
-            if not self.look(&task):
+        self.tasks.append(&task, 1)
+        while self.tasks.n > 0:
+            self.tasks.n -= 1
+            task = (<Task*>self.tasks.data)[self.tasks.n]
+            if not self.search_node(&task):
                 self.make_leaf(&task)
                 continue
-            self.divide(&task, &right)
-            append(tasks, &right, 1)
-            append(tasks, &task, 1)
+            self.split_node(&task, &right)
+            self.tasks.append(&right, 1)
+            self.tasks.append(&task, 1)
         return 0
 
     cdef int grow_best_first(self) except -1 nogil:
         cdef Task task, right
         cdef int64_t i, n_leaves = 1
         self.add_root(&task)
-        self.look_and_push(&task)
+        self.search_and_push(&task)
         while self.tasks.n > 0 and n_leaves < self.max_leaves:
             self.pop_best(&task)
-            self.divide(&task, &right)
-            self.look_and_push(&task)
-            self.look_and_push(&right)
+            self.split_node(&task, &right)
+            self.search_and_push(&task)
+            self.search_and_push(&right)
             n_leaves += 1
         for i in range(self.tasks.n):
             task = (<Task*>self.tasks.data)[i]
-            self.splitter.begin(task.start, task.end)
+            self.splitter.begin_node(task.start, task.end)
             self.make_leaf(&task)
         return 0
 
@@ -143,34 +137,34 @@ cdef class Grower:
     cdef int add_node(self) except -1 nogil:
         cdef int32_t child = -1
         cdef double weight = 0
-        append(&self.child, &child, 1)
-        return append(&self.weight, &weight, 1)
+        self.child.append(&child, 1)
+        return self.weight.append(&weight, 1)
 
-    cdef bint look(self, Task* task) except -1 nogil:
-        """Search the node's split and part its rows; False where it stays a leaf."""
+    cdef bint search_node(self, Task* task) except -1 nogil:
+        """Find the node's split and partition its rows; False where the node is a leaf."""
         cdef int64_t n = task.end - task.start
-        self.splitter.begin(task.start, task.end)
+        self.splitter.begin_node(task.start, task.end)
         (<double*>self.weight.data)[task.node] = self.splitter.node_weight
         if task.depth >= self.max_depth or n < self.min_split or self.splitter.is_pure:
             return False
         if not self.splitter.search(&task.split) or task.split.gain < self.min_gain:
             return False
-        self.splitter.part(task.start, task.end, task.split.threshold)
+        self.splitter.partition(task.start, task.end, task.split.threshold)
         return True
 
     cdef int make_leaf(self, const Task* task) except -1 nogil:
-        """The splitter must have begun the node."""
-        (<int32_t*>self.child.data)[task.node] = -1 - self.splitter.leaf()
+        """Make the node, the current one of the splitter, a leaf."""
+        (<int32_t*>self.child.data)[task.node] = -1 - self.splitter.add_leaf()
         return 0
 
-    cdef int divide(self, Task* task, Task* right) except -1 nogil:
-        """Turn the node into a split; the task goes on as its left child."""
+    cdef int split_node(self, Task* task, Task* right) except -1 nogil:
+        """Split the node; `task` becomes its left child, `right` its right one."""
         cdef float gain = <float>task.split.gain
         cdef int32_t child = <int32_t>self.child.n
         (<int32_t*>self.child.data)[task.node] = child
-        append(&self.threshold, &task.split.threshold, 1)
-        append(&self.direction, &task.split.code, 1)
-        append(&self.gain, &gain, 1)
+        self.threshold.append(&task.split.threshold, 1)
+        self.direction.append(&task.split.code, 1)
+        self.gain.append(&gain, 1)
         self.add_node()
         self.add_node()
         task.node = child
@@ -182,13 +176,13 @@ cdef class Grower:
         task.end = right.start
         return 0
 
-    cdef int look_and_push(self, Task* task) except -1 nogil:
-        """Search the node's split now, and let it wait its turn."""
+    cdef int search_and_push(self, Task* task) except -1 nogil:
+        """Find the node's split and push the node on the heap, or make it a leaf."""
         cdef int64_t i, parent
         cdef Task* heap
-        if not self.look(task):
+        if not self.search_node(task):
             return self.make_leaf(task)
-        append(&self.tasks, task, 1)
+        self.tasks.append(task, 1)
         heap = <Task*>self.tasks.data
         i = self.tasks.n - 1
         while i > 0:
@@ -201,14 +195,13 @@ cdef class Grower:
         return 0
 
     cdef void pop_best(self, Task* task) noexcept nogil:
-        """Take the task of largest gain off the heap."""
-        cdef Buffer* tasks = &self.tasks
-        cdef Task* heap = <Task*>tasks.data
+        """Remove the task of largest gain from the heap."""
+        cdef Task* heap = <Task*>self.tasks.data
         cdef Task last
         cdef int64_t i = 0, child, n
         task[0] = heap[0]
-        tasks.n -= 1
-        n = tasks.n
+        self.tasks.n -= 1
+        n = self.tasks.n
         last = heap[n]
         while 2 * i + 1 < n:
             child = 2 * i + 1

@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from .random cimport Random
 from .direction cimport Grid, Table, Taps
+from .memory cimport Scratch
+from .random cimport Random
 
 
 cdef enum Kind:
@@ -32,15 +33,12 @@ cdef class Sampler:
     cdef readonly int32_t max_taps     # room that any direction needs once unfolded
     cdef readonly int32_t max_nonzero  # longest direction with weights
 
-    cdef int alloc(self, Candidate* candidate) except -1
+    cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil
     cdef void unfold(
         self, const Candidate* candidate, const Table* table, Taps* taps
     ) noexcept nogil
-
-
-cdef void free_candidate(Candidate* candidate) noexcept nogil
 
 
 cdef class AxisSampler(Sampler):

@@ -11,11 +11,11 @@ one in `sample` as a feature, a box, a sparse direction or a plane.
 
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 import numpy as np
 
+from .memory cimport Scratch
 from .random cimport Random, below, between, normal, positive_poisson
 from .direction cimport (
     DENSE,
@@ -37,28 +37,15 @@ cdef enum Contrast:
 CONTRASTS = {"sum": SUM, "edge": EDGE, "difference": DIFFERENCE, "mix": MIX}
 
 
-cdef void free_candidate(Candidate* candidate) noexcept nogil:
-    free(candidate.size)
-    free(candidate.subset)
-    free(candidate.features)
-    free(candidate.weights)
-    memset(candidate, 0, sizeof(Candidate))
-
-
 cdef class Sampler:
     """Distribution of the directions that a node tries."""
 
-    cdef int alloc(self, Candidate* candidate) except -1:
-        """Give a candidate, zeroed before, the room that any direction needs."""
-        candidate.size = <int32_t*>calloc(self.grid.n_axes + 1, sizeof(int32_t))
-        candidate.subset = <uint8_t*>calloc(self.grid.n_subset_bytes + 1, 1)
-        candidate.features = <int32_t*>calloc(self.max_nonzero + 1, sizeof(int32_t))
-        candidate.weights = <float*>calloc(self.max_nonzero + 1, sizeof(float))
-        if not (
-            candidate.size and candidate.subset and candidate.features and candidate.weights
-        ):
-            free_candidate(candidate)
-            raise MemoryError()
+    cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1:
+        """Give a candidate the arrays that the longest direction needs."""
+        candidate.size = scratch.ints(self.grid.n_axes)
+        candidate.subset = <uint8_t*>scratch.bytes_of(self.grid.n_subset_bytes)
+        candidate.features = scratch.ints(self.max_nonzero)
+        candidate.weights = scratch.floats(self.max_nonzero)
         return 0
 
     cdef void start_node(self) noexcept nogil:
@@ -334,36 +321,32 @@ def draw(Sampler sampler, seed, int64_t n):
     """
     cdef Random random
     cdef Candidate candidate
-    cdef int axis
-    result = []
+    cdef Scratch scratch = Scratch()
     random.state = seed
-    memset(&candidate, 0, sizeof(Candidate))
-    sampler.alloc(&candidate)
-    try:
-        for _ in range(n):
-            sampler.start_node()
-            if not sampler.sample(&random, &candidate):
-                break
-            if candidate.kind == FEATURE:
-                result.append({"feature": candidate.feature})
-            elif candidate.kind == SPARSE:
-                result.append({
-                    "features": [candidate.features[axis] for axis in range(candidate.n)],
-                    "weights": [candidate.weights[axis] for axis in range(candidate.n)],
-                })
-            elif candidate.kind == PLANE:
-                result.append({
-                    "weights": [candidate.weights[axis] for axis in range(sampler.n_features)]
-                })
-            else:
-                result.append({
-                    "corner": candidate.corner,
-                    "other": candidate.other,
-                    "size": [candidate.size[axis] for axis in range(sampler.grid.n_axes)],
-                    "subset": [
-                        candidate.subset[axis] for axis in range(sampler.grid.n_subset_bytes)
-                    ],
-                })
-    finally:
-        free_candidate(&candidate)
-    return result
+    sampler.reserve_candidate(scratch, &candidate)
+    directions = []
+    for _ in range(n):
+        sampler.start_node()
+        if not sampler.sample(&random, &candidate):
+            break
+        directions.append(as_dict(sampler, &candidate))
+    return directions
+
+
+cdef as_dict(Sampler sampler, const Candidate* candidate):
+    cdef int i
+    if candidate.kind == FEATURE:
+        return {"feature": candidate.feature}
+    if candidate.kind == SPARSE:
+        return {
+            "features": [candidate.features[i] for i in range(candidate.n)],
+            "weights": [candidate.weights[i] for i in range(candidate.n)],
+        }
+    if candidate.kind == PLANE:
+        return {"weights": [candidate.weights[i] for i in range(sampler.n_features)]}
+    return {
+        "corner": candidate.corner,
+        "other": candidate.other,
+        "size": [candidate.size[i] for i in range(sampler.grid.n_axes)],
+        "subset": [candidate.subset[i] for i in range(sampler.grid.n_subset_bytes)],
+    }

@@ -1,49 +1,56 @@
-# Searching among random directions.
+# Searching a split among random directions.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from .buffer cimport Buffer
 from .direction cimport Taps
+from .memory cimport Buffer
 from .projection cimport Candidate, Sampler
 from .split cimport NodeSplitter, Sample, Split
 
 
-cdef struct Best:
+cdef struct Cut:
+    # The best cut of a column so far.
     double score
-    bint exact
-    float threshold          # exact
-    float low                # histogram
-    float scale
-    int32_t cut
+    bint is_exact
+    float threshold          # set where the cut is exact
+    float low                # otherwise: smallest value of the column,
+    float scale              # bins per unit,
+    int32_t bin              # and last bin of the left side
 
 
 cdef class SearchSplitter(NodeSplitter):
+    # parameters
     cdef Sampler sampler
-    cdef Sampler features
-    cdef Taps taps
-    cdef Candidate trial
-    cdef Candidate champion
-    cdef bint exact
     cdef int32_t n_candidates
+    cdef bint exact
     cdef int32_t n_bins
-    cdef int64_t max_search
-    cdef int64_t min_leaf
-    cdef double min_weight
+    cdef int64_t max_search_samples
+    cdef int64_t min_samples_leaf
+    cdef double min_weight_leaf
     cdef bint may_overflow
-    cdef Sample drawn
-    cdef bint drawn_is_pure
-    cdef float* trial_column
-    cdef int32_t* base
+
+    cdef Sampler features             # draws single features where no candidate varies
+    cdef Taps taps                    # the candidate, unfolded
+    cdef Candidate candidate
+    cdef Candidate best
+    cdef Sample subset                # random rows of a large node
+    cdef bint subset_is_pure
+
+    # scratch
+    cdef float* candidate_column
+    cdef int32_t* base                # first cell of each row's class in the histogram
     cdef int32_t* cell
     cdef uint64_t* key
     cdef uint64_t* key_spare
     cdef double* right_score          # of the sorted rows behind each
     cdef double* right_weight
-    cdef double* histogram
+    cdef double* histogram            # (n_present, n_bins)
     cdef double* bin_weight
     cdef double* bin_count
     cdef double* bin_left
     cdef double* bin_score
+
+    # directions of the splits found
     cdef Buffer box_corner
     cdef Buffer box_other
     cdef Buffer box_size
@@ -53,16 +60,22 @@ cdef class SearchSplitter(NodeSplitter):
     cdef Buffer sparse_weight
     cdef Buffer dense
 
-    cdef void draw_rows(self) noexcept nogil
-    cdef bint try_all(self, Sample* sample, Split* split) except -1 nogil
-    cdef bint try_one(self, Sample* sample, Best* best) noexcept nogil
-    cdef bint cut_histogram(self, Sample* sample, float low, float high, Best* best) noexcept nogil
-    cdef bint cut_sorted(self, Sample* sample, Best* best) noexcept nogil
+    cdef void draw_subset(self) noexcept nogil
+    cdef bint search_sample(self, Sample* sample, Split* split) except -1 nogil
+    cdef bint try_candidate(self, Sample* sample, Cut* cut) noexcept nogil
+    cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil
+    cdef void score_bins(self, Sample* sample, float low, float scale) noexcept nogil
+    cdef void forbid_small_children(self, const Sample* sample) noexcept nogil
+    cdef bint cut_sorted(self, Sample* sample, Cut* cut) noexcept nogil
+    cdef void score_right_sides(self, Sample* sample) noexcept nogil
     cdef void clear_side(self) noexcept nogil
     cdef double add_to_side(self, const Sample* sample, int64_t at, double score) noexcept nogil
-    cdef bint fits(self, const Split* split) noexcept nogil
-    cdef bint settle(self, const Best* best, Split* split) except -1 nogil
-    cdef bint take_plane(
-        self, const float* direction, float threshold, double least_gain, Split* split
+    cdef bint are_children_large(self, const Split* split) noexcept nogil
+    cdef bint finalize_split(self, const Cut* cut, Split* split) except -1 nogil
+    cdef bint accept_plane(
+        self, const float* direction, float threshold, double min_gain, Split* split
     ) except -1 nogil
-    cdef int32_t store(self) except -1 nogil
+    cdef void project_best(self) noexcept nogil
+    cdef void project_plane(self, const float* direction) noexcept nogil
+    cdef int32_t store_plane(self, const float* direction) except -1 nogil
+    cdef int32_t store_best(self) except -1 nogil

@@ -7,10 +7,9 @@ tried, with other features, from another start, and in units of the node's own.
 
 from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from .projection cimport Sampler
+from .memory cimport Scratch
 from .random cimport below, next_word, normal
 from .search cimport SearchSplitter
 from .soft cimport SoftTrainer
@@ -36,36 +35,37 @@ cdef class SoftSplitter(SearchSplitter):
 
     Parameters
     ----------
-    X, target, n_outputs, weight, rows, criterion, seed, stop, sampler, n_candidates, exact, \
-n_bins, max_search, min_leaf, min_weight, may_overflow
-        As in SearchSplitter; X is float32. Nothing is searched.
-    mean, unit : ndarray of shape (n_features,), float32
-        As in SoftTrainer.
-    places : ndarray of shape (n_places, n_used), int32
-        Features of a split: one of these rows. One row that is longer than `n_used`: as many of
-        them, by chance.
-    n_used : int
-    n_epochs : int
-    learning_rate, steepness, steepness_step : float
-        Of the first epoch; the step is added after each.
-    batch_size, n_batches : int
-        An epoch has steps of `batch_size` rows, but at least `n_batches` of them where there are
-        16 rows for each.
-    smoothness : float
-    edges : ndarray of shape (n_edges, 2), int32
+    training_set, options, seed, stop
+        As in `SearchSplitter`; X is float32. Its search is not used. The splitter also reads these
+        options.
+
+        mean, unit : ndarray of shape (n_features,), float32
+            As in `SoftTrainer`.
+        receptive_fields : ndarray of shape (n_fields, n_used), int32
+            A split uses the features of one of these rows. If there is one row and it is longer
+            than `n_used`, a random subset of it is used.
+        n_used : int
+        n_epochs : int
+        learning_rate, steepness, steepness_step : float
+            The steepness is that of the first epoch; the step is added after each epoch.
+        batch_size, min_batches : int
+            Steps have `batch_size` rows, or fewer so that an epoch has at least `min_batches`
+            steps, but not fewer than 16.
+        smoothness : float
+        edges : ndarray of shape (n_edges, 2), int32
     """
 
     cdef SoftTrainer trainer
     cdef const float[::1] mean
     cdef const float[::1] unit
-    cdef const int32_t[:, ::1] places
+    cdef const int32_t[:, ::1] receptive_fields
     cdef int32_t n_used
     cdef int32_t n_epochs
     cdef double learning_rate
     cdef double steepness
     cdef double steepness_step
     cdef int32_t batch_size
-    cdef int32_t n_batches
+    cdef int32_t min_batches
     cdef bint gathers          # rows are written anew, with the features of the split alone
     cdef int64_t stride
     cdef int32_t* used         # features of the split at hand
@@ -78,72 +78,45 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     cdef float* margin
     cdef float* direction
 
-    def __init__(
-        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
-        stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow,
-        const float[::1] mean, const float[::1] unit, const int32_t[:, ::1] places,
-        int32_t n_used, int32_t n_epochs, double learning_rate, double steepness,
-        double steepness_step, int32_t batch_size, int32_t n_batches, float smoothness,
-        const int32_t[:, ::1] edges
-    ):
-        SearchSplitter.__init__(
-            self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
-            n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
-        )
-        cdef int64_t n = rows.shape[0], p = X.shape[1]
+    def __init__(self, training_set, options, uint64_t seed, stop):
+        SearchSplitter.__init__(self, training_set, options, seed, stop)
+        cdef Scratch scratch = self.scratch
         cdef SoftTrainer trainer = SoftTrainer.__new__(SoftTrainer)
-        self.mean = mean
-        self.unit = unit
-        self.places = places
-        self.n_used = n_used
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.steepness = steepness
-        self.steepness_step = steepness_step
-        self.batch_size = batch_size
-        self.n_batches = n_batches
-        self.gathers = n_used < p and smoothness == 0
-        self.stride = (n_used + LANES - 1) // LANES * LANES if self.gathers else p
+        cdef int64_t n = self.n_rows, p = self.table.n_features
+        self.mean = options.mean
+        self.unit = options.unit
+        self.receptive_fields = options.receptive_fields
+        self.n_used = options.n_used
+        self.n_epochs = options.n_epochs
+        self.learning_rate = options.learning_rate
+        self.steepness = options.steepness
+        self.steepness_step = options.steepness_step
+        self.batch_size = options.batch_size
+        self.min_batches = options.min_batches
+        self.gathers = self.n_used < p and options.smoothness == 0
+        self.stride = (self.n_used + LANES - 1) // LANES * LANES if self.gathers else p
         trainer.stop = self.stop
         trainer.random.state = seed
         next_word(&trainer.random)
         trainer.random.state ^= <uint64_t>0x082EFA98EC4E6C89
-        trainer.smoothness = smoothness
-        trainer.edges = edges
+        trainer.smoothness = options.smoothness
+        trainer.edges = options.edges
         trainer.engine = 1
-        trainer.batch_size = batch_size
-        trainer.reserve(n, self.stride, 1, n_outputs, self.is_class)
+        trainer.batch_size = self.batch_size
+        trainer.reserve(n, self.stride, 1, self.n_outputs, self.is_class)
         trainer.child[0] = 1
         trainer.child[1] = -1
         trainer.child[2] = -2
         self.trainer = trainer
-        self.used = <int32_t*>malloc((max(<int64_t>places.shape[1], p) + 1) * sizeof(int32_t))
-        self.own_rows = <float*>malloc((n * self.stride * self.gathers + 1) * sizeof(float))
-        self.own_mean = <float*>malloc(self.stride * sizeof(float))
-        self.own_unit = <float*>malloc(self.stride * sizeof(float))
-        self.nothing = <float*>malloc(p * sizeof(float))
-        self.seen = <int32_t*>malloc((self.stride + LANES) * sizeof(int32_t))
-        self.sums = <float*>malloc((self.stride + LANES) * sizeof(float))
-        self.margin = <float*>malloc((n + LANES) * sizeof(float))
-        self.direction = <float*>malloc((p + LANES) * sizeof(float))
-        if not (
-            self.used and self.own_rows and self.own_mean and self.own_unit and self.nothing and
-            self.seen and self.sums and self.margin and self.direction
-        ):
-            raise MemoryError()
-        memset(self.nothing, 0, p * sizeof(float))
-
-    def __dealloc__(self):
-        free(self.used)
-        free(self.own_rows)
-        free(self.own_mean)
-        free(self.own_unit)
-        free(self.nothing)
-        free(self.seen)
-        free(self.sums)
-        free(self.margin)
-        free(self.direction)
+        self.used = scratch.ints(max(<int64_t>self.receptive_fields.shape[1], p))
+        self.own_rows = scratch.floats(n * self.stride if self.gathers else 0)
+        self.own_mean = scratch.floats(self.stride)
+        self.own_unit = scratch.floats(self.stride)
+        self.nothing = scratch.floats(p)
+        self.seen = scratch.ints(self.stride)
+        self.sums = scratch.floats(self.stride)
+        self.margin = scratch.floats(n)
+        self.direction = scratch.floats(p)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Train a stump, again and again while it has too few rows on one side."""
@@ -151,7 +124,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         if not self.differ():
             return False
         for attempt in range(ATTEMPTS):
-            if self.poll(self.node.n * self.stride * self.n_epochs):
+            if self.should_stop(self.node.n * self.stride * self.n_epochs):
                 return False
             self.draw_features()
             for _draw in range(DRAWS):
@@ -165,7 +138,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             self.train()
             if self.stop[0]:
                 return False
-            if self.lay_out() and self.take_plane(
+            if self.lay_out() and self.accept_plane(
                 self.direction, -self.trainer.bias[0], 0, split
             ):
                 return True
@@ -195,10 +168,10 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
 
     cdef void draw_features(self) noexcept nogil:
         """The features of the next split: a place, or some of all."""
-        cdef int32_t k, other, n = <int32_t>self.places.shape[1]
-        cdef int32_t place = below(&self.random, <int>self.places.shape[0])
+        cdef int32_t k, other, n = <int32_t>self.receptive_fields.shape[1]
+        cdef int32_t place = below(&self.random, <int>self.receptive_fields.shape[0])
         for k in range(n):
-            self.used[k] = self.places[place, k]
+            self.used[k] = self.receptive_fields[place, k]
         if n == self.n_used:
             return
         for k in range(self.n_used):
@@ -288,7 +261,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         """EM with a steepness that rises."""
         cdef int32_t _epoch
         cdef double steepness = self.steepness
-        cdef int32_t size = <int32_t>(self.node.n // self.n_batches)
+        cdef int32_t size = <int32_t>(self.node.n // self.min_batches)
         self.trainer.batch_size = min(self.batch_size, max(<int32_t>LEAST_BATCH, size))
         self.trainer.set_out()
         self.trainer.sow(<float>steepness)

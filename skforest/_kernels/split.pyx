@@ -1,33 +1,31 @@
-"""Splitting one node.
+"""Splitting one node: the target, the gain of a split and the leaf values.
 
-`NodeSplitter` knows the target and keeps the books of the node at hand: its weight, its classes,
-its leaf value, the gain of a split. How a split is found is left to `search`, see _search.pyx.
+The target is a real matrix. With labels written as one-hot rows, the weighted Gini impurity is the
+weighted squared error. A split of least error is therefore a split of largest score
 
-The target is a real matrix: with labels written as one-hot rows, weighted Gini is the weighted
-squared error, and both maximise the same score, ``sum_k L_k^2 / W_L + R_k^2 / W_R``. Only the
-loops that add up a column know about labels. A criterion is a score of the sums of one side
-(`side`).
+    sum_k L_k^2 / W_L + R_k^2 / W_R
+
+where L_k and R_k are the weighted sums of column k over the left and the right rows, and W_L and
+W_R are the weights of the two sides. With entropy, a side scores ``sum_k xlogx(L_k) - xlogx(W_L)``
+instead. `side_score` is the one function that a criterion defines; only the loops that add up a
+column treat labels separately. Subclasses of `NodeSplitter` override `search`, see search.pyx.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport log
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 import numpy as np
 
-from .buffer cimport append, free_buffer, start_buffer, used_bytes
 from .direction cimport as_table
+from .memory cimport Buffer, Scratch
+from .poll cimport poll
 from .random cimport next_word
 
 cdef extern from "simd.h" nogil:
     double skf_xlogx(double)
 
 CRITERIA = {"gini": SQUARES, "squared_error": SQUARES, "entropy": ENTROPY}
-
-cdef enum:
-    POLL = 1 << 26      # table reads between two looks for signals: a fraction of a second
 
 
 ctypedef fused item_t:
@@ -36,10 +34,10 @@ ctypedef fused item_t:
     double
 
 
-cdef inline void part_items(
+cdef inline void partition_items(
     const float* column, float threshold, int64_t n, item_t* items, item_t* spare
 ) noexcept nogil:
-    """Items whose value is at most the threshold first, without a branch on the values."""
+    """Move items whose value is at most the threshold to the front, without a branch on it."""
     cdef int64_t i, n_left = 0, n_right = 0
     cdef item_t item
     cdef bint left
@@ -55,68 +53,58 @@ cdef inline void part_items(
 
 
 cdef class NodeSplitter:
-    """What every way to split a node has in common.
+    """Base class of the splitters.
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-    target : ndarray of shape (n_samples,), int32, or of shape (n_samples, n_outputs), float64
-        Class numbers, or a real target, best near 0.
-    n_outputs : int
-        Number of classes, or of columns.
-    weight : ndarray of shape (n_samples,), float64
-        Positive for the rows of the tree.
-    rows : ndarray of shape (n_rows,), int32
-        Rows of the tree.
-    criterion : {"gini", "entropy", "squared_error"}
+    training_set : TrainingSet
+        `X` is uint8 or float32. `target` holds class numbers, or a real target whose values are
+        best near 0. `rows`, the rows of positive weight, are those of the tree.
+    options : SplitterOptions
+        A node splitter reads `criterion`: "gini", "entropy" or "squared_error".
     seed : int
-        Start of the tree's random generator.
+        Seed of the random generator of the tree.
     stop : ndarray of shape (1,), uint8
-        Set from outside to make growth end early.
+        Another thread sets it to end the growth of the tree early.
     """
 
-    def __cinit__(self, *args, **kwargs):
-        start_buffer(&self.value, sizeof(float))
-        start_buffer(&self.value_index, sizeof(int32_t))
-        start_buffer(&self.value_start, sizeof(int64_t))
-
-    def __init__(
-        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
-        stop
-    ):
+    def __init__(self, training_set, options, uint64_t seed, stop):
+        cdef const int32_t[::1] rows = training_set.rows
+        cdef const double[::1] weights = training_set.weight
         cdef const int32_t[::1] labels
         cdef const double[:, ::1] matrix
-        cdef const double[::1] weights = weight
+        cdef Scratch scratch = Scratch()
         cdef int64_t i, start = 0
         cdef int64_t n = rows.shape[0]
-        self.keep = (X, target, weight)
-        self.table = as_table(X)
+        cdef int32_t n_outputs = training_set.n_outputs
+        target = training_set.target
+        self.arrays = (training_set.X, target)
+        self.table = as_table(training_set.X)
         self.is_class = target.ndim == 1
-        self.criterion = CRITERIA[criterion]
+        self.criterion = CRITERIA[options.criterion]
         self.n_outputs = n_outputs
         self.n_rows = n
         self.stop = stop
+        # The first word and the constant separate this stream from that of the bootstrap.
         self.random.state = seed
-        next_word(&self.random)        # a stream apart from that of the bootstrap
+        next_word(&self.random)
         self.random.state ^= <uint64_t>0x5851F42D4C957F2D
-        self.row = <int32_t*>malloc(n * sizeof(int32_t))
-        self.offset = <int64_t*>malloc(n * sizeof(int64_t))
-        self.label = <int32_t*>malloc(n * sizeof(int32_t))
-        self.weight = <double*>malloc(n * sizeof(double))
-        self.spare = <int64_t*>malloc(n * sizeof(int64_t))
-        self.node.label = <int32_t*>malloc(n * sizeof(int32_t))
-        self.column = <float*>malloc(n * sizeof(float))
-        self.present = <int32_t*>malloc(n_outputs * sizeof(int32_t))
-        self.local = <int32_t*>malloc(n_outputs * sizeof(int32_t))
-        self.total = <double*>malloc(n_outputs * sizeof(double))
-        self.left = <double*>malloc(n_outputs * sizeof(double))
-        if not (
-            self.row and self.offset and self.label and self.weight and self.spare
-            and self.node.label and self.column and self.present and self.local and self.total
-            and self.left
-        ):
-            raise MemoryError()
-        memset(self.local, 255, n_outputs * sizeof(int32_t))
+        self.scratch = scratch
+        self.row = scratch.ints(n)
+        self.offset = scratch.longs(n)
+        self.label = scratch.ints(n)
+        self.weight = scratch.doubles(n)
+        self.spare = scratch.longs(n)
+        self.node.label = scratch.ints(n)
+        self.column = scratch.floats(n)
+        self.present = scratch.ints(n_outputs)
+        self.local = scratch.ints(n_outputs)
+        self.total = scratch.doubles(n_outputs)
+        self.left = scratch.doubles(n_outputs)
+        self.value = Buffer(sizeof(float))
+        self.value_index = Buffer(sizeof(int32_t))
+        self.value_start = Buffer(sizeof(int64_t))
+        memset(self.local, 255, n_outputs * sizeof(int32_t))     # -1: not present
         for i in range(n):
             self.row[i] = rows[i]
             self.offset[i] = <int64_t>rows[i] * self.table.n_features
@@ -125,34 +113,15 @@ cdef class NodeSplitter:
             labels = target
             for i in range(n):
                 self.label[i] = labels[rows[i]]
-            append(&self.value_start, &start, 1)
+            self.value_start.append(&start, 1)
         else:
             matrix = target
             self.target_of = &matrix[0, 0]
             self.n_present = n_outputs
-            self.node.target = <double*>malloc(n * n_outputs * sizeof(double))
-            if not self.node.target:
-                raise MemoryError()
+            self.node.target = scratch.doubles(n * n_outputs)
 
-    def __dealloc__(self):
-        free(self.row)
-        free(self.offset)
-        free(self.label)
-        free(self.weight)
-        free(self.spare)
-        free(self.node.label)
-        free(self.node.target)
-        free(self.column)
-        free(self.present)
-        free(self.local)
-        free(self.total)
-        free(self.left)
-        free_buffer(&self.value)
-        free_buffer(&self.value_index)
-        free_buffer(&self.value_start)
-
-    cdef int begin(self, int64_t start, int64_t end) except -1 nogil:
-        """Take up the node of rows start .. end - 1 and add it up."""
+    cdef int begin_node(self, int64_t start, int64_t end) except -1 nogil:
+        """Make rows start .. end - 1 the current node; sum up its weight and target."""
         cdef int64_t i, row
         cdef int32_t k, local
         cdef double value, first
@@ -195,13 +164,14 @@ cdef class NodeSplitter:
         return 0
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """Find a split of the node at hand and leave its column behind; False makes a leaf."""
+        """Find a split of the current node and set `column`; False where the node is a leaf."""
         return False
 
-    cdef int32_t leaf(self) except -1 nogil:
-        """Row of the leaf value of the node at hand, its weighted mean target.
+    cdef int32_t add_leaf(self) except -1 nogil:
+        """Store the leaf value of the current node, its weighted mean target; return its row.
 
-        In classification rows 0 .. n_classes - 1 are the pure ones and stored by nobody.
+        In classification, rows 0 .. n_classes - 1 are those of pure leaves. They are not stored
+        here; `values` adds them.
         """
         cdef int32_t k
         cdef int64_t end
@@ -209,20 +179,20 @@ cdef class NodeSplitter:
         if not self.is_class:
             for k in range(self.n_outputs):
                 value = <float>(self.total[k] / self.node_weight)
-                append(&self.value, &value, 1)
+                self.value.append(&value, 1)
             return <int32_t>(self.value.n // self.n_outputs) - 1
         if self.n_present == 1:
             return self.present[0]
         for k in range(self.n_present):
             value = <float>(self.total[k] / self.node_weight)
-            append(&self.value, &value, 1)
-            append(&self.value_index, &self.present[k], 1)
+            self.value.append(&value, 1)
+            self.value_index.append(&self.present[k], 1)
         end = self.value.n
-        append(&self.value_start, &end, 1)
+        self.value_start.append(&end, 1)
         return self.n_outputs + <int32_t>self.value_start.n - 2
 
-    cdef double side(self, const double* sums, double weight) noexcept nogil:
-        """Score of one side of a split, from its sums; a larger sum of both sides is better."""
+    cdef double side_score(self, const double* sums, double weight) noexcept nogil:
+        """Score of one side of a split from its sums; the best split has the largest sum."""
         cdef double score = 0
         cdef int32_t k
         if weight <= 0:
@@ -235,11 +205,11 @@ cdef class NodeSplitter:
             score += sums[k] * sums[k]
         return score / weight
 
-    cdef void finish(self, Split* split) noexcept nogil:
-        """Count the left rows of `column` cut at the threshold, and the gain over all rows."""
+    cdef void measure_split(self, Split* split) noexcept nogil:
+        """Set the number and weight of the left rows and the gain, from `column`."""
         cdef int64_t i
         cdef int32_t k
-        cdef double weight = 0, gain = -self.side(self.total, self.node_weight)
+        cdef double weight = 0, gain = -self.side_score(self.total, self.node_weight)
         cdef Sample* node = &self.node
         cdef bint left
         split.n_left = 0
@@ -255,37 +225,30 @@ cdef class NodeSplitter:
                 for k in range(self.n_outputs):
                     self.left[k] = self.left[k] + left * node.target[i * self.n_outputs + k]
         split.left_weight = weight
-        gain += self.side(self.left, weight)
+        gain += self.side_score(self.left, weight)
         for k in range(self.n_present):
             self.left[k] = self.total[k] - self.left[k]
-        gain += self.side(self.left, self.node_weight - weight)
+        gain += self.side_score(self.left, self.node_weight - weight)
         if self.criterion == ENTROPY:
-            gain /= log(2.0)                # bits, as everywhere in scikit-learn
+            gain /= log(2.0)                # bits, as in scikit-learn
         split.gain = gain if gain > 0 else 0
 
-    cdef void part(self, int64_t start, int64_t end, float threshold) noexcept nogil:
-        """Put the left rows of the node at hand first, each side in its old order."""
-        part_items(self.column, threshold, end - start, self.row + start, <int32_t*>self.spare)
-        part_items(self.column, threshold, end - start, self.offset + start, self.spare)
-        part_items(self.column, threshold, end - start, self.weight + start, <double*>self.spare)
+    cdef void partition(self, int64_t start, int64_t end, float threshold) noexcept nogil:
+        """Move the left rows of the current node to the front; the order of each side is kept."""
+        cdef const float* column = self.column
+        cdef int64_t n = end - start
+        partition_items(column, threshold, n, self.row + start, <int32_t*>self.spare)
+        partition_items(column, threshold, n, self.offset + start, self.spare)
+        partition_items(column, threshold, n, self.weight + start, <double*>self.spare)
         if self.is_class:
-            part_items(
-                self.column, threshold, end - start, self.label + start, <int32_t*>self.spare
-            )
+            partition_items(column, threshold, n, self.label + start, <int32_t*>self.spare)
 
-    cdef bint poll(self, int64_t work) except -1 nogil:
-        """True where growth shall end; now and then lets a signal handler raise."""
-        if self.stop[0]:
-            return True
-        self.work = self.work + work
-        if self.work > POLL:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return False
+    cdef bint should_stop(self, int64_t work) except -1 nogil:
+        """True where growth is to end; `work` is the number of additions since the last call."""
+        return poll(&self.stop[0], &self.work, work)
 
     def values(self):
-        """Leaf values as arrays of a Forest: the pure rows of all classes first.
+        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first.
 
         Returns
         -------
@@ -294,19 +257,19 @@ cdef class NodeSplitter:
         """
         if not self.is_class:
             return {
-                "value": np.frombuffer(used_bytes(&self.value), np.float32),
+                "value": self.value.array(np.float32),
                 "value_start": np.empty(0, dtype=np.int64),
                 "value_index": np.empty(0, dtype=np.int32),
             }
         pure = np.arange(self.n_outputs)
-        starts = np.frombuffer(used_bytes(&self.value_start), np.int64) + self.n_outputs
+        starts = self.value_start.array(np.int64) + self.n_outputs
         return {
             "value": np.concatenate([
                 np.ones(self.n_outputs, dtype=np.float32),
-                np.frombuffer(used_bytes(&self.value), np.float32),
+                self.value.array(np.float32),
             ]),
             "value_start": np.concatenate([pure.astype(np.int64), starts]),
             "value_index": np.concatenate([
-                pure.astype(np.int32), np.frombuffer(used_bytes(&self.value_index), np.int32)
+                pure.astype(np.int32), self.value_index.array(np.int32)
             ]),
         }

@@ -36,10 +36,10 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int64_t n_visits      # rows shown to a node, which sets its epochs
     cdef int32_t max_epochs
     cdef double smoothing
-    cdef double radius
+    cdef double row_norm
     cdef double holdout
     cdef bint old_signs
-    cdef bint keeps_last
+    cdef bint keep_last
     cdef bint gradient_leaves
 
     # the rows of the node, those that train first, as they are or written anew
@@ -64,7 +64,7 @@ cdef class StumpSplitter(SearchSplitter):
 
     # the training of one stump
     cdef Plane plane
-    cdef Plane best
+    cdef Plane best_plane
     cdef Sides sides
     cdef int64_t first         # the feature of that cut, in the rows as they are stored
     cdef float* margin         # of every row, when all were last looked at

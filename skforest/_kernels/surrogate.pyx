@@ -18,12 +18,9 @@ norm and what varies; the margins of a batch give its slopes, its objective and 
 
 from libc.math cimport INFINITY, exp, fabs, isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from .buffer cimport append
-from .direction cimport DENSE, project
-from .projection cimport Sampler
+from .memory cimport Scratch
 from .random cimport below, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
@@ -73,151 +70,95 @@ cdef enum:
     SHORTEST = 128          # part of its length that the first plane is taken down to
 
 
-cdef inline float* floats(int64_t n) noexcept nogil:
-    return <float*>malloc(<size_t>(n + LANES) * sizeof(float))
-
-
 cdef class StumpSplitter(SearchSplitter):
     """Split by a hyperplane, trained from the best cut of some single features.
 
     Parameters
     ----------
-    X, target, n_outputs, weight, rows, criterion, seed, stop, sampler, n_candidates, exact, \
-n_bins, max_search, min_leaf, min_weight, may_overflow
-        As in SearchSplitter; X is float32 and the sampler draws features.
-    objective : {"co2", "soft", "mixed"}
-    nu, learning_rate, momentum : float
-    batch_size, n_visits, max_epochs : int
-        A node of n rows has n_visits / n epochs, at least 3, at most max_epochs.
-    smoothing, holdout : float
-    radius : float
-        Root mean square norm that rows are scaled to once they are centred; 0: neither.
-    old_signs : bool
-        The branch taken is that at the end of the last epoch, not that of the current weights.
-    gradient_leaves : bool
-        Leaves move with the weights, step by step, not to their best after every epoch.
-    keeps_last : bool
-        A node gets the plane that training ends with, not that of most gain on the way.
+    training_set, options, seed, stop
+        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
+        reads these options.
+
+        objective : {"co2", "soft", "mixed"}
+        nu, learning_rate, momentum : float
+        batch_size, n_visits, max_epochs : int
+            A node of n rows is trained for n_visits / n epochs, at least 3, at most max_epochs.
+        smoothing : float
+            Weight that is added to each class of a leaf.
+        row_norm : float
+            Root mean square norm that rows are scaled to once they are centred; 0: neither.
+        holdout : float
+            Share of the rows of a node that decide between the hyperplane and the first cut.
+        old_signs : bool
+            The branch of a row is that at the end of the last epoch instead of the current one.
+        gradient_leaves : bool
+            Leaves take gradient steps with the weights, instead of their optimum every epoch.
+        keep_last : bool
+            The split is the last hyperplane of training instead of the one of largest gain.
     """
 
-    def __init__(
-        self, X, target, int32_t n_outputs, weight, int32_t[::1] rows, criterion, uint64_t seed,
-        stop, Sampler sampler, int32_t n_candidates, bint exact, int32_t n_bins,
-        int64_t max_search, int64_t min_leaf, double min_weight, bint may_overflow, objective,
-        double nu, double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
-        int32_t max_epochs, double smoothing, double radius, double holdout, bint old_signs,
-        bint gradient_leaves, bint keeps_last
-    ):
-        SearchSplitter.__init__(
-            self, X, target, n_outputs, weight, rows, criterion, seed, stop, sampler,
-            n_candidates, exact, n_bins, max_search, min_leaf, min_weight, may_overflow
-        )
-        cdef int64_t i, n = rows.shape[0]
-        cdef int64_t p = X.shape[1]
-        cdef int64_t batch = max(min(<int64_t>batch_size, n), <int64_t>BLOCK)
-        self.objective = OBJECTIVES[objective]
-        self.nu = nu
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.batch_size = batch_size
-        self.n_visits = n_visits
-        self.max_epochs = max_epochs
-        self.smoothing = smoothing
-        self.radius = radius
-        self.holdout = holdout
-        self.old_signs = old_signs
-        self.gradient_leaves = gradient_leaves
-        self.keeps_last = keeps_last
-        self.order = <int32_t*>malloc(n * sizeof(int32_t))
-        self.at = <int64_t*>malloc(n * sizeof(int64_t))
-        self.mean = floats(p)
-        self.row_weight = floats(n)
-        self.row_label = <int32_t*>malloc(n * sizeof(int32_t))
+    def __init__(self, training_set, options, uint64_t seed, stop):
+        SearchSplitter.__init__(self, training_set, options, seed, stop)
+        self.objective = OBJECTIVES[options.objective]
+        self.nu = options.nu
+        self.learning_rate = options.learning_rate
+        self.momentum = options.momentum
+        self.batch_size = options.batch_size
+        self.n_visits = options.n_visits
+        self.max_epochs = options.max_epochs
+        self.smoothing = options.smoothing
+        self.row_norm = options.row_norm
+        self.holdout = options.holdout
+        self.old_signs = options.old_signs
+        self.gradient_leaves = options.gradient_leaves
+        self.keep_last = options.keep_last
+        self._reserve_training()
+
+    def _reserve_training(self):
+        cdef Scratch scratch = self.scratch
+        cdef int64_t i, n = self.n_rows, p = self.table.n_features
+        cdef int64_t batch = max(min(<int64_t>self.batch_size, n), <int64_t>BLOCK)
+        cdef int32_t n_outputs = self.n_outputs
+        self.order = scratch.ints(n)
+        self.at = scratch.longs(n)
+        self.mean = scratch.floats(p + LANES)
+        self.row_weight = scratch.floats(n)
+        self.row_label = scratch.ints(n)
         if not self.is_class:
-            self.row_target = <double*>malloc(n * n_outputs * sizeof(double))
-        self.own_rows = floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
-        self.node_mean = floats(p)
-        self.seen = <int32_t*>malloc((p + LANES) * sizeof(int32_t))
-        self.group = <int32_t*>malloc(p * sizeof(int32_t))
-        self.kept = <int32_t*>malloc(p * sizeof(int32_t))
-        self.plane.w = floats(p)
-        self.best.w = floats(p)
-        self.sides.left = <double*>malloc(2 * n_outputs * sizeof(double))
+            self.row_target = scratch.doubles(n * n_outputs)
+        self.own_rows = scratch.floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
+        self.node_mean = scratch.floats(p)
+        self.seen = scratch.ints(p)
+        self.group = scratch.ints(p)
+        self.kept = scratch.ints(p)
+        self.plane.w = scratch.floats(p + LANES)
+        self.best_plane.w = scratch.floats(p + LANES)
+        self.sides.left = scratch.doubles(2 * n_outputs)
         self.sides.right = self.sides.left + n_outputs
-        self.sides.before = <double*>malloc(2 * n_outputs * sizeof(double))
-        self.margin = floats(n)
-        self.base = floats(n)
-        self.delta = floats(n)
-        self.leaf_left = <double*>malloc(n_outputs * sizeof(double))
-        self.leaf_right = <double*>malloc(n_outputs * sizeof(double))
-        self.label_base = floats(n_outputs)
-        self.label_delta = floats(n_outputs)
-        self.ones = floats(batch)
-        self.batch_at = <int64_t*>malloc(batch * sizeof(int64_t))
-        self.batch_margin = floats(batch)
-        self.batch_branch = floats(batch)
-        self.batch_value = floats(batch)
-        self.batch_delta = floats(batch)
-        self.batch_weight = floats(batch)
-        self.batch_slope = floats(batch)
-        self.active_at = <int64_t*>malloc((batch + 1) * sizeof(int64_t))
-        self.active_slope = floats(batch)
-        self.velocity = floats(p)
-        self.gradient = floats(p)
-        self.leaf_velocity = <double*>malloc(2 * n_outputs * sizeof(double))
-        self.direction = floats(p)
-        if not (
-            self.order and self.at and self.mean and self.row_weight and self.row_label and
-            (self.is_class or self.row_target) and self.own_rows and self.node_mean and
-            self.seen and self.group and self.kept and self.plane.w and self.best.w and
-            self.sides.left and self.sides.before and self.margin and self.base and self.delta and
-            self.leaf_left and self.leaf_right and self.label_base and self.label_delta and
-            self.ones and self.batch_at and self.batch_margin and self.batch_branch and
-            self.batch_value and self.batch_delta and self.batch_weight and self.batch_slope and
-            self.active_at and self.active_slope and self.velocity and self.gradient and
-            self.leaf_velocity and self.direction
-        ):
-            raise MemoryError()
+        self.sides.before = scratch.doubles(2 * n_outputs)
+        self.margin = scratch.floats(n)
+        self.base = scratch.floats(n)
+        self.delta = scratch.floats(n)
+        self.leaf_left = scratch.doubles(n_outputs)
+        self.leaf_right = scratch.doubles(n_outputs)
+        self.label_base = scratch.floats(n_outputs)
+        self.label_delta = scratch.floats(n_outputs)
+        self.ones = scratch.floats(batch)
+        self.batch_at = scratch.longs(batch)
+        self.batch_margin = scratch.floats(batch)
+        self.batch_branch = scratch.floats(batch)
+        self.batch_value = scratch.floats(batch)
+        self.batch_delta = scratch.floats(batch)
+        self.batch_weight = scratch.floats(batch)
+        self.batch_slope = scratch.floats(batch)
+        self.active_at = scratch.longs(batch + 1)
+        self.active_slope = scratch.floats(batch)
+        self.velocity = scratch.floats(p + LANES)
+        self.gradient = scratch.floats(p + LANES)
+        self.leaf_velocity = scratch.doubles(2 * n_outputs)
+        self.direction = scratch.floats(p)
         for i in range(batch):
             self.ones[i] = 1
-
-    def __dealloc__(self):
-        free(self.order)
-        free(self.at)
-        free(self.mean)
-        free(self.row_weight)
-        free(self.row_label)
-        free(self.row_target)
-        free(self.own_rows)
-        free(self.node_mean)
-        free(self.seen)
-        free(self.group)
-        free(self.kept)
-        free(self.plane.w)
-        free(self.best.w)
-        free(self.sides.left)
-        free(self.sides.before)
-        free(self.margin)
-        free(self.base)
-        free(self.delta)
-        free(self.leaf_left)
-        free(self.leaf_right)
-        free(self.label_base)
-        free(self.label_delta)
-        free(self.ones)
-        free(self.batch_at)
-        free(self.batch_margin)
-        free(self.batch_branch)
-        free(self.batch_value)
-        free(self.batch_delta)
-        free(self.batch_weight)
-        free(self.batch_slope)
-        free(self.active_at)
-        free(self.active_slope)
-        free(self.velocity)
-        free(self.gradient)
-        free(self.leaf_velocity)
-        free(self.direction)
 
     cdef bint search(self, Split* split) except -1 nogil:
         """The best cut of a single feature, and the hyperplane that training makes of it."""
@@ -226,7 +167,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
             return False
         split[0] = axis
         self.line_up()
-        if self.prepare(self.champion.feature):
+        if self.prepare(self.best.feature):
             self.optimise(&axis)
             if self.stop[0]:
                 return False
@@ -276,7 +217,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         # 1. one centre, one scale for all features, and which of these vary
         for i in range(n):
             self.at[i] = self.node.offset[self.order[i]]
-        if self.poll(n * p):
+        if self.should_stop(n * p):
             return False
         square = survey(
             <const float*>self.table.data, self.at, self.row_weight, n, p, self.node_mean,
@@ -284,8 +225,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         )
         if not (square > 0) or not isfinite(square):
             return False
-        self.node_scale = self.radius / sqrt(square / n) if self.radius > 0 else 1
-        if self.radius == 0:
+        self.node_scale = self.row_norm / sqrt(square / n) if self.row_norm > 0 else 1
+        if self.row_norm == 0:
             memset(self.node_mean, 0, p * sizeof(float))
         # 2. rows written anew where they fit, without most of what does not vary
         self.keep_features()
@@ -323,7 +264,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         memset(self.velocity, 0, self.p * sizeof(float))
         self.plane.w[self.first] = <float>length
         self.plane.bias = self.node_scale * (
-            <double>axis.threshold - self.node_mean[self.champion.feature]
+            <double>axis.threshold - self.node_mean[self.best.feature]
         )
         self.plane.bias = length * self.plane.bias
         self.bias_velocity = 0
@@ -366,7 +307,7 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
     # ------------------------------------------------------------------------------------ training
 
     cdef int optimise(self, const Split* axis) except -1 nogil:
-        """Stochastic subgradient descent; self.best is the plane of best gain on the way.
+        """Stochastic subgradient descent; self.best_plane is the plane of best gain on the way.
 
         With several batches an epoch, its objective and its leaves are taken from the margins that
         the rows had when it was their turn, and gain is measured only now and then.
@@ -378,17 +319,17 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
-        self.best.score = -INFINITY
+        self.best_plane.score = -INFINITY
         self.is_laid_out = False
         self.set_out(axis, 1)
         self.sides.known = False
         self.weigh_sides()
         self.remember()
-        first_score = self.best.score
+        first_score = self.best_plane.score
         memset(self.leaf_velocity, 0, 2 * self.n_outputs * sizeof(double))
         while done < n_epochs:
             done += 1
-            if self.poll(n * self.p):
+            if self.should_stop(n * self.p):
                 return 0
             if done == 1 or (self.sides.changed and not self.gradient_leaves):
                 self.set_leaves()
@@ -429,7 +370,9 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
                     self.take_margins(&self.plane, self.at, n, self.margin)
                     self.weigh_sides()
                     self.remember()
-                if objective != CO2 or self.best.score > first_score or length * SHORTEST <= 1:
+                if objective != CO2 or self.best_plane.score > first_score:
+                    break
+                if length * SHORTEST <= 1:
                     break
                 if not self.has_strays():
                     break
@@ -758,36 +701,33 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         if sides.n_left == 0 or sides.n_left == self.n_train:
             return False
         if sides.changed:
-            sides.score = self.side(sides.left, sides.left_weight)
-            sides.score += self.side(sides.right, sides.right_weight)
-        if sides.score < self.best.score and not self.keeps_last:
+            sides.score = self.side_score(sides.left, sides.left_weight)
+            sides.score += self.side_score(sides.right, sides.right_weight)
+        if sides.score < self.best_plane.score and not self.keep_last:
             return False
-        self.best.score = sides.score
-        self.best.bias = self.plane.bias
-        memcpy(self.best.w, self.plane.w, self.p * sizeof(float))
+        self.best_plane.score = sides.score
+        self.best_plane.bias = self.plane.bias
+        memcpy(self.best_plane.w, self.plane.w, self.p * sizeof(float))
         return True
 
     # ------------------------------------------------------------------------------------ settling
 
     cdef bint accept(self, const Split* axis, Split* split) except -1 nogil:
         """Split by the best plane, unless the cut of the feature does better on held-out rows."""
-        cdef int64_t p = self.table.n_features
-        if self.best.score == -INFINITY or not self.holds_out(axis):
+        if self.best_plane.score == -INFINITY or not self.holds_out(axis):
             return self.go_back(axis, split)
         if not self.is_laid_out:
-            self.lay_out(&self.best)
+            self.lay_out(&self.best_plane)
         split.threshold = self.threshold
-        self.finish(split)
-        if not self.fits(split):
+        self.measure_split(split)
+        if not self.are_children_large(split):
             return self.go_back(axis, split)      # rounding, or the smallest leaf allowed
-        append(&self.dense, self.direction, p)
-        split.code = <int32_t>(p + self.dense.n // p - 1)
+        split.code = self.store_plane(self.direction)
         return True
 
     cdef bint go_back(self, const Split* axis, Split* split) noexcept nogil:
         """Split by the cut of the feature."""
-        self.sampler.unfold(&self.champion, &self.table, &self.taps)
-        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        self.project_best()
         split[0] = axis[0]
         return False
 
@@ -799,26 +739,23 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         memset(direction, 0, p * sizeof(float))
         for j in range(self.n_kept):
             # About a mean of 0, a feature that is constant has a weight like any other.
-            if self.radius == 0 or self.varies(self.kept[j]):
+            if self.row_norm == 0 or self.varies(self.kept[j]):
                 direction[self.kept[j]] = plane.w[
                     j if self.rows == self.own_rows else self.kept[j]
                 ]
         for j in range(p):
             threshold += <double>direction[j] * self.node_mean[j]
         self.threshold = <float>threshold
-        self.taps.kind = DENSE
-        self.taps.n = <int32_t>p
-        self.taps.dense = direction
-        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        self.project_plane(direction)
 
     cdef bint holds_out(self, const Split* axis) noexcept nogil:
         """Is the best plane no worse than the cut of the feature on the rows held out, if any?"""
         cdef int64_t i, n = self.node.n
         cdef double loss
-        cdef const float* table = <const float*>self.table.data + self.champion.feature
+        cdef const float* table = <const float*>self.table.data + self.best.feature
         if self.n_train == n:
             return True
-        self.take_margins(&self.best, self.at, n, self.margin)
+        self.take_margins(&self.best_plane, self.at, n, self.margin)
         loss = self.held_loss()
         for i in range(n):
             self.margin[i] = (
