@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -146,24 +147,25 @@ class ObliqueForest(GreedyForest):
 
         Exact cuts are sought among all rows of a node, others in some of a large node.
         """
-        return (
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self._criterion,
-            seed,
-            stop,
-            sampler or AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            exact,
-            self._auto_bins(),
-            len(chosen) if exact else min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
+        training_set = SimpleNamespace(
+            X=rows.X,
+            target=target,
+            weight=weight,
+            n_outputs=self._forest_options["n_outputs"],
+            rows=chosen,
         )
+        options = SimpleNamespace(
+            criterion=self._criterion,
+            sampler=sampler or AxisSampler(rows.X.shape[1]),
+            n_candidates=self.max_features_,
+            exact=exact,
+            n_bins=self._auto_bins(),
+            max_search_samples=len(chosen) if exact else min(len(chosen), SEARCHED),
+            min_samples_leaf=min_leaf,
+            min_weight_leaf=self.min_weight_fraction_leaf * weight.sum(),
+            may_overflow=False,
+        )
+        return training_set, options, seed, stop
 
     def _stump_splitter(
         self,
@@ -190,19 +192,20 @@ class ObliqueForest(GreedyForest):
     ):
         """A splitter of hyperplanes; parameters as those of `CO2ForestClassifier`."""
         auto = n_epochs == "auto"
-        return StumpSplitter(
-            *self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop),
-            objective,
-            nu,
-            learning_rate,
-            momentum,
-            batch_size,
-            VISITS if auto else MANY,
-            MAX_EPOCHS if auto else n_epochs,
-            smoothing,
-            row_norm or 0.0,
-            holdout,
-            signs == "old",
-            leaves == "gradient",
-            keep == "last",
+        arguments = self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop)
+        arguments[1].__dict__.update(
+            objective=objective,
+            nu=nu,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            batch_size=batch_size,
+            n_visits=VISITS if auto else MANY,
+            max_epochs=MAX_EPOCHS if auto else n_epochs,
+            smoothing=smoothing,
+            row_norm=row_norm or 0.0,
+            holdout=holdout,
+            old_signs=signs == "old",
+            gradient_leaves=leaves == "gradient",
+            keep_last=keep == "last",
         )
+        return StumpSplitter(*arguments)

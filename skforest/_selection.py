@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -112,24 +113,25 @@ def quick_importances(rows, target, options, seed):
     for tree in range(IMPORTANCE_TREES):
         own = tree_seed(seed, IMPORTANCE_SEED + tree)
         weight = rows.bootstrap(own, min(len(rows), MAX_DRAWS))
-        splitter = SearchSplitter(
-            rows.X,
-            target,
-            options["n_outputs"],
-            weight,
-            np.flatnonzero(weight).astype(np.int32),
-            "gini" if target.ndim == 1 else "squared_error",
-            own,
-            stop,
-            AxisSampler(n_features),
-            max(1, int(np.sqrt(n_features)) if target.ndim == 1 else n_features // 3),
-            False,
-            32,
-            1024,
-            MIN_LEAF,
-            0.0,
-            False,
+        training_set = SimpleNamespace(
+            X=rows.X,
+            target=target,
+            weight=weight,
+            n_outputs=options["n_outputs"],
+            rows=np.flatnonzero(weight).astype(np.int32),
         )
+        split_options = SimpleNamespace(
+            criterion="gini" if target.ndim == 1 else "squared_error",
+            sampler=AxisSampler(n_features),
+            n_candidates=max(1, int(np.sqrt(n_features)) if target.ndim == 1 else n_features // 3),
+            exact=False,
+            n_bins=32,
+            max_search_samples=1024,
+            min_samples_leaf=MIN_LEAF,
+            min_weight_leaf=0.0,
+            may_overflow=False,
+        )
+        splitter = SearchSplitter(training_set, split_options, own, stop)
         arrays = Grower(splitter, MAX_DEPTH, 2 * MIN_LEAF, 0.0, 0).grow()
         arrays |= splitter.directions() | splitter.values()
         arrays["tree_start"] = [0, len(arrays["child"])]

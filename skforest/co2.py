@@ -166,7 +166,8 @@ class _CO2Forest(ObliqueForest):
             return SearchSplitter(*self._search_arguments(*common, sampler, exact=True))
         if self.objective_ == "oc1":
             searched = self._search_arguments(*common)
-            return CoordinateSplitter(*searched, self.n_restarts, self.n_jumps)
+            searched[1].__dict__.update(n_restarts=self.n_restarts, n_jumps=self.n_jumps)
+            return CoordinateSplitter(*searched)
         names = "nu learning_rate momentum n_epochs batch_size smoothing row_norm"
         return self._stump_splitter(
             *common,

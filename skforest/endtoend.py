@@ -279,21 +279,22 @@ class _E2EForest(RoutingMixin, ObliqueForest):
 
     def _splitter(self, rows, target, weight, chosen, min_leaf, seed, stop):
         annealing, units = self._annealing, self._units
-        return SoftSplitter(
-            *self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop),
-            units.mean,
-            units.unit,
-            units.places,
-            self._n_used,
-            annealing.greedy_epochs,
-            annealing.learning_rate,
-            annealing.steepness,
-            annealing.steepness_step,
-            annealing.batch_size,
-            LEAST_BATCHES,
-            self.smoothness,
-            units.edges,
+        arguments = self._search_arguments(rows, target, weight, chosen, min_leaf, seed, stop)
+        arguments[1].__dict__.update(
+            mean=units.mean,
+            unit=units.unit,
+            receptive_fields=units.places,
+            n_used=self._n_used,
+            n_epochs=annealing.greedy_epochs,
+            learning_rate=annealing.learning_rate,
+            steepness=annealing.steepness,
+            steepness_step=annealing.steepness_step,
+            batch_size=annealing.batch_size,
+            min_batches=LEAST_BATCHES,
+            smoothness=self.smoothness,
+            edges=units.edges,
         )
+        return SoftSplitter(*arguments)
 
     def _directions_meta(self, rows, arrays):
         super()._directions_meta(rows, arrays)

@@ -9,6 +9,7 @@ SPORF (sparse random mixtures of features, Tomita et al.) and the random forest 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -241,24 +242,25 @@ class _ManifoldForest(GreedyForest):
         # Scaled sparse weights are at most the reciprocal of a positive float32 spread.
         steepest = 1 / self._spread(rows).min() if self._is_scaled else 1.0
         largest = rows.largest() * sampler.max_taps * max(1.0, steepest)
-        return SearchSplitter(
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self.criterion,
-            seed,
-            stop,
-            sampler,
-            self.max_features_,
-            exact,
-            self.max_bins_,
-            searched,
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            largest > np.finfo(np.float32).max,
+        training_set = SimpleNamespace(
+            X=rows.X,
+            target=target,
+            weight=weight,
+            n_outputs=self._forest_options["n_outputs"],
+            rows=chosen,
         )
+        options = SimpleNamespace(
+            criterion=self.criterion,
+            sampler=sampler,
+            n_candidates=self.max_features_,
+            exact=exact,
+            n_bins=self.max_bins_,
+            max_search_samples=searched,
+            min_samples_leaf=min_leaf,
+            min_weight_leaf=self.min_weight_fraction_leaf * weight.sum(),
+            may_overflow=largest > np.finfo(np.float32).max,
+        )
+        return SearchSplitter(training_set, options, seed, stop)
 
     def _directions_meta(self, rows, arrays):
         if self._is_scaled:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ._base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._greedy import ObliqueForest
-from ._kernels.projection import AxisSampler
 from ._kernels.search import SearchSplitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.alternating import refine_grown
@@ -53,24 +52,7 @@ class _NonGreedy(ObliqueForest):
             return self._stump_splitter(
                 *common, objective=self.init, smoothing=self.smoothing, row_norm=self.row_norm
             )
-        return SearchSplitter(
-            rows.X,
-            target,
-            self._forest_options["n_outputs"],
-            weight,
-            chosen,
-            self._criterion,
-            seed,
-            stop,
-            AxisSampler(rows.X.shape[1]),
-            self.max_features_,
-            False,
-            self._auto_bins(),
-            min(len(chosen), SEARCHED),
-            min_leaf,
-            self.min_weight_fraction_leaf * weight.sum(),
-            False,
-        )
+        return SearchSplitter(*self._search_arguments(*common))
 
     def _fit_tree(self, rows, target, weight, seed, stop):
         held = self._hold_out(weight, seed)
