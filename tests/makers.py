@@ -6,7 +6,9 @@ Only this file knows the signatures of the kernels.
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import settings
@@ -170,57 +172,81 @@ def projector(arrays, codes, **meta):
     return Forest(arrays, n_outputs=n, task="regression", aggregate="sum", gate="margin", **meta)
 
 
+@dataclass(frozen=True)
+class KernelTrainingSet:
+    """What kernels read of a training set: rows, target and weight, in the order given."""
+
+    X: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    n_outputs: int
+
+    @property
+    def rows(self):
+        """ndarray of int32: rows of positive weight."""
+        return np.flatnonzero(self.weight).astype(np.int32)
+
+
 def as_kernel_input(X, target):
-    """X as bytes or float32, and labels or a real target, as kernels take them."""
+    """X as bytes or float32, and labels or a real target, as kernels read them."""
     X = np.ascontiguousarray(X, dtype=np.uint8 if np.asarray(X).dtype == np.uint8 else np.float32)
     target = np.asarray(target)
     dtype = np.int32 if target.ndim == 1 else np.float64
     return X, np.ascontiguousarray(target, dtype=dtype)
 
 
-def search_splitter(
-    X,
-    target,
-    weight=None,
-    *extra,
-    kind=SearchSplitter,
-    criterion=None,
-    sampler=None,
-    n_candidates=None,
-    exact=True,
-    n_bins=32,
-    max_search=None,
-    min_leaf=1,
-    min_weight=0.0,
-    seed=0,
-    stop=False,
-):
-    """A splitter on the rows of positive weight, of `kind`; `extra` is what that kind adds."""
+def make_training_set(X, target, weight=None):
+    """The training set of one tree; `weight` is 1 by default.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    target : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels from 0, or a real target.
+    weight : array-like of shape (n_samples,), default=None
+    """
     X, target = as_kernel_input(X, target)
-    is_class = target.ndim == 1
+    n_outputs = int(target.max()) + 1 if target.ndim == 1 else target.shape[1]
     weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
-    rows = np.flatnonzero(weight).astype(np.int32)
-    sampler = sampler or AxisSampler(X.shape[1])
-    largest = np.abs(X.astype(float)).max() * sampler.max_taps
-    return kind(
-        X,
-        target,
-        int(target.max()) + 1 if is_class else target.shape[1],
-        weight,
-        rows,
-        criterion or ("gini" if is_class else "squared_error"),
-        seed,
-        np.array([stop], dtype=np.uint8),
-        sampler,
-        n_candidates or X.shape[1],
-        exact,
-        n_bins,
-        max_search or len(rows),
-        min_leaf,
-        min_weight,
-        largest > np.finfo(np.float32).max,
-        *extra,
-    )
+    return KernelTrainingSet(X, target, weight, n_outputs)
+
+
+def make_splitter(
+    X, target, weight=None, *, kind=SearchSplitter, seed=0, stop=False, sampler=None, **options
+):
+    """A splitter on the rows of positive weight.
+
+    Parameters
+    ----------
+    X, target, weight
+        As in `make_training_set`.
+    kind : type, default=SearchSplitter
+        Class of the splitter.
+    seed : int, default=0
+    stop : bool, default=False
+        Value of the stop flag.
+    sampler : Sampler, default=None
+        Single features by default.
+    **options
+        Options of the splitter that differ from the defaults below.
+    """
+    training_set = make_training_set(X, target, weight)
+    is_class = training_set.target.ndim == 1
+    n_features = training_set.X.shape[1]
+    sampler = sampler or AxisSampler(n_features)
+    largest = np.abs(training_set.X.astype(float)).max() * sampler.max_taps
+    defaults = {
+        "criterion": "gini" if is_class else "squared_error",
+        "n_candidates": n_features,
+        "exact": True,
+        "n_bins": 32,
+        "max_search_samples": len(training_set.rows),
+        "min_samples_leaf": 1,
+        "min_weight_leaf": 0.0,
+        "may_overflow": largest > np.finfo(np.float32).max,
+    }
+    options = SimpleNamespace(sampler=sampler, **defaults | options)
+    return kind(training_set, options, seed, np.array([stop], dtype=np.uint8))
 
 
 def grow(
@@ -228,46 +254,43 @@ def grow(
     target,
     weight=None,
     *,
-    criterion=None,
-    sampler=None,
-    n_candidates=None,
-    exact=True,
-    n_bins=32,
-    max_search=None,
-    min_leaf=1,
-    min_weight=0.0,
-    max_depth=None,
+    max_depth=2**31 - 1,
     min_split=2,
     min_gain=0.0,
     max_leaves=0,
-    seed=0,
-    stop=False,
-    **grid,
+    feature_shape=None,
+    wrap=None,
+    unordered=None,
+    **options,
 ):
-    """One tree, on the rows of positive weight in the order given.
+    """A forest of one tree, on the rows of positive weight in the order given.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-    target : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Labels from 0, or a real target.
-    **grid : feature_shape, wrap, unordered
+    X, target, weight
+        As in `make_training_set`.
+    max_depth, min_split, min_gain, max_leaves
+        As in `Grower`.
+    feature_shape, wrap, unordered
         Of a sampler of boxes.
+    **options
+        As in `make_splitter`.
     """
-    X, target = as_kernel_input(X, target)
-    is_class = target.ndim == 1
-    n_outputs = int(target.max()) + 1 if is_class else target.shape[1]
-    splitter = search_splitter(
-        X, target, weight, criterion=criterion, sampler=sampler, n_candidates=n_candidates,
-        exact=exact, n_bins=n_bins, max_search=max_search, min_leaf=min_leaf,
-        min_weight=min_weight, seed=seed, stop=stop,
-    )  # fmt: skip
-    depth = 2**31 - 1 if max_depth is None else max_depth
-    arrays = Grower(splitter, depth, min_split, min_gain, max_leaves).grow()
+    splitter = make_splitter(X, target, weight, **options)
+    arrays = Grower(splitter, max_depth, min_split, min_gain, max_leaves).grow()
     arrays |= splitter.directions() | splitter.values()
     arrays["tree_start"] = [0, len(arrays["child"])]
-    options = {"task": "regression"}
-    if is_class:
-        options = {"task": "classification", "classes": range(n_outputs)}
-        options["n_shared_values"] = n_outputs
-    return Forest(arrays, n_features=X.shape[1], n_outputs=n_outputs, **options, **grid)
+    X, target = as_kernel_input(X, target)
+    meta = {"task": "regression", "n_outputs": target.shape[-1]}
+    if target.ndim == 1:
+        n_classes = int(target.max()) + 1
+        meta = {"task": "classification", "n_outputs": n_classes, "n_shared_values": n_classes}
+        meta["classes"] = range(n_classes)
+    return Forest(
+        arrays,
+        n_features=X.shape[1],
+        feature_shape=feature_shape,
+        wrap=wrap,
+        unordered=unordered,
+        **meta,
+    )

@@ -5,7 +5,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, search_splitter
+from makers import as_kernel_input, fixed, make_splitter
 from scipy.stats import kstest
 from skforest._kernels.coordinate import CoordinateSplitter
 from skforest._kernels.projection import GaussianSampler, draw
@@ -40,8 +40,8 @@ def test_a_move_is_the_best_of_all_critical_values(n_outputs, seed):
     rng = np.random.default_rng(seed)
     w, bias = rng.normal(size=3), rng.normal()
     d = np.float32(np.eye(3)[rng.integers(3)] if rng.random() < 0.7 else rng.normal(size=3))
-    splitter = search_splitter(
-        X, target, weight, 0, 0, kind=CoordinateSplitter,
+    splitter = make_splitter(
+        X, target, weight, kind=CoordinateSplitter, n_restarts=0, n_jumps=0,
         criterion="squared_error" if n_outputs else "entropy",
     )  # fmt: skip
     moved, score, margin, new_w = splitter.step(w, bias, d)
@@ -60,8 +60,8 @@ def test_a_move_is_the_best_of_all_critical_values(n_outputs, seed):
 def test_a_move_of_a_row_that_no_tilt_reaches():
     """Rows at the least value of the feature stay where they are."""
     X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), [0, 1, 1, 0]
-    splitter = search_splitter(
-        X, y, None, 0, 0, kind=CoordinateSplitter, criterion="entropy"
+    splitter = make_splitter(
+        X, y, kind=CoordinateSplitter, n_restarts=0, n_jumps=0, criterion="entropy"
     )  # fmt: skip
     moved, score, margin, w = splitter.step(np.array([1.0]), 0.5, np.ones(1, dtype=np.float32))
     assert not moved or (margin[:2] <= 0).all()

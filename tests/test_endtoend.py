@@ -8,7 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, random_children, search_splitter
+from makers import as_kernel_input, fixed, make_splitter, random_children
 from skforest._kernels.grow import Grower
 from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
@@ -374,8 +374,21 @@ def stump_splitter(X, target, weight=None, places=None, n_used=None, epochs=15, 
     places = np.arange(p, dtype=np.int32)[None] if places is None else places
     unit = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-9), 0).astype(np.float32)
     mean = X.mean(axis=0).astype(np.float32)
-    own = (mean, unit, places, n_used or places.shape[1], epochs, 0.02, 1.0, 0.1, 1000, 10, 0.0)
-    return search_splitter(X, target, weight, *own, NO_EDGES, kind=SoftSplitter, **options)
+    own = {
+        "mean": mean,
+        "unit": unit,
+        "receptive_fields": places,
+        "n_used": n_used or places.shape[1],
+        "n_epochs": epochs,
+        "learning_rate": 0.02,
+        "steepness": 1.0,
+        "steepness_step": 0.1,
+        "batch_size": 1000,
+        "min_batches": 10,
+        "smoothness": 0.0,
+        "edges": NO_EDGES,
+    }
+    return make_splitter(X, target, weight, kind=SoftSplitter, **own, **options)
 
 
 def grown(X, target, weight=None, depth=3, **options):
@@ -426,7 +439,7 @@ def test_nodes_that_cannot_be_split_are_leaves():
     assert len(grown(X, np.arange(10) % 2)["threshold"]) == 0
     X[:, 1] = np.arange(10)
     assert len(grown(X, np.zeros(10, dtype=int))["threshold"]) == 0
-    tree = grown(X, np.arange(10) % 2, min_leaf=5, depth=3)
+    tree = grown(X, np.arange(10) % 2, min_samples_leaf=5, depth=3)
     assert len(tree["threshold"]) <= 1
     assert tree["node_weight"].min() >= 5
 

@@ -139,11 +139,11 @@ def test_limited_trees_are_those_of_scikit_learn(name, option, value):
     ours_option = {
         "max_depth": "max_depth",
         "min_samples_split": "min_split",
-        "min_samples_leaf": "min_leaf",
-        "min_weight_fraction_leaf": "min_weight",
+        "min_samples_leaf": "min_samples_leaf",
+        "min_weight_fraction_leaf": "min_weight_leaf",
         "max_leaf_nodes": "max_leaves",
     }[option]
-    ours_value = value * weight.sum() if ours_option == "min_weight" else value
+    ours_value = value * weight.sum() if ours_option == "min_weight_leaf" else value
     ours = grow(X, target, weight, **{ours_option: ours_value})
     theirs = their_tree(X, target, weight, **{option: value})
     assert_same_tree(X, target, ours, theirs)
@@ -250,7 +250,7 @@ def test_what_holds_for_every_tree(name, exact, dtype):
     X, target = digits()
     X = X.astype(dtype)
     weight = np.random.default_rng(0).integers(0, 3, size=len(X)).astype(float)
-    options = dict(exact=exact, n_candidates=8, max_search=60, **GRIDS.get(name, {}))
+    options = dict(exact=exact, n_candidates=8, max_search_samples=60, **GRIDS.get(name, {}))
     for max_leaves in (0, 30):
         tree = grow(X, target, weight, sampler=samplers()[name], max_leaves=max_leaves, **options)
         reach, _ = oracles.walk(tree, 0, X)
@@ -287,7 +287,7 @@ def test_regression_trees_keep_every_row_apart(exact, n_outputs):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 4)).astype(np.float32)
     target = rng.normal(size=(300, n_outputs))
-    tree = grow(X, target, exact=exact, n_candidates=2, max_search=100)
+    tree = grow(X, target, exact=exact, n_candidates=2, max_search_samples=100)
     assert tree.n_leaves[0] == 300
     np.testing.assert_allclose(tree.response(X), target, rtol=1e-6)
 
@@ -325,8 +325,8 @@ def test_pure_leaves_of_a_class_share_a_value():
 def test_limits_hold_with_random_candidates(exact, max_leaves):
     X, target = digits()
     tree = grow(
-        X, target, exact=exact, max_leaves=max_leaves, n_candidates=4, max_search=100, max_depth=6,
-        min_leaf=3, min_split=12, min_gain=0.5,
+        X, target, exact=exact, max_leaves=max_leaves, n_candidates=4, max_search_samples=100,
+        max_depth=6, min_samples_leaf=3, min_split=12, min_gain=0.5,
     )  # fmt: skip
     counts = np.bincount(tree.apply(X)[:, 0], minlength=tree.n_nodes)
     assert counts[tree.child < 0].min() >= 3
@@ -369,7 +369,7 @@ def test_bytes_and_floats_of_the_same_numbers_give_the_same_tree():
         for exact in (True, False):
             trees = [
                 grow(X.astype(dtype), target, sampler=sampler, exact=exact, n_candidates=8, seed=5,
-                     max_search=100, **GRIDS.get(name, {}))
+                     max_search_samples=100, **GRIDS.get(name, {}))
                 for dtype in (np.uint8, np.float32)
             ]  # fmt: skip
             for array in ("child", "direction", "threshold", "gain", "node_weight"):
@@ -382,7 +382,11 @@ def test_bytes_and_floats_of_the_same_numbers_give_the_same_tree():
 def test_a_seed_gives_the_same_bits_twice(name, max_leaves):
     X, target = digits()
     options = dict(
-        exact=False, n_candidates=5, max_search=100, max_leaves=max_leaves, **GRIDS.get(name, {})
+        exact=False,
+        n_candidates=5,
+        max_search_samples=100,
+        max_leaves=max_leaves,
+        **GRIDS.get(name, {}),
     )
     one, again, other = (
         grow(X, target, sampler=samplers()[name], seed=seed, **options) for seed in (7, 7, 8)

@@ -31,7 +31,7 @@ def found_split(X, target, weight, criterion, **options):
     return oracles.split_gain(as_matrix(target), weight, left, criterion), tree.gain[0]
 
 
-def assert_best(X, target, weight, criterion, min_leaf=1, slack=1e-10, **options):
+def assert_best(X, target, weight, criterion, min_samples_leaf=1, slack=1e-10, **options):
     """The split found gains as much as the best one by brute force.
 
     `slack` is a share of the impurity of the node.
@@ -39,10 +39,12 @@ def assert_best(X, target, weight, criterion, min_leaf=1, slack=1e-10, **options
     Y = as_matrix(target)
     kept = weight > 0
     best = max(
-        oracles.best_gain(column[kept], Y[kept], weight[kept], criterion, min_leaf)
+        oracles.best_gain(column[kept], Y[kept], weight[kept], criterion, min_samples_leaf)
         for column in X.T
     )
-    found, stored = found_split(X, target, weight, criterion, min_leaf=min_leaf, **options)
+    found, stored = found_split(
+        X, target, weight, criterion, min_samples_leaf=min_samples_leaf, **options
+    )
     if (Y[kept] == Y[kept][0]).all():
         assert found == -np.inf  # a pure node is left alone
     elif best == -np.inf:
@@ -90,7 +92,7 @@ def test_exact_search_is_brute_force(criterion, n_outputs, weights, values):
         weight = random_weight(rng, n, weights)
         weight[0] = 1  # one row at least
         target = random_target(rng, n, criterion, n_outputs)
-        assert_best(X, target, weight, criterion, min_leaf=rng.integers(1, 4))
+        assert_best(X, target, weight, criterion, min_samples_leaf=rng.integers(1, 4))
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -150,19 +152,19 @@ def test_a_large_offset_of_a_feature_does_not_matter():
 
 
 @pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("min_leaf", [1, 5, 15, 16])
-def test_a_side_has_at_least_min_leaf_rows(min_leaf, exact):
+@pytest.mark.parametrize("min_samples_leaf", [1, 5, 15, 16])
+def test_a_side_has_at_least_min_samples_leaf_rows(min_samples_leaf, exact):
     """31 rows of which one stands out: 15 and 16 are the most that both sides can have."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(31, 2)).astype(np.float32)
     target = (X[:, 0] == X[:, 0].max()).astype(int)
-    tree = grow(X, target, exact=exact, min_leaf=min_leaf, max_depth=1)
-    if min_leaf == 16:
+    tree = grow(X, target, exact=exact, min_samples_leaf=min_samples_leaf, max_depth=1)
+    if min_samples_leaf == 16:
         assert tree.n_nodes == 1
     else:
         counts = np.bincount(tree.apply(X)[:, 0], minlength=3)
-        assert min(counts[1:]) >= min_leaf
-        assert counts[2] == 1 or min_leaf > 1
+        assert min(counts[1:]) >= min_samples_leaf
+        assert counts[2] == 1 or min_samples_leaf > 1
 
 
 @pytest.mark.parametrize("kind", ["sparse", "box"])
@@ -204,14 +206,20 @@ def test_a_histogram_finds_its_best_cut_and_never_more_than_the_exact_search(
         weight[:30] = 1
         X, weight = X[weight > 0], weight[weight > 0]
         target = random_target(rng, len(X), criterion, n_outputs)
-        min_leaf = rng.integers(1, 5)
+        min_samples_leaf = rng.integers(1, 5)
         Y = as_matrix(target)
         best, exact = (
-            max(search(column, Y, weight, criterion, *more, min_leaf) for column in X.T)
+            max(search(column, Y, weight, criterion, *more, min_samples_leaf) for column in X.T)
             for search, more in ((oracles.best_histogram_gain, [n_bins]), (oracles.best_gain, []))
         )
         found, stored = found_split(
-            X, target, weight, criterion, exact=False, n_bins=n_bins, min_leaf=min_leaf
+            X,
+            target,
+            weight,
+            criterion,
+            exact=False,
+            n_bins=n_bins,
+            min_samples_leaf=min_samples_leaf,
         )
         scale = oracles.impurity(Y, weight, criterion)
         assert_allclose(stored, found, rtol=1e-6, atol=1e-6 * scale)
@@ -241,7 +249,7 @@ def test_small_nodes_are_sorted_even_with_histograms():
 def test_the_threshold_of_a_histogram_lies_halfway_between_its_neighbours():
     """Over all rows of the node, not only the rows that were searched."""
     X = np.concatenate([np.linspace(0, 1, 500), np.linspace(3, 5, 500)])[:, None]
-    tree = grow(X, np.repeat([0, 1], 500), exact=False, n_bins=8, max_search=40)
+    tree = grow(X, np.repeat([0, 1], 500), exact=False, n_bins=8, max_search_samples=40)
     assert tree.n_leaves[0] == 2
     assert tree.threshold[0] == 2
 
@@ -281,7 +289,7 @@ def test_any_finite_floats_are_told_apart(values, exact, seed):
     numbers = np.array([ordinal(value) for value in column])
     assume(len(np.unique(numbers)) > 1)
     target = np.unique(numbers, return_inverse=True)[1]
-    tree = grow(column[:, None], target, exact=exact, n_bins=7, max_search=30, seed=seed)
+    tree = grow(column[:, None], target, exact=exact, n_bins=7, max_search_samples=30, seed=seed)
     np.testing.assert_array_equal(tree.predict(column[:, None]), target)
     assert tree.n_leaves[0] == target.max() + 1
     assert np.isfinite(tree.threshold).all()
@@ -313,8 +321,8 @@ def test_sums_beyond_float32_do_not_end_growth(exact, contrast):
             contrast, False,
         )  # fmt: skip
         tree = grow(
-            X, target, exact=exact, sampler=sampler, n_candidates=3, max_search=seed * 20 or None,
-            seed=seed,
+            X, target, exact=exact, sampler=sampler, n_candidates=3,
+            max_search_samples=seed * 20 or 2**40, seed=seed,
         )  # fmt: skip
         assert np.isfinite(tree.threshold).all() and np.isfinite(tree.gain).all()
         np.testing.assert_array_equal(tree.predict(X), target)
@@ -359,7 +367,7 @@ def test_a_large_nearly_pure_node_is_still_split(exact, criterion):
     if criterion == "squared_error":
         target = target[:, None].astype(float)
     for seed in range(5):
-        tree = grow(X, target, criterion=criterion, exact=exact, max_search=50, seed=seed)
+        tree = grow(X, target, criterion=criterion, exact=exact, max_search_samples=50, seed=seed)
         np.testing.assert_array_equal(tree.predict(X), target.ravel())
 
 
@@ -377,7 +385,12 @@ def test_a_pure_part_of_a_node_is_not_cut_at_random(exact, criterion):
     for max_search in (50, 1000):
         for seed in range(5):
             tree = grow(
-                X, target, criterion=criterion, exact=exact, max_search=max_search, seed=seed
+                X,
+                target,
+                criterion=criterion,
+                exact=exact,
+                max_search_samples=max_search,
+                seed=seed,
             )
             assert tree.n_leaves[0] <= full.n_leaves[0] + 4
 
@@ -392,7 +405,7 @@ def test_every_leaf_has_the_smallest_weight(exact, max_search):
     for least in (5.0, 60.0):
         for kind in (target, X[:, :1] + 0.3 * rng.normal(size=(2000, 1))):
             tree = grow(
-                X, kind, weight, exact=exact, max_search=max_search, min_weight=least
+                X, kind, weight, exact=exact, max_search_samples=max_search, min_weight_leaf=least
             )  # fmt: skip
             leaf = tree.child < 0
             weights = np.bincount(tree.apply(X)[:, 0], weight, minlength=tree.n_nodes)[leaf]
@@ -400,17 +413,22 @@ def test_every_leaf_has_the_smallest_weight(exact, max_search):
             assert weights.min() < 3 * least
 
 
-@pytest.mark.parametrize("min_leaf", [3, 40])
-def test_min_leaf_holds_when_a_part_is_searched(min_leaf):
+@pytest.mark.parametrize("min_samples_leaf", [3, 40])
+def test_min_samples_leaf_holds_when_a_part_is_searched(min_samples_leaf):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(2000, 3)).astype(np.float32)
     target = (X[:, 0] + 0.3 * rng.normal(size=2000) > 1).astype(int)
     for exact in (True, False):
         tree = grow(
-            X, target, exact=exact, max_search=64, min_leaf=min_leaf, min_split=2 * min_leaf
+            X,
+            target,
+            exact=exact,
+            max_search_samples=64,
+            min_samples_leaf=min_samples_leaf,
+            min_split=2 * min_samples_leaf,
         )
         counts = np.bincount(tree.apply(X)[:, 0], minlength=tree.n_nodes)[tree.child < 0]
-        assert counts.min() >= min_leaf
+        assert counts.min() >= min_samples_leaf
         assert tree.n_leaves[0] > 3
 
 
@@ -420,7 +438,7 @@ def test_a_search_in_part_takes_other_rows_with_another_seed(exact):
     X = np.arange(4000)[:, None].astype(np.float32)
     target = (np.random.default_rng(5).random(4000) < X[:, 0] / 4000).astype(int)
     cuts = [
-        grow(X, target, exact=exact, max_search=100, max_depth=1, seed=seed).threshold[0]
+        grow(X, target, exact=exact, max_search_samples=100, max_depth=1, seed=seed).threshold[0]
         for seed in range(12)
     ]
     assert len(set(cuts)) > 6
@@ -433,7 +451,7 @@ def test_a_search_in_part_is_nearly_as_good_as_in_full():
     target = (X[:, 2] > 0.3).astype(int)
     full, _ = found_split(X, target, np.ones(8000), "gini")
     for seed in range(5):
-        part, _ = found_split(X, target, np.ones(8000), "gini", max_search=1000, seed=seed)
+        part, _ = found_split(X, target, np.ones(8000), "gini", max_search_samples=1000, seed=seed)
         assert 0.97 * full < part <= full * (1 + 1e-9)
 
 

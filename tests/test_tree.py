@@ -481,7 +481,7 @@ for name, sampler in samplers.items():
             for table in (X, Z):
                 tree = grow(
                     table, target, weight, criterion=criterion, sampler=sampler(), exact=exact,
-                    n_candidates=10, max_search=100, feature_shape=shape,
+                    n_candidates=10, max_search_samples=100, feature_shape=shape,
                 )
                 key = f"{name} {criterion} {exact} {table.dtype}"
                 out[key] = digest(tree.child, tree.threshold, tree.direction, tree.gain,
