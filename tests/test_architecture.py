@@ -32,7 +32,8 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd sort sums walk descent random buffer memory survey poll rows direction projection _tree"
+        "simd sort sums walk descent random buffer memory survey poll rows direction projection "
+        "node_rows stump_leaves _tree"
     ).split(),
     "split search loss".split(),
     (
