@@ -33,7 +33,7 @@ ESTIMATORS = list(LAYERS).index("estimators")
 KERNEL_LAYERS = (
     (
         "simd sort sums pool route descent random buffer memory node_moments poll rows direction "
-        "projection _tree"
+        "projection node_rows stump_leaves _tree"
     ).split(),
     "split search loss".split(),
     (

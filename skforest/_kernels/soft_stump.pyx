@@ -1,8 +1,13 @@
 """Splitting a node by a soft stump.
 
-Section 2.5 of Hehn, Kooij and Hamprecht 2020: a tree of one split and two leaves is trained on the
-rows that reach the node, and then cuts them hard. Where all end on one side, another stump is
-tried, with other features, from another start, and in units of the node's own.
+Section 2.5 of Hehn, Kooij and Hamprecht 2020: a soft tree of one split and two leaves,
+
+    p(y | x) = (1 - g) p_left(y) + g p_right(y),    g = sigmoid(steepness (w . z + b)),
+
+is trained by EM on the rows that reach the node, with a steepness that rises from epoch to epoch.
+Its hyperplane then becomes a hard split. z are the features in units of their deviation. Where
+the split leaves a child too small, another stump is trained, from another start, on other features
+where a split uses only some, and with features rescaled to the rows of the node.
 """
 
 from libc.math cimport isfinite, sqrt
@@ -10,28 +15,24 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from .memory cimport Scratch
-from .node_moments cimport node_moments
+from .node_rows cimport pack_rows, padded_length
 from .random cimport below, next_word, normal
 from .search cimport SearchSplitter
 from .soft cimport SoftTrainer
 from .split cimport Split
+from .node_moments cimport node_moments
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
-        const float*, float, float*
-    )
 
 cdef enum:
-    LANES = 16
-    ATTEMPTS = 5               # stumps that are trained before the node stays a leaf
-    DRAWS = 100                # of features, while none of them varies
-    LEAST_BATCH = 16           # rows
+    ATTEMPTS = 5               # stumps that are trained before the node becomes a leaf
+    DRAWS = 100                # draws of features until one of them varies
+    MIN_BATCH = 16           # rows
 
 
 cdef class SoftSplitter(SearchSplitter):
-    """Split by a hyperplane that ends as the split of a soft stump.
+    """Split by the hyperplane of a soft stump.
 
     Parameters
     ----------
@@ -66,14 +67,14 @@ cdef class SoftSplitter(SearchSplitter):
     cdef double steepness_step
     cdef int32_t batch_size
     cdef int32_t min_batches
-    cdef bint gathers          # rows are written anew, with the features of the split alone
+    cdef bint is_packed        # rows are copied, with the features of the split alone
     cdef int64_t stride
     cdef int32_t* used         # features of the split at hand
     cdef float* own_rows
     cdef float* own_mean
     cdef float* own_unit
-    cdef float* nothing        # zeros
-    cdef int32_t* seen
+    cdef float* zeros
+    cdef int32_t* varies_bits
     cdef float* sums
     cdef float* margin
     cdef float* direction
@@ -93,8 +94,8 @@ cdef class SoftSplitter(SearchSplitter):
         self.steepness_step = options.steepness_step
         self.batch_size = options.batch_size
         self.min_batches = options.min_batches
-        self.gathers = self.n_used < p and options.smoothness == 0
-        self.stride = (self.n_used + LANES - 1) // LANES * LANES if self.gathers else p
+        self.is_packed = self.n_used < p and options.smoothness == 0
+        self.stride = padded_length(self.n_used) if self.is_packed else p
         trainer.stop = self.stop
         trainer.random.state = seed
         next_word(&trainer.random)
@@ -109,43 +110,43 @@ cdef class SoftSplitter(SearchSplitter):
         trainer.child[2] = -2
         self.trainer = trainer
         self.used = scratch.ints(max(<int64_t>self.receptive_fields.shape[1], p))
-        self.own_rows = scratch.floats(n * self.stride if self.gathers else 0)
+        self.own_rows = scratch.floats(n * self.stride if self.is_packed else 0)
         self.own_mean = scratch.floats(self.stride)
         self.own_unit = scratch.floats(self.stride)
-        self.nothing = scratch.floats(p)
-        self.seen = scratch.ints(self.stride)
+        self.zeros = scratch.floats(p)
+        self.varies_bits = scratch.ints(self.stride)
         self.sums = scratch.floats(self.stride)
         self.margin = scratch.floats(n)
         self.direction = scratch.floats(p)
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """Train a stump, again and again while it has too few rows on one side."""
+        """Train stumps until one leaves both children large enough."""
         cdef int32_t attempt, _draw
-        if not self.differ():
+        if not self.has_different_rows():
             return False
         for attempt in range(ATTEMPTS):
             if self.should_stop(self.node.n * self.stride * self.n_epochs):
                 return False
             self.draw_features()
             for _draw in range(DRAWS):
-                if self.varies():
+                if self.used_vary():
                     break
                 self.draw_features()
-            self.line_up()
+            self.load_rows()
             if attempt > 0:
-                self.zoom()
-            self.start()
+                self.rescale_features()
+            self.init_plane()
             self.train()
             if self.stop[0]:
                 return False
-            if self.lay_out() and self.accept_plane(
+            if self.unpack() and self.accept_plane(
                 self.direction, -self.trainer.bias[0], 0, split
             ):
                 return True
         return False
 
-    cdef bint differ(self) noexcept nogil:
-        """Is there a row that is not like the first?"""
+    cdef bint has_different_rows(self) noexcept nogil:
+        """Does any row differ from the first one?"""
         cdef int64_t i, size = self.table.n_features * <int64_t>sizeof(float)
         cdef const float* table = <const float*>self.table.data
         for i in range(1, self.node.n):
@@ -153,8 +154,8 @@ cdef class SoftSplitter(SearchSplitter):
                 return True
         return False
 
-    cdef bint varies(self) noexcept nogil:
-        """Is there a row that is not like the first in the features of the split?"""
+    cdef bint used_vary(self) noexcept nogil:
+        """Does any row differ from the first one in the features of the split?"""
         cdef int64_t i
         cdef int32_t k, j
         cdef const float* table = <const float*>self.table.data
@@ -167,45 +168,39 @@ cdef class SoftSplitter(SearchSplitter):
         return False
 
     cdef void draw_features(self) noexcept nogil:
-        """The features of the next split: a place, or some of all."""
-        cdef int32_t k, other, n = <int32_t>self.receptive_fields.shape[1]
-        cdef int32_t place = below(&self.random, <int>self.receptive_fields.shape[0])
+        """Draw the features of the next split: a receptive field, or a random subset."""
+        cdef int32_t k, other, swap, n = <int32_t>self.receptive_fields.shape[1]
+        cdef int32_t field = below(&self.random, <int>self.receptive_fields.shape[0])
         for k in range(n):
-            self.used[k] = self.receptive_fields[place, k]
+            self.used[k] = self.receptive_fields[field, k]
         if n == self.n_used:
             return
         for k in range(self.n_used):
             other = k + below(&self.random, n - k)
-            place = self.used[k]
+            swap = self.used[k]
             self.used[k] = self.used[other]
-            self.used[other] = place
+            self.used[other] = swap
 
-    cdef void line_up(self) noexcept nogil:
-        """Give the trainer the rows of the node, written anew where few features count."""
-        cdef int64_t i, n = self.node.n
+    cdef void load_rows(self) noexcept nogil:
+        """Pass the rows of the node to the trainer, packed where a split uses few features."""
+        cdef int64_t n = self.node.n
         cdef int32_t k
         self.trainer.n = n
         self.trainer.n_outputs = self.n_present
-        for i in range(n):
-            self.trainer.at[i] = i * self.stride if self.gathers else self.node.offset[i]
-            self.trainer.weight[i] = <float>(self.node.weight[i] * n / self.node_weight)
-            if self.is_class:
-                self.trainer.label[i] = self.node.label[i]
-                continue
-            for k in range(self.n_outputs):
-                self.trainer.target[i * self.n_outputs + k] = (
-                    self.node.target[i * self.n_outputs + k] / self.node.weight[i]
-                )
+        self.copy_targets(
+            NULL, self.trainer.weight, self.trainer.label, self.trainer.target
+        )
+        memcpy(self.trainer.at, self.node.offset, n * sizeof(int64_t))
+        self.trainer.rows = <const float*>self.table.data
         self.trainer.mean = self.own_mean
         self.trainer.unit = self.own_unit
-        if not self.gathers:
-            self.trainer.rows = <const float*>self.table.data
+        if not self.is_packed:
             memcpy(self.own_mean, &self.mean[0], self.stride * sizeof(float))
             memcpy(self.own_unit, &self.unit[0], self.stride * sizeof(float))
             return
-        skf_gather_rows(
-            <const float*>self.table.data, self.node.offset, n, self.used, 0, self.n_used,
-            self.stride, self.nothing, 1, self.own_rows
+        pack_rows(
+            self.trainer.rows, self.trainer.at, n, self.used, 0, self.n_used, self.zeros, 1,
+            self.own_rows
         )
         memset(self.own_mean, 0, self.stride * sizeof(float))
         memset(self.own_unit, 0, self.stride * sizeof(float))
@@ -214,15 +209,16 @@ cdef class SoftSplitter(SearchSplitter):
             self.own_unit[k] = self.unit[self.used[k]]
         self.trainer.rows = self.own_rows
 
-    cdef void zoom(self) noexcept nogil:
-        """Centre the features on the rows of the node, in units as small as these lie close.
+    cdef void rescale_features(self) noexcept nogil:
+        """Centre the features on the rows of the node, in units of the spread of these rows.
 
-        A step of Adam is longer than the way between rows that are nearly equal.
+        A step of Adam has a fixed length. In the units of the whole training set it may be longer
+        than the distance between rows that are nearly equal.
         """
         cdef int64_t j
         cdef double spread = 0, square = node_moments(
             self.trainer.rows, self.trainer.at, self.trainer.weight, self.node.n, self.stride,
-            self.own_mean, self.seen, self.margin, self.sums
+            self.own_mean, self.varies_bits, self.margin, self.sums
         )
         for j in range(self.stride):
             if self.own_unit[j] > 0:
@@ -233,14 +229,14 @@ cdef class SoftSplitter(SearchSplitter):
         for j in range(self.stride):
             self.own_unit[j] = <float>(self.own_unit[j] * spread)
 
-    cdef void start(self) noexcept nogil:
-        """A random direction of length 1, in units of the deviations, through the mean row."""
+    cdef void init_plane(self) noexcept nogil:
+        """Set a random direction of norm 1, in units of the deviations, through the mean row."""
         cdef int64_t i, n = self.node.n
         cdef int32_t k, j
         cdef double square = 0, along = 0, value
         memset(self.trainer.w, 0, self.stride * sizeof(float))
         for k in range(self.n_used):
-            j = k if self.gathers else self.used[k]
+            j = k if self.is_packed else self.used[k]
             value = normal(&self.random)
             square += value * value
             self.trainer.w[j] = <float>(value * self.trainer.unit[j])
@@ -258,11 +254,11 @@ cdef class SoftSplitter(SearchSplitter):
         self.trainer.set_bias(0)
 
     cdef int train(self) except -1 nogil:
-        """EM with a steepness that rises."""
+        """Train by EM with a steepness that rises."""
         cdef int32_t _epoch
         cdef double steepness = self.steepness
         cdef int32_t size = <int32_t>(self.node.n // self.min_batches)
-        self.trainer.batch_size = min(self.batch_size, max(<int32_t>LEAST_BATCH, size))
+        self.trainer.batch_size = min(self.batch_size, max(<int32_t>MIN_BATCH, size))
         self.trainer.set_out()
         self.trainer.sow(<float>steepness)
         for _epoch in range(self.n_epochs):
@@ -272,13 +268,13 @@ cdef class SoftSplitter(SearchSplitter):
             steepness += self.steepness_step
         return 0
 
-    cdef bint lay_out(self) noexcept nogil:
-        """The direction over all features; False where numbers ran out."""
+    cdef bint unpack(self) noexcept nogil:
+        """Set the direction over all features; False where training has diverged."""
         cdef int32_t k, j
         cdef float value
         memset(self.direction, 0, self.table.n_features * sizeof(float))
         for k in range(self.n_used):
-            value = self.trainer.w[k if self.gathers else self.used[k]]
+            value = self.trainer.w[k if self.is_packed else self.used[k]]
             if not isfinite(value):
                 return False
             j = self.used[k]

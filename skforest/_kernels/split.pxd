@@ -71,4 +71,7 @@ cdef class NodeSplitter:
     cdef void measure_split(self, Split* split) noexcept nogil
     cdef void partition(self, int64_t start, int64_t end, float threshold) noexcept nogil
     cdef double side_score(self, const double* sums, double weight) noexcept nogil
+    cdef void copy_targets(
+        self, const int32_t* order, float* weight, int32_t* label, double* target
+    ) noexcept nogil
     cdef bint should_stop(self, int64_t work) except -1 nogil

@@ -243,6 +243,28 @@ cdef class NodeSplitter:
         if self.is_class:
             partition_items(column, threshold, n, self.label + start, <int32_t*>self.spare)
 
+    cdef void copy_targets(
+        self, const int32_t* order, float* weight, int32_t* label, double* target
+    ) noexcept nogil:
+        """Copy weights, relative to their mean, and labels or targets of the node's rows.
+
+        order : IN, number of each row in the node, or NULL for their own order
+        weight, label, target : OUT, n, n, (n, n_outputs)
+        """
+        cdef int64_t i, row, n = self.node.n
+        cdef int32_t k
+        cdef const Sample* node = &self.node
+        for i in range(n):
+            row = i if order == NULL else order[i]
+            weight[i] = <float>(node.weight[row] * n / self.node_weight)
+            if self.is_class:
+                label[i] = node.label[row]
+                continue
+            for k in range(self.n_outputs):
+                target[i * self.n_outputs + k] = (
+                    node.target[row * self.n_outputs + k] / node.weight[row]
+                )
+
     cdef bint should_stop(self, int64_t work) except -1 nogil:
         """True where growth is to end; `work` is the number of additions since the last call."""
         return poll(&self.stop[0], &self.work, work)

@@ -1,33 +1,32 @@
 """Oblique splits by the convex-concave bound.
 
-A node is split by a hyperplane ``w . x > b``; each side answers with a leaf. The loss of the leaf
-that a row reaches is bounded from above (Norouzi et al. 2015a, equation 9), with margin m and the
-losses l0, l1 of the left and the right leaf, by
+A node is split by a hyperplane ``w . x > b`` between two leaves. With margin m = w . x - b and the
+losses l0 and l1 of a row at the left and the right leaf, its loss is bounded from above (Norouzi
+et al. 2015, "CO2 Forest", equation 9) by
 
-    max(-m + l0, m + l1) - |m|
+    max(l0 - m, l1 + m) - |m|
 
-which stochastic subgradient descent decreases, with momentum, under ``|w|^2 + b^2 <= nu``. The
-start is the best cut of a few single features, so that training can only improve on that.
+Stochastic subgradient descent with momentum decreases the bound under ``|w|^2 + b^2 <= nu``, and
+the leaves are set to their optimum after every epoch. Training starts at the best cut of some
+single features, so it can only improve on that cut. Not in the paper, but decisive for accuracy:
+the rows of each node are centred and scaled, see node_rows.pyx.
 
-Two things are not in the paper and matter more than all of the above: the rows of each node are
-centred on their mean, and scaled by one number to a fixed root mean square norm.
-
-Time goes into reading rows, so a pass over them does all it can: one survey gives the mean, the
-norm and what varies; the margins of a batch give its slopes, its objective and its sides.
+Reading rows takes most of the time. A pass over the rows of a batch therefore yields all of its
+slopes, its objective and its sums over both sides.
 """
 
-from libc.math cimport INFINITY, exp, fabs, isfinite, log, sqrt
+from libc.math cimport INFINITY, exp, fabs, isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
 from .memory cimport Scratch
-from .node_moments cimport node_moments
+from .node_rows cimport NodeRows, padded_length
 from .random cimport below, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
+from .stump_leaves cimport CO2, MIXED, SOFT, StumpLeaves
 
 cdef extern from "descent.h" nogil:
-    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_momentum_step(
         float*, float*, float*, const float*, int64_t, float, float, float, float, float*
@@ -39,35 +38,15 @@ cdef extern from "descent.h" nogil:
     void skf_bound_values(const float*, const float*, int64_t, float*)
     void skf_dot(const float*, const float*, int64_t, float*)
     int64_t skf_pick_active(const int64_t*, const float*, int64_t, int64_t*, float*, double*)
-    void skf_label_losses(
-        const int32_t*, int64_t, const float*, const float*, float*, float*
-    )
-    int64_t skf_weigh_labels(
-        const float*, const int32_t*, const float*, int64_t, int64_t, double*
-    )
-    void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
-        const float*, float, float*
-    )
-    enum:
-        SKF_GROUP
-
-cdef enum Objective:
-    CO2 = 0
-    SOFT = 1
-    MIXED = 2
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
 
 cdef enum:
-    LANES = 16              # rows written anew are padded to a multiple of this
-    OWN_ROWS = 1 << 21      # floats: 8 MiB, about a cache
-    BLOCK = 256             # rows whose margins are taken together
-    HELD_FROM = 40          # rows of the smallest node that holds some out
+    MIN_HOLDOUT_ROWS = 40   # rows of the smallest node that holds some out
     MIN_EPOCHS = 3
     PATIENCE = 3            # epochs without progress before the rate is halved
-    MEASURE = 5             # epochs of a node of several batches between two looks at all rows
-    SHORTEST = 128          # part of its length that the first plane is taken down to
+    MEASURE = 5             # epochs of several batches between two evaluations on all rows
+    SHORTEST = 128          # the first hyperplane is shortened down to this fraction
 
 
 cdef class StumpSplitter(SearchSplitter):
@@ -117,32 +96,17 @@ cdef class StumpSplitter(SearchSplitter):
     def _reserve_training(self):
         cdef Scratch scratch = self.scratch
         cdef int64_t i, n = self.n_rows, p = self.table.n_features
-        cdef int64_t batch = max(min(<int64_t>self.batch_size, n), <int64_t>BLOCK)
-        cdef int32_t n_outputs = self.n_outputs
+        cdef int64_t batch = min(<int64_t>self.batch_size, n), width = padded_length(p)
+        self.rows = NodeRows()
+        self.rows.reserve(scratch, &self.table, n, self.row_norm)
+        self.leaves = StumpLeaves()
+        self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
+        self.leaves.smoothing = self.smoothing
+        self.leaves.momentum = self.momentum
         self.order = scratch.ints(n)
-        self.at = scratch.longs(n)
-        self.mean = scratch.floats(p + LANES)
-        self.row_weight = scratch.floats(n)
-        self.row_label = scratch.ints(n)
-        if not self.is_class:
-            self.row_target = scratch.doubles(n * n_outputs)
-        self.own_rows = scratch.floats(min(n * (p + LANES), <int64_t>OWN_ROWS))
-        self.node_mean = scratch.floats(p)
-        self.seen = scratch.ints(p)
-        self.group = scratch.ints(p)
-        self.kept = scratch.ints(p)
-        self.plane.w = scratch.floats(p + LANES)
-        self.best_plane.w = scratch.floats(p + LANES)
-        self.sides.left = scratch.doubles(2 * n_outputs)
-        self.sides.right = self.sides.left + n_outputs
-        self.sides.before = scratch.doubles(2 * n_outputs)
+        self.plane.w = scratch.floats(width)
+        self.best_plane.w = scratch.floats(width)
         self.margin = scratch.floats(n)
-        self.base = scratch.floats(n)
-        self.delta = scratch.floats(n)
-        self.leaf_left = scratch.doubles(n_outputs)
-        self.leaf_right = scratch.doubles(n_outputs)
-        self.label_base = scratch.floats(n_outputs)
-        self.label_delta = scratch.floats(n_outputs)
         self.ones = scratch.floats(batch)
         self.batch_at = scratch.longs(batch)
         self.batch_margin = scratch.floats(batch)
@@ -153,21 +117,22 @@ cdef class StumpSplitter(SearchSplitter):
         self.batch_slope = scratch.floats(batch)
         self.active_at = scratch.longs(batch + 1)
         self.active_slope = scratch.floats(batch)
-        self.velocity = scratch.floats(p + LANES)
-        self.gradient = scratch.floats(p + LANES)
-        self.leaf_velocity = scratch.doubles(2 * n_outputs)
+        self.velocity = scratch.floats(width)
+        self.gradient = scratch.floats(width)
         self.direction = scratch.floats(p)
         for i in range(batch):
             self.ones[i] = 1
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """The best cut of a single feature, and the hyperplane that training makes of it."""
+        """Find the best cut of a single feature, and train a hyperplane from it."""
         cdef Split axis
         if not SearchSplitter.search(self, &axis):
             return False
         split[0] = axis
-        self.line_up()
-        if self.prepare(self.best.feature):
+        self.load_targets()
+        if self.should_stop(self.node.n * self.table.n_features):
+            return False
+        if self.load_rows():
             self.optimise(&axis)
             if self.stop[0]:
                 return False
@@ -176,209 +141,115 @@ cdef class StumpSplitter(SearchSplitter):
 
     # ----------------------------------------------------------------------------- the node's rows
 
-    cdef void line_up(self) noexcept nogil:
-        """Set the training rows apart from those held out, and copy what is known of each row."""
-        cdef int64_t i, row, n = self.node.n
+    cdef void load_targets(self) noexcept nogil:
+        """Choose the training rows, the others are held out; copy weights and targets."""
+        cdef int64_t i, n = self.node.n, n_train = n
         cdef int32_t k, other, at
         cdef double y, variance = 0
         cdef int32_t* order = self.order
         for i in range(n):
             order[i] = <int32_t>i
-        self.n_train = n
-        if self.holdout > 0 and n >= HELD_FROM:
-            self.n_train = n - <int64_t>(self.holdout * n)
-            for i in range(n - 1, self.n_train - 1, -1):
+        if self.holdout > 0 and n >= MIN_HOLDOUT_ROWS:
+            n_train = n - <int64_t>(self.holdout * n)
+            for i in range(n - 1, n_train - 1, -1):
                 other = below(&self.random, <int>(i + 1))
                 at = order[i]
                 order[i] = order[other]
                 order[other] = at
-        for i in range(n):
-            row = order[i]
-            self.row_weight[i] = <float>(self.node.weight[row] * n / self.node_weight)
-            if self.is_class:
-                self.row_label[i] = self.node.label[row]
-                continue
-            for k in range(self.n_outputs):
-                y = self.node.target[row * self.n_outputs + k] / self.node.weight[row]
-                self.row_target[i * self.n_outputs + k] = y
-                y -= self.total[k] / self.node_weight
-                variance += self.row_weight[i] * y * y
-        # Squared errors are taken in units of the variance of the node.
-        self.loss_scale = n / variance if variance > 0 else 1
-        self.train_weight = 0
-        for i in range(self.n_train):
-            self.train_weight = self.train_weight + self.row_weight[i]
-
-    cdef bint prepare(self, int32_t feature) except -1 nogil:
-        """Centre and scale the rows of the node, and find a feature in them; False: no use."""
-        cdef int64_t n = self.node.n, p = self.table.n_features
-        cdef int64_t i, j, stride
-        cdef double square
-        # 1. one centre, one scale for all features, and which of these vary
-        for i in range(n):
-            self.at[i] = self.node.offset[self.order[i]]
-        if self.should_stop(n * p):
-            return False
-        square = node_moments(
-            <const float*>self.table.data, self.at, self.row_weight, n, p, self.node_mean,
-            self.seen, self.margin, self.gradient
+        self.n_train = n_train
+        self.copy_targets(
+            order, self.leaves.weight, self.leaves.label, self.leaves.target
         )
-        if not (square > 0) or not isfinite(square):
-            return False
-        self.node_scale = self.row_norm / sqrt(square / n) if self.row_norm > 0 else 1
-        if self.row_norm == 0:
-            memset(self.node_mean, 0, p * sizeof(float))
-        # 2. rows written anew where they fit, without most of what does not vary
-        self.keep_features()
-        self.rows = <const float*>self.table.data
-        self.p = p
-        self.scale = self.node_scale
-        stride = (self.n_kept + LANES - 1) // LANES * LANES
-        if n * stride <= OWN_ROWS:
-            skf_gather_rows(
-                self.rows, self.at, n, self.group, self.n_groups,
-                self.n_kept - SKF_GROUP * self.n_groups, stride, self.node_mean,
-                <float>self.node_scale, self.own_rows
-            )
-            self.rows = self.own_rows
-            self.p = stride
-            self.scale = 1
+        if not self.is_class:
             for i in range(n):
-                self.at[i] = i * stride
-        else:
-            memcpy(self.mean, self.node_mean, p * sizeof(float))
-        # 3. where the feature of the first cut is
-        memset(self.gradient, 0, self.p * sizeof(float))
-        self.first = feature
-        if self.rows == self.own_rows:
-            memset(self.mean, 0, stride * sizeof(float))
-            for j in range(self.n_kept):
-                if self.kept[j] == feature:
-                    self.first = j
+                for k in range(self.n_outputs):
+                    y = self.leaves.target[i * self.n_outputs + k]
+                    y -= self.total[k] / self.node_weight
+                    variance += self.leaves.weight[i] * y * y
+        self.leaves.loss_scale = n / variance if variance > 0 else 1
+        self.leaves.start_node(n_train, self.n_present)
+
+    cdef bint load_rows(self) noexcept nogil:
+        """Centre and scale the rows of the node; False where they are all equal."""
+        cdef int64_t i
+        for i in range(self.node.n):
+            self.rows.at[i] = self.node.offset[self.order[i]]
+        if not self.rows.load(self.leaves.weight, self.node.n, self.margin, self.gradient):
+            return False
+        memset(self.gradient, 0, self.rows.p * sizeof(float))
+        self.first = self.rows.position(self.best.feature)
         return True
 
-    cdef void set_out(self, const Split* axis, double length) noexcept nogil:
-        """The plane of the feature's cut, with weights of some norm, at rest."""
+    cdef void init_plane(self, const Split* axis, double length) noexcept nogil:
+        """Set the hyperplane to the feature's cut, with weights of some norm and no velocity."""
         cdef int64_t i
-        memset(self.plane.w, 0, self.p * sizeof(float))
-        memset(self.velocity, 0, self.p * sizeof(float))
+        cdef double scale = self.rows.node_scale
+        memset(self.plane.w, 0, self.rows.p * sizeof(float))
+        memset(self.velocity, 0, self.rows.p * sizeof(float))
         self.plane.w[self.first] = <float>length
-        self.plane.bias = self.node_scale * (
-            <double>axis.threshold - self.node_mean[self.best.feature]
+        self.plane.bias = scale * (
+            <double>axis.threshold - self.rows.node_mean[self.best.feature]
         )
         self.plane.bias = length * self.plane.bias
         self.bias_velocity = 0
         for i in range(self.n_train):
             self.margin[i] = <float>(
-                length * self.node_scale * (<double>self.column[self.order[i]] - axis.threshold)
+                length * scale * (<double>self.column[self.order[i]] - axis.threshold)
             )
-
-    cdef void keep_features(self) noexcept nogil:
-        """List the groups of features of which one varies, and those behind the last group.
-
-        The others of a group equal their mean exactly: they never get a weight.
-        """
-        cdef int32_t g, j, k, p = self.table.n_features
-        cdef int32_t whole = p // SKF_GROUP
-        cdef bint varies
-        self.n_groups = 0
-        self.n_kept = 0
-        for g in range(whole):
-            j = g * SKF_GROUP
-            varies = False
-            for k in range(SKF_GROUP):
-                varies = varies or self.varies(j + k)
-            if varies:
-                self.group[self.n_groups] = j
-                self.n_groups = self.n_groups + 1
-                for k in range(SKF_GROUP):
-                    self.kept[self.n_kept] = j + k
-                    self.n_kept = self.n_kept + 1
-        for j in range(whole * SKF_GROUP, p):
-            if self.varies(j):
-                self.group[self.n_groups + self.n_kept - SKF_GROUP * self.n_groups] = j
-                self.kept[self.n_kept] = j
-                self.n_kept = self.n_kept + 1
-
-    cdef inline bint varies(self, int64_t feature) noexcept nogil:
-        """Does a feature vary in the node? The sign of a difference of -0 is not one."""
-        return (self.seen[feature] & 0x7FFFFFFF) != 0
 
     # ------------------------------------------------------------------------------------ training
 
     cdef int optimise(self, const Split* axis) except -1 nogil:
-        """Stochastic subgradient descent; self.best_plane is the plane of best gain on the way.
+        """Set best_plane to the hyperplane of largest gain during subgradient descent.
 
-        With several batches an epoch, its objective and its leaves are taken from the margins that
-        the rows had when it was their turn, and gain is measured only now and then.
+        With several batches an epoch, the objective and the leaves are computed from the margins
+        that the rows had in their batch, and gain is measured only in some of the epochs.
         """
         cdef int objective = self.objective
-        cdef int64_t i, n_epochs, n = self.n_train, stalled = 0, done = 0
+        cdef int64_t n_epochs, n = self.n_train, stalled = 0, done = 0
         cdef double loss, rate = self.learning_rate, last = INFINITY, length = 1, first_score
         cdef bint one_batch = n <= self.batch_size
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
         self.best_plane.score = -INFINITY
-        self.is_laid_out = False
-        self.set_out(axis, 1)
-        self.sides.known = False
-        self.weigh_sides()
+        self.is_best_projected = False
+        self.init_plane(axis, 1)
+        self.leaves.sum_sides(self.margin)
         self.remember()
         first_score = self.best_plane.score
-        memset(self.leaf_velocity, 0, 2 * self.n_outputs * sizeof(double))
         while done < n_epochs:
             done += 1
-            if self.should_stop(n * self.p):
+            if self.should_stop(n * self.rows.p):
                 return 0
-            if done == 1 or (self.sides.changed and not self.gradient_leaves):
-                self.set_leaves()
-                self.set_losses(0, n)
+            if done == 1 or (self.leaves.has_changed and not self.gradient_leaves):
+                self.leaves.fit()
+                self.leaves.set_losses(0, n)
             if done == 1 and objective == CO2:
                 length = self.length_within_reach()
                 if length < 1:
-                    self.set_out(axis, length)
+                    self.init_plane(axis, length)
             self.n_active = 0
             if one_batch:
-                self.step(
-                    self.at, self.margin, self.margin, self.delta, self.row_weight, n,
-                    self.train_weight, rate, objective
-                )
-                if self.gradient_leaves:
-                    self.move_leaves(
-                        self.margin, self.delta, 0, n, self.train_weight, rate, objective
-                    )
-                    self.set_losses(0, n)
-                self.take_margins(&self.plane, self.at, n, self.margin)
-                loss = self.base_loss + self.batch_loss(
-                    self.margin, self.delta, self.row_weight, n, objective
-                )
-                self.weigh_sides()
-                self.remember()
+                loss = self.whole_step(rate, objective)
             else:
                 loss = self.epoch(rate, objective)
                 if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
-                    self.take_margins(&self.plane, self.at, n, self.margin)
-                    self.weigh_sides()
-                    self.remember()
+                    self.measure_plane()
             if not isfinite(loss):
                 return 0
-            if self.n_active == 0 and not self.sides.changed and not self.gradient_leaves:
-                # Nothing will ever pull at the plane again. If it is no better than the first cut,
-                # shorter weights may be.
+            if self.n_active == 0 and not self.leaves.has_changed and not self.gradient_leaves:
+                # No row has a slope, so the hyperplane cannot move. If it is no better than the
+                # first cut, shorter weights may bring rows back within reach of the bound.
                 if not one_batch:
-                    self.take_margins(&self.plane, self.at, n, self.margin)
-                    self.weigh_sides()
-                    self.remember()
+                    self.measure_plane()
                 if objective != CO2 or self.best_plane.score > first_score:
                     break
-                if length * SHORTEST <= 1:
-                    break
-                if not self.has_strays():
+                if length * SHORTEST <= 1 or not self.has_rows_on_wrong_side():
                     break
                 length /= 2
-                self.set_out(axis, length)
-                self.weigh_sides()
+                self.init_plane(axis, length)
+                self.leaves.sum_sides(self.margin)
                 last = INFINITY
             if loss < 0.999 * last:
                 last = loss
@@ -391,92 +262,121 @@ cdef class StumpSplitter(SearchSplitter):
                 if rate < self.learning_rate / 50:
                     break
         if not one_batch:
-            # As it would be stored: if it is the best one, this need not be done again.
-            self.lay_out(&self.plane)
-            for i in range(n):
-                self.margin[i] = self.column[self.order[i]] - self.threshold
-            self.weigh_sides()
-            self.is_laid_out = self.remember()
+            self.measure_projection()
         return 0
 
-    cdef double length_within_reach(self) noexcept nogil:
-        """How long the first plane may be for a row to have a slope: 1, or a power of 1/2.
+    cdef void measure_plane(self) noexcept nogil:
+        """Compute the margins of all training rows and the score of the hyperplane."""
+        self.rows.margins(
+            self.plane.w, self.plane.bias, self.rows.at, self.n_train, self.margin
+        )
+        self.leaves.sum_sides(self.margin)
+        self.remember()
 
-        The bound slopes for rows on their better side, up to a margin of half the difference of
-        the losses (equation 9). All rows may be further out, as those of a binary feature are,
-        and the plane would never move.
+    cdef void measure_projection(self) noexcept nogil:
+        """As `measure_plane`, from the projection that is stored.
+
+        If the last hyperplane is the best one, it need not be projected again.
+        """
+        cdef int64_t i
+        self.project_trained(&self.plane)
+        for i in range(self.n_train):
+            self.margin[i] = self.column[self.order[i]] - self.threshold
+        self.leaves.sum_sides(self.margin)
+        self.is_best_projected = self.remember()
+
+    cdef double whole_step(self, double rate, int objective) noexcept nogil:
+        """One step on all training rows, which are one batch; the objective is returned."""
+        cdef int64_t n = self.n_train
+        cdef double total = self.leaves.train_weight
+        self.step(
+            self.rows.at, self.margin, self.margin, self.leaves.delta, self.leaves.weight, n,
+            total, rate, objective
+        )
+        if self.gradient_leaves:
+            self.leaves.step(self.margin, self.leaves.delta, 0, n, total, rate, objective)
+            self.leaves.set_losses(0, n)
+        self.measure_plane()
+        return self.leaves.base_loss + self.batch_loss(
+            self.margin, self.leaves.delta, self.leaves.weight, n, objective
+        )
+
+    cdef double length_within_reach(self) noexcept nogil:
+        """Norm of the first hyperplane: 1, or the power of 1/2 at which some row has a slope.
+
+        For rows on the side of their smaller loss, the bound has a slope only where the margin is
+        below half the difference of the losses (equation 9). All margins may be larger, as those
+        of a binary feature are, and then the hyperplane would never move.
         """
         cdef int64_t i
         cdef double reach = 0, length = 1
         for i in range(self.n_train):
-            if self.margin[i] * self.delta[i] < 0:
-                reach = max(reach, fabs(self.delta[i]) / fabs(2 * self.margin[i]))
+            if self.margin[i] * self.leaves.delta[i] < 0:
+                reach = max(reach, fabs(self.leaves.delta[i]) / fabs(2 * self.margin[i]))
         while length >= reach and length * SHORTEST > 1:
             length /= 2
         return length
 
-    cdef bint has_strays(self) noexcept nogil:
-        """Is a training row on its worse side?"""
+    cdef bint has_rows_on_wrong_side(self) noexcept nogil:
+        """Is a training row on the side of its larger loss?"""
         cdef int64_t i
         for i in range(self.n_train):
-            if self.margin[i] * self.delta[i] > 0:
+            if self.margin[i] * self.leaves.delta[i] > 0:
                 return True
         return False
 
     cdef double epoch(self, double rate, int objective) noexcept nogil:
-        """Show the training rows once, in batches; returns the sum of the objective on the way.
+        """One pass over the training rows in batches; the sum of the objective is returned.
 
-        Rows are stored in an order that looks random, so neighbours make a batch; where the first
-        begins is drawn.
+        Rows are stored in the order of a hash, so a batch may consist of neighbours. The start of
+        the first batch is drawn; the batch that reaches the end continues at row 0.
         """
         cdef int64_t n = self.n_train, start = below(&self.random, <int>n), shown = 0, size, tail
-        cdef double loss = 0 if self.gradient_leaves else self.base_loss
+        cdef double loss = 0 if self.gradient_leaves else self.leaves.base_loss
         cdef float total = 0
         cdef const int64_t* at
         cdef const float* branch
         cdef const float* delta
         cdef const float* weight
-        self.clear_sides()
+        self.leaves.clear_sums()
         while shown < n:
             size = min(<int64_t>self.batch_size, n - shown)
             tail = min(size, n - start)
             if self.gradient_leaves:
-                self.set_losses(start, start + tail)
-                loss += self.base_loss
-                self.set_losses(0, size - tail)
-                loss += self.base_loss
-            at = self.at + start
+                self.leaves.set_losses(start, start + tail)
+                loss += self.leaves.base_loss
+                self.leaves.set_losses(0, size - tail)
+                loss += self.leaves.base_loss
+            at = self.rows.at + start
             branch = self.margin + start
-            delta = self.delta + start
-            weight = self.row_weight + start
+            delta = self.leaves.delta + start
+            weight = self.leaves.weight + start
             if tail < size:
                 memcpy(self.batch_at, at, tail * sizeof(int64_t))
-                memcpy(self.batch_at + tail, self.at, (size - tail) * sizeof(int64_t))
+                memcpy(self.batch_at + tail, self.rows.at, (size - tail) * sizeof(int64_t))
                 at = self.batch_at
-                branch = self.around(branch, self.margin, tail, size, self.batch_branch)
-                delta = self.around(delta, self.delta, tail, size, self.batch_delta)
-                weight = self.around(weight, self.row_weight, tail, size, self.batch_weight)
-            self.take_margins(&self.plane, at, size, self.batch_margin)
+                branch = self.join_ends(branch, self.margin, tail, size, self.batch_branch)
+                delta = self.join_ends(delta, self.leaves.delta, tail, size, self.batch_delta)
+                weight = self.join_ends(weight, self.leaves.weight, tail, size, self.batch_weight)
+            self.rows.margins(self.plane.w, self.plane.bias, at, size, self.batch_margin)
             if not self.old_signs:
                 branch = self.batch_margin
-            self.add_to_sides(self.batch_margin, start, tail)
-            self.add_to_sides(self.batch_margin + tail, 0, size - tail)
+            self.leaves.add_rows(self.batch_margin, start, tail)
+            self.leaves.add_rows(self.batch_margin + tail, 0, size - tail)
             loss += self.batch_loss(self.batch_margin, delta, weight, size, objective)
             skf_dot(weight, self.ones, size, &total)
             self.step(at, self.batch_margin, branch, delta, weight, size, total, rate, objective)
             if self.gradient_leaves:
-                self.move_leaves(
-                    self.batch_margin, delta, start, size, total, rate, objective
-                )
+                self.leaves.step(self.batch_margin, delta, start, size, total, rate, objective)
             shown += size
             start = start + size if start + size < n else start + size - n
-        self.settle_sides()
+        self.leaves.finish_sums()
         return loss
 
-    cdef const float* around(
+    cdef const float* join_ends(
         self, const float* end, const float* begin, int64_t tail, int64_t size, float* out
     ) noexcept nogil:
-        """Join the last `tail` of a batch's rows and the first ones."""
+        """Join the `tail` last numbers of a batch at the end with those at the beginning."""
         memcpy(out, end, tail * sizeof(float))
         memcpy(out + tail, begin, (size - tail) * sizeof(float))
         return out
@@ -485,7 +385,7 @@ cdef class StumpSplitter(SearchSplitter):
         self, const int64_t* at, const float* margin, const float* branch, const float* delta,
         const float* weight, int64_t n, double total, double rate, int objective
     ) noexcept nogil:
-        """One step of momentum along the gradient of a batch, and back into the ball of nu."""
+        """One step with momentum along the gradient of a batch, projected on the ball of nu."""
         cdef int64_t i, n_active
         cdef float* slope = self.batch_slope
         cdef float* w = self.plane.w
@@ -500,11 +400,13 @@ cdef class StumpSplitter(SearchSplitter):
         n_active = skf_pick_active(at, slope, n, self.active_at, self.active_slope, &shift)
         self.n_active = self.n_active + n_active
         skf_add_rows(
-            self.rows, self.active_at, n_active, self.active_slope, self.p, self.gradient
+            self.rows.data, self.active_at, n_active, self.active_slope, self.rows.p,
+            self.gradient
         )
         skf_momentum_step(
-            w, self.velocity, self.gradient, self.mean, self.p, <float>(self.scale / total),
-            <float>shift, <float>self.momentum, <float>rate, &square
+            w, self.velocity, self.gradient, self.rows.mean, self.rows.p,
+            <float>(self.rows.scale / total), <float>shift, <float>self.momentum,
+            <float>rate, &square
         )
         self.bias_velocity = self.momentum * self.bias_velocity - shift / total
         self.plane.bias = self.plane.bias - rate * self.bias_velocity
@@ -512,126 +414,13 @@ cdef class StumpSplitter(SearchSplitter):
         if shrink > self.nu:
             shrink = sqrt(self.nu / shrink)
             self.plane.bias = self.plane.bias * shrink
-            skf_rescale(w, self.p, <float>shrink, 0)
-
-    cdef void move_leaves(
-        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
-        double rate, int objective
-    ) noexcept nogil:
-        """One step of momentum of both leaves, along the gradient of the batch just shown,
-        n training rows from `start` on, round the end.
-
-        The bound counts a row at the leaf that is worse, with the margin: there alone it has a
-        gradient (algorithm 1 of the paper); the soft loss counts it at both. Log shares are kept
-        normalised, which changes neither losses nor gradients; values move in units of the
-        node's deviation.
-        """
-        cdef int64_t i
-        cdef int64_t row
-        cdef int32_t k, side
-        cdef double right, share, slope
-        cdef double* leaf
-        cdef double* velocity
-        for k in range(2 * self.n_outputs):
-            self.leaf_velocity[k] = self.leaf_velocity[k] * self.momentum
-        for i in range(n):
-            row = start + i if start + i < self.n_train else start + i - self.n_train
-            if objective == SOFT:
-                right = 1 / (1 + exp(-2 * <double>margin[i]))
-            else:
-                right = 2 * margin[i] + delta[i] > 0
-            for side in range(2):
-                share = (right if side else 1 - right) * self.row_weight[row] / total
-                if share == 0:
-                    continue
-                leaf = self.leaf_right if side else self.leaf_left
-                velocity = self.leaf_velocity + side * self.n_outputs
-                for k in range(self.n_present):
-                    if self.is_class:
-                        slope = exp(leaf[k]) - (k == self.row_label[row])
-                    else:
-                        slope = 2 * (leaf[k] - self.row_target[row * self.n_outputs + k])
-                    velocity[k] += share * slope
-        for side in range(2):
-            leaf = self.leaf_right if side else self.leaf_left
-            velocity = self.leaf_velocity + side * self.n_outputs
-            share = 0
-            for k in range(self.n_present):
-                leaf[k] -= rate * velocity[k]
-                if self.is_class:
-                    share += exp(leaf[k])
-            if self.is_class:
-                for k in range(self.n_present):
-                    leaf[k] -= log(share)
-
-    cdef void take_margins(
-        self, const Plane* plane, const int64_t* at, int64_t n, float* out
-    ) noexcept nogil:
-        """Margins of some rows: positive where they go right."""
-        cdef int64_t zero = 0
-        cdef float dot = 0
-        skf_margins(self.rows, at, n, plane.w, self.p, out)
-        if self.rows == self.own_rows:
-            skf_rescale(out, n, 1, <float>plane.bias)
-            return
-        skf_margins(self.mean, &zero, 1, plane.w, self.p, &dot)
-        skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + plane.bias))
-
-    cdef void clear_sides(self) noexcept nogil:
-        self.sides.n_left = self.n_train
-        self.sides.right_weight = 0
-        memset(self.sides.left, 0, 2 * self.n_outputs * sizeof(double))
-
-    cdef void add_to_sides(self, const float* margin, int64_t first, int64_t n) noexcept nogil:
-        """Add n training rows to the side of their margin."""
-        cdef int64_t i, row
-        cdef int32_t k
-        cdef Sides* sides = &self.sides
-        cdef double* side
-        if self.is_class:
-            sides.n_left -= skf_weigh_labels(
-                margin, self.row_label + first, self.row_weight + first, n, self.n_outputs,
-                sides.left
-            )
-            return
-        for i in range(n):
-            row = first + i
-            side = sides.left
-            if margin[i] > 0:
-                side = sides.right
-                sides.n_left -= 1
-                sides.right_weight += self.row_weight[row]
-            for k in range(self.n_outputs):
-                side[k] += self.row_weight[row] * self.row_target[row * self.n_outputs + k]
-
-    cdef void settle_sides(self) noexcept nogil:
-        """Weights of both sides, once all rows were added; has anything changed?"""
-        cdef Sides* sides = &self.sides
-        cdef int32_t k
-        cdef size_t size = 2 * self.n_outputs * sizeof(double)
-        if self.is_class:
-            sides.left_weight = 0
-            for k in range(self.n_present):
-                sides.left_weight += sides.left[k]
-                sides.right_weight += sides.right[k]
-        else:
-            sides.left_weight = self.train_weight - sides.right_weight
-        sides.changed = not sides.known or memcmp(sides.left, sides.before, size) != 0
-        sides.known = True
-        if sides.changed:
-            memcpy(sides.before, sides.left, size)
-
-    cdef void weigh_sides(self) noexcept nogil:
-        """Sum the targets of the training rows on either side."""
-        self.clear_sides()
-        self.add_to_sides(self.margin, 0, self.n_train)
-        self.settle_sides()
+            skf_rescale(w, self.rows.p, <float>shrink, 0)
 
     cdef double batch_loss(
         self, const float* margin, const float* delta, const float* weight, int64_t n,
         int objective
     ) noexcept nogil:
-        """Weighted sum of the objective over some rows, less the losses of the left leaf."""
+        """Weighted sum of the objective over some rows, minus their losses at the left leaf."""
         cdef int64_t i
         cdef float total = 0
         cdef float* value = self.batch_value
@@ -643,135 +432,72 @@ cdef class StumpSplitter(SearchSplitter):
         skf_dot(weight, value, n, &total)
         return total
 
-    cdef void set_leaves(self) noexcept nogil:
-        """Best parameters of both leaves: smoothed log shares of the classes, or means."""
-        cdef int32_t k
-        cdef Sides* sides = &self.sides
-        cdef double pseudo = self.smoothing
-        cdef double left, right
-        if self.is_class:
-            left = log(sides.left_weight + self.n_present * pseudo)
-            right = log(sides.right_weight + self.n_present * pseudo)
-            for k in range(self.n_present):
-                self.leaf_left[k] = log(sides.left[k] + pseudo) - left
-                self.leaf_right[k] = log(sides.right[k] + pseudo) - right
-            return
-        for k in range(self.n_outputs):
-            if sides.left_weight > 0:
-                self.leaf_left[k] = sides.left[k] / sides.left_weight
-            if sides.right_weight > 0:
-                self.leaf_right[k] = sides.right[k] / sides.right_weight
-
-    cdef void set_losses(self, int64_t first, int64_t last) noexcept nogil:
-        """Log loss, or scaled squared error, of some rows at either leaf."""
-        cdef int64_t i, size
-        cdef int32_t k
-        cdef float part = 0
-        cdef double y, left, right
-        if self.is_class:
-            for k in range(self.n_present):
-                self.label_base[k] = <float>-self.leaf_left[k]
-                self.label_delta[k] = <float>(self.leaf_left[k] - self.leaf_right[k])
-            skf_label_losses(
-                self.row_label + first, last - first, self.label_base, self.label_delta,
-                self.base + first, self.delta + first
-            )
-        else:
-            for i in range(first, last):
-                left = 0
-                right = 0
-                for k in range(self.n_outputs):
-                    y = self.row_target[i * self.n_outputs + k]
-                    left += (y - self.leaf_left[k]) * (y - self.leaf_left[k])
-                    right += (y - self.leaf_right[k]) * (y - self.leaf_right[k])
-                left *= self.loss_scale
-                right *= self.loss_scale
-                self.base[i] = <float>left
-                self.delta[i] = <float>(right - left)
-        self.base_loss = 0
-        while first < last:
-            size = min(<int64_t>BLOCK, last - first)
-            skf_dot(self.base + first, self.row_weight + first, size, &part)
-            self.base_loss = self.base_loss + part
-            first += size
-
     cdef bint remember(self) noexcept nogil:
-        """Keep the plane if it parts the rows, and no other had more gain; later ones win ties."""
-        cdef Sides* sides = &self.sides
-        if sides.n_left == 0 or sides.n_left == self.n_train:
+        """Keep the hyperplane if it splits the rows and none had more gain. The later wins ties."""
+        if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
             return False
-        if sides.changed:
-            sides.score = self.side_score(sides.left, sides.left_weight)
-            sides.score += self.side_score(sides.right, sides.right_weight)
-        if sides.score < self.best_plane.score and not self.keep_last:
+        if self.leaves.has_changed:
+            self.plane.score = self.side_score(self.leaves.left_sum, self.leaves.left_weight)
+            self.plane.score += self.side_score(self.leaves.right_sum, self.leaves.right_weight)
+        if self.plane.score < self.best_plane.score and not self.keep_last:
             return False
-        self.best_plane.score = sides.score
+        self.best_plane.score = self.plane.score
         self.best_plane.bias = self.plane.bias
-        memcpy(self.best_plane.w, self.plane.w, self.p * sizeof(float))
+        memcpy(self.best_plane.w, self.plane.w, self.rows.p * sizeof(float))
         return True
 
-    # ------------------------------------------------------------------------------------ settling
+    # ----------------------------------------------------------------------------- the final split
 
     cdef bint accept(self, const Split* axis, Split* split) except -1 nogil:
-        """Split by the best plane, unless the cut of the feature does better on held-out rows."""
-        if self.best_plane.score == -INFINITY or not self.holds_out(axis):
-            return self.go_back(axis, split)
-        if not self.is_laid_out:
-            self.lay_out(&self.best_plane)
+        """Split by the best hyperplane, unless the first cut has less loss on held-out rows."""
+        if self.best_plane.score == -INFINITY or not self.is_better_on_holdout(axis):
+            return self.keep_axis(axis, split)
+        if not self.is_best_projected:
+            self.project_trained(&self.best_plane)
         split.threshold = self.threshold
         self.measure_split(split)
         if not self.are_children_large(split):
-            return self.go_back(axis, split)      # rounding, or the smallest leaf allowed
+            return self.keep_axis(axis, split)      # rounding, or a child too small
         split.code = self.store_plane(self.direction)
         return True
 
-    cdef bint go_back(self, const Split* axis, Split* split) noexcept nogil:
-        """Split by the cut of the feature."""
+    cdef bint keep_axis(self, const Split* axis, Split* split) noexcept nogil:
+        """Split by the cut of the single feature."""
         self.project_best()
         split[0] = axis[0]
         return False
 
-    cdef void lay_out(self, const Plane* plane) noexcept nogil:
-        """Project the node's rows on a plane as it would be stored; sets its threshold, too."""
-        cdef int64_t j, p = self.table.n_features
-        cdef float* direction = self.direction
-        cdef double threshold = plane.bias / self.node_scale
-        memset(direction, 0, p * sizeof(float))
-        for j in range(self.n_kept):
-            # About a mean of 0, a feature that is constant has a weight like any other.
-            if self.row_norm == 0 or self.varies(self.kept[j]):
-                direction[self.kept[j]] = plane.w[
-                    j if self.rows == self.own_rows else self.kept[j]
-                ]
-        for j in range(p):
-            threshold += <double>direction[j] * self.node_mean[j]
-        self.threshold = <float>threshold
-        self.project_plane(direction)
+    cdef void project_trained(self, const Plane* plane) noexcept nogil:
+        """Project the node's rows on a hyperplane in the features of the table; set threshold."""
+        self.threshold = <float>self.rows.unpack(plane.w, plane.bias, self.direction)
+        self.project_plane(self.direction)
 
-    cdef bint holds_out(self, const Split* axis) noexcept nogil:
-        """Is the best plane no worse than the cut of the feature on the rows held out, if any?"""
+    cdef bint is_better_on_holdout(self, const Split* axis) noexcept nogil:
+        """Has the best hyperplane no more loss than the first cut on held-out rows, if any?"""
         cdef int64_t i, n = self.node.n
         cdef double loss
         cdef const float* table = <const float*>self.table.data + self.best.feature
         if self.n_train == n:
             return True
-        self.take_margins(&self.best_plane, self.at, n, self.margin)
-        loss = self.held_loss()
+        self.rows.margins(
+            self.best_plane.w, self.best_plane.bias, self.rows.at, n, self.margin
+        )
+        loss = self.holdout_loss()
         for i in range(n):
             self.margin[i] = (
                 1 if table[self.node.offset[self.order[i]]] > axis.threshold else -1
             )
-        return loss <= self.held_loss()
+        return loss <= self.holdout_loss()
 
-    cdef double held_loss(self) noexcept nogil:
-        """Loss of the held-out rows at the leaves of the training rows, by self.margin."""
+    cdef double holdout_loss(self) noexcept nogil:
+        """Loss of the held-out rows at the leaves of the training rows; margin gives the side."""
         cdef int64_t i
         cdef double loss = 0
-        self.weigh_sides()
-        self.set_leaves()
-        self.set_losses(self.n_train, self.node.n)
+        self.leaves.sum_sides(self.margin)
+        self.leaves.fit()
+        self.leaves.set_losses(self.n_train, self.node.n)
         for i in range(self.n_train, self.node.n):
-            loss += self.row_weight[i] * (
-                self.base[i] + (self.delta[i] if self.margin[i] > 0 else 0)
+            loss += self.leaves.weight[i] * (
+                self.leaves.base[i] + (self.leaves.delta[i] if self.margin[i] > 0 else 0)
             )
         return loss
