@@ -307,9 +307,9 @@ class _HingeForest(BaseForest):
             stream = copy.deepcopy(self._stream)
         forests = []
         for training in stream:
-            training.go_on(rows.X, target, rows.weight)
+            training.partial_fit(rows.X, target, rows.weight)
             forests.append(training.pack(unit, self._packed, whole=True))
-            training.forget()
+            training.release_rows()
         self._stream = stream
         self.forest_ = self._joined(forests)
         records = [training.record for training in stream]

@@ -35,10 +35,10 @@ KERNEL_LAYERS = (
         "simd sort sums walk descent random buffer memory survey poll rows direction projection "
         "_tree"
     ).split(),
-    "split search loss".split(),
+    "split search loss batches matmul".split(),
     (
-        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer "
-        "matmul"
+        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_features "
+        "hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}

@@ -22,7 +22,7 @@ cdef extern from "hinge.h" nogil:
     void skf_hinge_walk(
         const skf_test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
     )
-    void skf_hinge_answer(
+    void skf_hinge_response(
         const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
     )
     void skf_hinge_gradient(
@@ -134,7 +134,7 @@ cdef class HingePass:
                         self.width, n, &self.leaf[tree, at], &self.test[tree, at],
                         &self.margin[tree, at]
                     )
-                    skf_hinge_answer(
+                    skf_hinge_response(
                         &self.vector[tree, 0, 0], self.n_outputs, &self.leaf[tree, at],
                         &self.margin[tree, at], n, self.n_outputs, self.share[tree],
                         &out[tree if apart else 0, start, 0]

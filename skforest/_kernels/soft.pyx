@@ -41,7 +41,7 @@ cdef extern from "descent.h" nogil:
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_dot(const float*, const float*, int64_t, float*)
 
-cdef extern from "hinge.h" nogil:
+cdef extern from "matmul.h" nogil:
     void skf_multiply(
         const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
         int64_t

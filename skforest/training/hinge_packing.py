@@ -45,12 +45,12 @@ class HingePacker:
         n_trees, depth = settings.n_trees, settings.depth
         n_inner = 2**depth - 1
         threshold, feature = self._tests()
-        moved = self.trainer.survey(table, weight)
+        influence = self.trainer.test_influence(table, weight)
         if settings.fern:
             # A fern is a tree whose splits are all the same on a level; each is as good.
             level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
             threshold, feature = threshold[:, level], feature[:, level]
-            moved = moved[:, level] / 2.0**level
+            influence = influence[:, level] / 2.0**level
         leaf = arrays["leaf"]
         used = int(arrays["counts"][2])
         n_outputs = self.n_outputs
@@ -70,7 +70,7 @@ class HingePacker:
             "child": child.ravel(),
             "threshold": threshold.ravel(),
             "direction": feature.ravel(),
-            "gain": moved.ravel(),
+            "gain": influence.ravel(),
             "value": value.ravel(),
             "spread": self.source.spread,
         } | self._directions()
@@ -86,7 +86,7 @@ class HingePacker:
     def _shifts(self):
         """What standardisation takes from each feature, and the code of its direction."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
-        n_patches, n_features = len(source.taps), len(source.mean)
+        n_patches, n_features = len(source.receptive_fields), len(source.mean)
         width = len(arrays["mean"])
         first = n_patches * arrays["direction"].shape[1]
         n_columns = n_features * self.settings.identity
@@ -95,7 +95,7 @@ class HingePacker:
         code[first : first + n_columns] = n_features + np.arange(n_columns)
         unit, weights = self._linear()
         moved = unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
-        moved += np.einsum("qt,qtf->qf", source.mean[source.taps], weights)
+        moved += np.einsum("qt,qtf->qf", source.mean[source.receptive_fields], weights)
         numbers = n_features + n_columns + np.arange(n_patches * n).reshape(n_patches, n)
         shift[:first].reshape(n_patches, -1)[:, :n] = moved
         code[:first].reshape(n_patches, -1)[:, :n] = numbers
@@ -104,19 +104,19 @@ class HingePacker:
     def _linear(self):
         """Reciprocal deviations (n_patches, n) and weights (n_patches, n_taps, n) of features."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
-        n_patches = len(source.taps)
+        n_patches = len(source.receptive_fields)
         first = n_patches * arrays["direction"].shape[1]
         variance = arrays["variance"][:first].reshape(n_patches, -1)[:, :n]
         unit = 1 / np.sqrt(variance + 1e-7)
-        scale = (source.emphasis / source.deviation)[source.taps]
+        scale = (source.emphasis / source.deviation)[source.receptive_fields]
         weights = arrays["direction"][:, :n].astype(np.float64)
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
         """Dense directions for inner products with whole rows, sparse ones for all others."""
-        taps, n = self.source.taps, len(self.source.mean)
+        fields, n = self.source.receptive_fields, len(self.source.mean)
         weights = self._linear()[1]
-        if taps.shape == (1, n):
+        if fields.shape == (1, n):
             found = {"dense": np.ascontiguousarray(weights[0].T)}
             if self.settings.identity:
                 found["sparse_start"] = np.arange(n + 1)
@@ -126,7 +126,7 @@ class HingePacker:
         n_patches, n_taps, n_linear = weights.shape
         return {
             "sparse_start": np.arange(n_patches * n_linear + 1) * n_taps,
-            "sparse_feature": np.repeat(taps, n_linear, axis=0).ravel(),
+            "sparse_feature": np.repeat(fields, n_linear, axis=0).ravel(),
             "sparse_weight": weights.transpose(0, 2, 1).ravel(),
         }
 
