@@ -17,7 +17,7 @@ With a head, a leaf has one number, and f(x) = H^T h(x) with a learned matrix H.
 initialised as in algorithm 1, by `training/hinge.py`.
 """
 
-from libc.math cimport isfinite, sqrt
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -130,7 +130,8 @@ cdef class HingeTrainer:
     cdef int64_t batch_size
     cdef Random random
     cdef const uint8_t[::1] stop
-    cdef int64_t work, work_of_row # operations since signals were last checked; of one row
+    cdef int64_t work              # operations since signals were last checked
+    cdef int64_t work_of_row
 
     # parameters, and the state of the optimiser
     cdef readonly HingeFeatures features
@@ -292,7 +293,7 @@ cdef class HingeTrainer:
         with nogil:
             for i in range(n_steps):
                 total += self.step(rates[i])
-                if not isfinite(total) or self.poll(self.batch_size):
+                if not isfinite(total) or self.should_stop(self.batch_size):
                     break
         return total / max(i + 1, 1)
 
@@ -323,7 +324,7 @@ cdef class HingeTrainer:
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
                 start += n
-                if self.poll(n):
+                if self.should_stop(n):
                     break
         return raw
 
@@ -362,7 +363,7 @@ cdef class HingeTrainer:
                                 weight[start + i] * head_norm[tree] * norm[self.leaf[tree, i]]
                             )
                 start += n
-                if self.poll(n):
+                if self.should_stop(n):
                     break
         return influence
 
@@ -492,7 +493,7 @@ cdef class HingeTrainer:
     cdef void add_response(
         self, int64_t tree, int64_t start, int64_t n, float scale
     ) noexcept nogil:
-        """Add the response of a tree to the sum of all, or to its own row where there is a head."""
+        """Add the response of a tree to the sum of all; with a head, to its own row."""
         skf_hinge_response(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
             &self.margin[tree, start], n, self.vector, scale,
@@ -591,8 +592,7 @@ cdef class HingeTrainer:
     cdef void step_tree(
         self, int64_t tree, int64_t n, float scale, const Stepper* stepper
     ) noexcept nogil:
-        """Move the leaves and tests of a tree that the batch reaches; add to the features' gradient.
-        """
+        """Move the leaves and tests that the batch reaches; add to the features' gradient."""
         cdef int64_t i, n_used
         cdef int32_t* test = &self.test[tree, 0]
         cdef Test* tests = <Test*>&self.tests[tree, 0, 0]
@@ -641,6 +641,6 @@ cdef class HingeTrainer:
             self.slot_of[self.used[i]] = -1
         return n_used
 
-    cdef bint poll(self, int64_t n) except -1 nogil:
+    cdef bint should_stop(self, int64_t n) except -1 nogil:
         """True where training is to end; n rows were processed since the last call."""
         return poll(&self.stop[0], &self.work, n * self.work_of_row)

@@ -290,8 +290,8 @@ n_bins, max_search, min_leaf, min_weight, may_overflow
         cdef double steepness = self.steepness
         cdef int32_t size = <int32_t>(self.node.n // self.n_batches)
         self.trainer.batch_size = min(self.batch_size, max(<int32_t>LEAST_BATCH, size))
-        self.trainer.set_out()
-        self.trainer.sow(<float>steepness)
+        self.trainer.reset()
+        self.trainer.init_leaves(<float>steepness)
         for _epoch in range(self.n_epochs):
             self.trainer.epoch(<float>steepness, self.learning_rate)
             if self.stop[0]:

@@ -1,4 +1,7 @@
-"""A random hinge forest from its first random numbers to a packed `Forest`."""
+"""Training of one bag of a random hinge forest: initialisation, schedule, early stopping.
+
+Lay et al. 2018, algorithm 1 (initialisation) and section 4.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from .._kernels.hinge_features import padded
 from .._kernels.loss import Loss
 from .calibration import validation_mask
 from .hinge_packing import HingePacker, compacted
+from .receptive_fields import receptive_fields
 
-SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
-LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
-COLUMNS = 0.25  # share of tests that look at columns, at most, where others are learned
-N_CHECKS = 40  # looks at the validation loss
-PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
+SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
+LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
+COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
+N_CHECKS = 40  # evaluations of the loss
+PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
-FIRST_ROWS = 2048  # that the statistics of features begin with
+FIRST_ROWS = 2048  # rows for the initial statistics of features
 COPIED = (
     "direction",
     "mean",
@@ -36,14 +40,14 @@ COPIED = (
 
 @dataclass(frozen=True)
 class HingeSettings:
-    """What `RandomHingeForestClassifier` and its like have settled on, with their words."""
+    """Settings of the training of one bag; as the parameters of `RandomHingeForestClassifier`."""
 
     n_trees: int
     depth: int
     fern: bool
-    head: str  # "leaves", or "linear": answers of trees are numbers, which a matrix leads on
-    n_linear: int  # learned features, of every patch
-    identity: bool  # are the columns themselves features, too?
+    head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
+    n_linear: int  # learned features of each patch
+    identity: bool  # columns of the table are features, too
     optimizer: str
     learning_rate: float
     momentum: float
@@ -70,7 +74,7 @@ class HingeInput:
     Parameters
     ----------
     scaled : ndarray of shape (n_rows, n_features), float32
-        As `Forest` walks them.
+        As the `Forest` takes them.
     mean, deviation : ndarray of shape (n_features,), float64
         Of `scaled`.
     emphasis : ndarray of shape (n_features,), float64
@@ -116,15 +120,11 @@ def kernel_places(feature_shape, size, stride):
     -------
     fields : ndarray of shape (n_places, size * size * n_channels), int32
     """
-    columns = np.arange(np.prod(feature_shape), dtype=np.int32)
-    columns = columns.reshape(*feature_shape[:2], -1)
-    windows = np.lib.stride_tricks.sliding_window_view(columns, (size, size), axis=(0, 1))
-    windows = windows[::stride, ::stride]
-    return np.ascontiguousarray(windows.reshape(windows.shape[0] * windows.shape[1], -1))
+    return receptive_fields(feature_shape, (size, size), stride)
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
-    """Parameters to begin with (algorithm 1), as `HingeTrainer` takes them.
+    """Initial parameters (algorithm 1), as `HingeTrainer` takes them.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
 
 
 def _pool(n_linear, n_identity, first, shape, random):
-    """Features of tests: each as often as any other, but no more than a part of them columns."""
+    """Features of tests: uniform over all, with at most the share `COLUMNS` of columns."""
     share = n_identity / (n_linear + n_identity)
     if n_linear:
         share = min(share, COLUMNS)
@@ -207,7 +207,7 @@ def train_hinge(source, target, loss, weight, settings, seed, stop):
     Returns
     -------
     training : HingeTraining
-        Done.
+        After its last step.
     """
     training = HingeTraining(source, target, loss, weight, settings, seed, stop)
     training.run()
@@ -248,15 +248,18 @@ class HingeTraining:
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
         self.validation_rows = np.flatnonzero(mask)
-        self.validation_table, self.validation_target = self.table[self.validation_rows], target[self.validation_rows]
+        self.validation_table, self.validation_target = (
+            self.table[self.validation_rows],
+            target[self.validation_rows],
+        )
 
     def run(self):
-        """All steps, or fewer where the validation loss has stopped falling.
+        """Train for all steps, or until the validation loss stops falling.
 
         Raises
         ------
         ValueError
-            If the loss becomes infinite before there is a model to fall back on.
+            If the loss becomes infinite before the first evaluation on validation rows.
         """
         settings = self.settings
         size = max(1, -(-settings.n_steps // N_CHECKS))
@@ -327,10 +330,15 @@ class HingeTraining:
         self.best = {name: arrays[name].copy() for name in COPIED}
 
     def _fail(self):
-        """The loss is infinite: report it, and have a model to return or none."""
+        """Raise, or warn where there is a model to return: the loss is infinite."""
+        settings = self.settings
+        used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
+        if settings.weight_decay > 0:
+            used += f" and weight_decay={settings.weight_decay:.3g}"
+            change += " or weight_decay"
         message = (
-            f"the loss became infinite after {self.n_done} steps with "
-            f"learning_rate={self.settings.learning_rate:.3g}; a smaller one may help"
+            f"the loss became infinite after {self.n_done} steps with {used}; a smaller {change} "
+            "may help"
         )
         if self.best is None:
             raise ValueError(message)
@@ -364,7 +372,7 @@ class HingeTraining:
         make : callable
             From arrays to a Forest.
         whole : bool, default=False
-            Keep what rows reached that were forgotten since.
+            Keep leaves that only rows of former parts of a stream reached.
 
         Returns
         -------
