@@ -647,7 +647,9 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     delta : float, default=1.35
         Difference, more than 0, from which on "huber" grows no faster than the difference.
     quantile : float, default=0.5
-        In (0, 1), for loss="quantile".
+        In (0, 1), for loss="quantile". After training, `fit` shifts predictions by the quantile of
+        the residuals of a share `validation_fraction` of the rows, which no bag is trained on, so
+        that new rows lie below the prediction with this probability. `partial_fit` does not.
     optimizer : {"adam", "adagrad", "sgd"}, default="adam"
         How a gradient becomes a step. "sgd": with `momentum`. Of leaves and thresholds, a step
         touches those that the batch came by.

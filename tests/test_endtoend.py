@@ -14,6 +14,7 @@ from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
 from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
@@ -521,6 +522,22 @@ def test_greedy_trees_are_the_start_of_joint_training(cls):
     assert joint.steepness_ == pytest.approx(greedy.steepness_ + 2)
     assert joint.score(X, y) > greedy.score(X, y)
     assert joint.loss_curve_[0][-1] < joint.loss_curve_[0][0]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
+    class Diverging(SoftTrainer):
+        def run(self, steepness, rate):
+            return np.nan
+
+    X, y = data(cls)
+    common = {"max_depth": 4, "greedy_epochs": 4, "random_state": 0}
+    grown = cls(1, finetune_epochs=0, **common).fit(X, y)
+    monkeypatch.setattr("skforest.training.endtoend.SoftTrainer", Diverging)
+    with pytest.warns(ConvergenceWarning, match="infinite in epoch 1.*learning_rate=.*smaller"):
+        model = cls(1, finetune_epochs=5, **common).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), grown.predict(X))
+    assert model.n_iter_ == [0]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -687,6 +687,12 @@ def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
     assert not hasattr(model, "forest_")
 
 
+def test_an_infinite_loss_names_the_weight_decay():
+    X, y = rows_of(RandomHingeForestRegressor)
+    with pytest.raises(ValueError, match="weight_decay=1e.30; a smaller learning_rate or weig"):
+        quick(RandomHingeForestRegressor, weight_decay=1e30).fit(X, y)
+
+
 def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):
     losses = iter([2.0, 1.0, 1.5, np.inf])
     monkeypatch.setattr(HingeTraining, "_validation_loss", lambda training: next(losses))

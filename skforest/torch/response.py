@@ -111,7 +111,7 @@ class _Kernel(torch.autograd.Function):
         ctx.sparse = sparse
         # The way back reads both again: they must not have been changed by then.
         ctx.save_for_backward(leaves, features)
-        out = ctx.way.answer(z.numpy(), apart, keep and any(ctx.needs_input_grad))
+        out = ctx.way.respond(z.numpy(), apart, keep and any(ctx.needs_input_grad))
         return torch.from_numpy(out).transpose(0, 1)
 
     @staticmethod
