@@ -13,7 +13,7 @@ import statistics
 import data
 import groups
 import numpy as np
-from results import Bar, Row
+from results import Measure, Row
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import train_test_split
@@ -25,8 +25,8 @@ TABLES = ["california", "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind"]
 SETS = ["diabetes", "friedman1", "skewed", *TABLES]
 STOPPING = {"fixed": False, "early": True}  # values of early_stopping
 
-BARS = {
-    f"coverage/{name}-{stopping}": Bar(f"coverage of 5-95 % intervals, {name}, {stopping}", "%")
+MEASURES = {
+    f"coverage/{name}-{stopping}": Measure(f"coverage of 5-95 % intervals, {name}, {stopping}", "%")
     for name in SETS
     for stopping in STOPPING
 }
@@ -91,6 +91,4 @@ def coverage(options):
 
 
 if __name__ == "__main__":
-    parser = groups.parser(__doc__, [coverage])
-    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets, other than all")
-    groups.run(parser, BARS)
+    groups.main(__doc__, [coverage], MEASURES, groups.SETS)

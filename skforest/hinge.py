@@ -401,9 +401,9 @@ class _HingeForest(BootstrapMixin, BaseForest):
             bags = copy.deepcopy(self._stream[1])
         forests = []
         for training in bags:
-            training.go_on(data.X, target, data.weight)
+            training.partial_fit(data.X, target, data.weight)
             forests.append(self._packed(training, data, keep_all=True))
-            training.forget()
+            training.release_rows()
         self._stream = data.units, bags
         self.forest_ = self._joined(forests)
         records = [training.record for training in bags]

@@ -606,7 +606,7 @@ def joint_step(child, Z, y, weight, W, b, theta, rate, nu, momentum, n_flips, as
 
 def hinge_features(arrays, table):
     """Standardised features of rows, with the columns of the pool as the trainer numbers them."""
-    direction, taps = arrays["direction"].astype(float), arrays["taps"]
+    direction, taps = arrays["direction"].astype(float), arrays["receptive_fields"]
     first = len(taps) * direction.shape[1]
     raw = np.zeros((len(table), len(arrays["mean"])))
     raw[:, :first] = np.hstack([table[:, patch] @ direction for patch in taps])
@@ -674,7 +674,7 @@ def hinge_gradients(arrays, depth, fern, table, slopes):
             found["value"][row] += abs(margin) * own
             found["tests"][tree, test] -= slope
             dz[i, feature[tree, test]] += slope
-    taps, width = arrays["taps"], arrays["direction"].shape[1]
+    taps, width = arrays["receptive_fields"], arrays["direction"].shape[1]
     first = len(taps) * width
     dz = dz[:, :first] / np.sqrt(arrays["variance"][:first] + 1e-7)
     parts = [

@@ -35,10 +35,10 @@ KERNEL_LAYERS = (
         "simd sort sums pool route descent random buffer memory node_moments poll rows direction "
         "projection node_rows stump_leaves _tree"
     ).split(),
-    "split search loss".split(),
+    "split search loss batches matmul".split(),
     (
-        "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_stump hinge "
-        "hinge_layer matmul"
+        "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_leaves "
+        "soft_stump hinge hinge_features hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}

@@ -14,6 +14,7 @@ from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
 from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
@@ -54,18 +55,18 @@ class Case:
         )  # fmt: skip
 
     def settled(self, steepness=1.0, **options):
-        """A trainer whose leaves have answers, after one E-step."""
+        """A trainer whose leaves have values, after one E-step."""
         trainer = self.trainer(**options)
-        trainer.look(steepness)
-        trainer.settle()
+        trainer.evaluate(steepness)
+        trainer.update_leaves()
         return trainer
 
     def likelihood(self, trainer):
         """(n_rows, n_leaves), in float64, of the rows that train."""
         target = self.target[self.trains]
         if target.ndim == 1:
-            return trainer.leaves[:, target].T
-        return oracles.normal_densities(target, *trainer.leaves)
+            return trainer.leaf_values[:, target].T
+        return oracles.normal_densities(target, *trainer.leaf_values)
 
 
 def reach_of(case, steepness):
@@ -80,7 +81,7 @@ def reach_of(case, steepness):
 @given(seed=st.integers(0, 10**6), steepness=st.sampled_from([0.1, 1.0, 5.0]))
 def test_probabilities_of_the_leaves_are_those_of_equation_1(seed, steepness):
     case = Case(seed)
-    seen = case.trainer().look(steepness)["reach"]
+    seen = case.trainer().evaluate(steepness)["reach"]
     np.testing.assert_allclose(seen.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(seen, reach_of(case, steepness), atol=2e-6)
 
@@ -90,7 +91,7 @@ def test_probabilities_of_the_leaves_are_those_of_equation_1(seed, steepness):
 def test_responsibilities_are_the_posterior(seed, real, steepness):
     case = Case(seed, real=real)
     trainer = case.settled(steepness)
-    seen = trainer.look(steepness)
+    seen = trainer.evaluate(steepness)
     part, likelihood = oracles.soft_posterior(reach_of(case, steepness), case.likelihood(trainer))
     weight = case.weight[case.trains]
     relative = weight / weight.mean()
@@ -108,17 +109,17 @@ def test_leaves_are_set_from_responsibilities(seed, real):
     weight, target = case.weight[case.trains], case.target[case.trains]
     part = reach_of(case, 1.0)
     for _ in range(2):
-        trainer.look(1.0)
-        trainer.settle()
+        trainer.evaluate(1.0)
+        trainer.update_leaves()
         found = oracles.soft_leaves(part, target, weight, case.n_outputs)
         if not real:
-            np.testing.assert_allclose(trainer.leaves, found, atol=1e-5)
+            np.testing.assert_allclose(trainer.leaf_values, found, atol=1e-5)
         else:
             variance = np.average((target - np.average(target, axis=0, weights=weight)) ** 2,
                                   axis=0, weights=weight)  # fmt: skip
-            np.testing.assert_allclose(trainer.leaves[0], found[0], atol=1e-4)
+            np.testing.assert_allclose(trainer.leaf_values[0], found[0], atol=1e-4)
             wanted = np.maximum(found[1], 0.01 * variance)
-            np.testing.assert_allclose(trainer.leaves[1], wanted, rtol=1e-3)
+            np.testing.assert_allclose(trainer.leaf_values[1], wanted, rtol=1e-3)
         part, _ = oracles.soft_posterior(part * 0 + reach_of(case, 1.0), case.likelihood(trainer))
 
 
@@ -134,7 +135,7 @@ def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
     case = Case(seed, real=real, n_splits=3)
     steepness = 0.1  # no child is left out
     trainer = case.settled(steepness, engine=engine, batch_size=batch_size)
-    found = trainer.look(steepness)["gradient"]
+    found = trainer.evaluate(steepness)["gradient"]
     X, weight = case.X[case.trains], case.weight[case.trains]
     likelihood = case.likelihood(trainer)
     W, bias = oracles.soft_gradient(
@@ -154,7 +155,7 @@ def test_splits_of_some_features_learn_these_alone(engine, real):
     sees[0, 2:6] = sees[1, [2, 5]] = sees[2, 8] = True
     W = np.where(sees, case.W, 0)
     trainer = case.settled(0.1, engine=engine, W=W)
-    found = trainer.look(0.1)["gradient"]
+    found = trainer.evaluate(0.1)["gradient"]
     wanted, bias = oracles.soft_gradient(
         case.child, W, case.threshold, 0.1, case.X[case.trains], case.likelihood(trainer),
         case.weight[case.trains],
@@ -181,9 +182,9 @@ def test_a_heavy_row_that_is_nobodys_gives_finite_gradients(engine):
         np.array([1, -1, -2], np.int32), np.array([[300, 0]], np.float32), np.zeros(1, np.float32),
         1000, 0.0, NO_EDGES, 0, NEVER, engine,
     )  # fmt: skip
-    trainer.look(5.0)
-    trainer.settle()
-    assert np.isfinite(trainer.look(5.0)["gradient"]).all()
+    trainer.evaluate(5.0)
+    trainer.update_leaves()
+    assert np.isfinite(trainer.evaluate(5.0)["gradient"]).all()
 
 
 def test_sums_of_a_leaf_without_weight_are_forgotten():
@@ -193,12 +194,12 @@ def test_sums_of_a_leaf_without_weight_are_forgotten():
         X, np.zeros(5, np.int32), 2, np.ones(5), 0 * one, one, np.array([1, -1, -2], np.int32),
         one[:, None], 0 * one, 1000, 0.0, NO_EDGES, 0, NEVER, "products",
     )  # fmt: skip
-    trainer.look(0.1)
-    trainer.settle()
+    trainer.evaluate(0.1)
+    trainer.update_leaves()
     for steepness in [30.0] * 30 + [28.5]:
-        trainer.look(steepness)
-        trainer.settle()
-    np.testing.assert_allclose(trainer.leaves.sum(axis=1), 1, rtol=1e-3)
+        trainer.evaluate(steepness)
+        trainer.update_leaves()
+    np.testing.assert_allclose(trainer.leaf_values.sum(axis=1), 1, rtol=1e-3)
 
 
 @pytest.mark.parametrize("real", [False, True])
@@ -213,7 +214,7 @@ def test_the_gradient_is_a_finite_difference_of_the_loss(real):
         reach = oracles.soft_reach(case.child, gates)
         return -np.average(np.log((reach * likelihood).sum(axis=1)), weights=weight)
 
-    found = trainer.look(1.5)["gradient"]
+    found = trainer.evaluate(1.5)["gradient"]
     W, threshold = case.W.astype(float), case.threshold.astype(float)
     step = 1e-5
     for split in range(5):
@@ -228,7 +229,7 @@ def test_the_gradient_is_a_finite_difference_of_the_loss(real):
 def test_float32_is_enough_at_the_steepest():
     case = Case(5, n=300, n_splits=15)
     trainer = case.settled(30.0)
-    found = trainer.look(30.0)["gradient"]
+    found = trainer.evaluate(30.0)["gradient"]
     W, bias = oracles.soft_gradient(
         case.child, case.W, case.threshold, 30.0, case.X[case.trains], case.likelihood(trainer),
         case.weight[case.trains],
@@ -240,7 +241,7 @@ def test_float32_is_enough_at_the_steepest():
 def test_margins_beyond_all_bounds_stay_finite():
     case = Case(6)
     trainer = case.settled(1e6)
-    assert np.isfinite(trainer.look(1e6)["gradient"]).all()
+    assert np.isfinite(trainer.evaluate(1e6)["gradient"]).all()
     assert np.isfinite([trainer.run(1e6, 0.01) for _ in range(3)]).all()
 
 
@@ -254,7 +255,7 @@ def test_the_engines_agree(real, steepness, close):
     """
     case = Case(7, n=300, n_splits=3 if steepness < 1 else 15, real=real)
     one, other = (case.settled(steepness, engine=engine) for engine in ("lists", "products"))
-    a, b = one.look(steepness), other.look(steepness)
+    a, b = one.evaluate(steepness), other.evaluate(steepness)
     for name in ("gradient", "part", "loss"):
         assert np.linalg.norm(a[name] - b[name]) <= close * np.linalg.norm(b[name])
     assert (one.visited < 0.6) == (steepness > 1)
@@ -283,15 +284,15 @@ def test_a_step_is_adam():
     W = case.W.copy()
     W[:, 2] = 0  # no part of the splits
     trainer = case.trainer(W=W, engine="lists")
-    trainer.look(1.0)
-    trainer.settle()
+    trainer.evaluate(1.0)
+    trainer.update_leaves()
     centre = W.astype(float) @ case.mean - case.threshold
     w, b, state = W.astype(float), centre, [0.0, 0.0, 0.0, 0.0]
     for t in (1, 2, 3):
-        gradient = trainer.look(1.0)["gradient"]
-        trainer.settle()
-        gradient = trainer.look(1.0)["gradient"]
-        leaves = trainer.leaves
+        gradient = trainer.evaluate(1.0)["gradient"]
+        trainer.update_leaves()
+        gradient = trainer.evaluate(1.0)["gradient"]
+        leaves = trainer.leaf_values
         trainer.run(1.0, 0.05)
         step, state[0], state[1] = oracles.optimizer_step(
             "adam", t, np.zeros_like(w), state[0], state[1], gradient[:, :-1], 0.05
@@ -330,8 +331,8 @@ def test_training_separates_what_can_be_separated():
 def test_smoothness_adds_the_gradient_of_equation_15(shape):
     case = Case(12, p=12, n_splits=3)
     options = {"engine": "products", "edges": grid_edges(shape)}
-    plain = case.settled(1.0).look(1.0)["gradient"]
-    smooth = case.settled(1.0, smoothness=0.3, **options).look(1.0)["gradient"]
+    plain = case.settled(1.0).evaluate(1.0)["gradient"]
+    smooth = case.settled(1.0, smoothness=0.3, **options).evaluate(1.0)["gradient"]
     wanted = oracles.smoothness_gradient(case.W / case.unit, shape, 0.3) / case.unit
     np.testing.assert_allclose((smooth - plain)[:, :-1], wanted, atol=1e-4)
     np.testing.assert_allclose(smooth[:, -1], plain[:, -1], atol=1e-6)
@@ -340,11 +341,11 @@ def test_smoothness_adds_the_gradient_of_equation_15(shape):
 def test_a_weight_of_2_is_a_copy():
     case = Case(13)
     keep = np.repeat(np.arange(len(case.X)), case.weight.astype(int))
-    a = case.settled(1.0).look(1.0)
+    a = case.settled(1.0).evaluate(1.0)
     copied = Case(13)
     copied.X, copied.target = case.X[keep], case.target[keep]
     copied.weight = np.ones(len(keep))
-    b = copied.settled(1.0).look(1.0)
+    b = copied.settled(1.0).evaluate(1.0)
     np.testing.assert_allclose(a["gradient"], b["gradient"], atol=1e-6)
     np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-6)
 
@@ -362,7 +363,7 @@ def test_in_the_limit_the_likelihood_of_a_stump_is_its_information_gain():
     for _ in range(20):
         W, threshold = rng.normal(size=(1, 5)).astype(np.float32), np.float32(rng.normal(size=1))
         trainer = case.settled(1e7, W=W, threshold=threshold)
-        likelihoods.append(-trainer.look(1e7)["loss"])
+        likelihoods.append(-trainer.evaluate(1e7)["loss"])
         leaf = case.X[case.trains] @ W[0] > threshold
         gains.append(root - oracles.entropy_of_leaves(leaf, label, weight))
     np.testing.assert_allclose(np.add(likelihoods, root), gains, atol=1e-5)
@@ -534,6 +535,22 @@ def test_greedy_trees_are_the_start_of_joint_training(cls):
     assert joint.steepness_ == pytest.approx(greedy.steepness_ + 2)
     assert joint.score(X, y) > greedy.score(X, y)
     assert joint.loss_curve_[0][-1] < joint.loss_curve_[0][0]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
+    class Diverging(SoftTrainer):
+        def run(self, steepness, rate):
+            return np.nan
+
+    X, y = data(cls)
+    common = {"max_depth": 4, "greedy_epochs": 4, "random_state": 0}
+    grown = cls(1, finetune_epochs=0, **common).fit(X, y)
+    monkeypatch.setattr("skforest.training.endtoend.SoftTrainer", Diverging)
+    with pytest.warns(ConvergenceWarning, match="infinite in epoch 1.*learning_rate=.*smaller"):
+        model = cls(1, finetune_epochs=5, **common).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), grown.predict(X))
+    assert model.n_iter_ == [0]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

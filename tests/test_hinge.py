@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
+from skforest._kernels.hinge import HingeTrainer, padded_vector
+from skforest._kernels.hinge_features import padded
 from skforest._kernels.loss import (
     AbsoluteError,
     HuberLoss,
@@ -162,26 +163,26 @@ def settings(**changes):
     return HingeSettings(**own | changes)
 
 
-def trainer_of(how, n_columns, loss, seed=0, arrays=None, taps=None):
+def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None):
     """A trainer as `train_hinge` makes it."""
     random = np.random.RandomState(seed)
     if arrays is None:
-        if taps is None:
-            taps = whole_rows(n_columns)
-        arrays = new_arrays(how, taps, loss.n_outputs, np.ones(n_columns), random)
+        if fields is None:
+            fields = whole_rows(n_columns)
+        arrays = new_arrays(how, fields, loss.n_outputs, np.ones(n_columns), random)
     return HingeTrainer(
         arrays, n_columns, how.depth, 0.5, how.fern, loss, how.optimizer, how.momentum,
         how.weight_decay, how.dropout, how.batch_size, seed, NEVER,
     )  # fmt: skip
 
 
-def small_problem(how, loss, seed=0, n=24, n_columns=6, taps=None):
+def small_problem(how, loss, seed=0, n=24, n_columns=6, fields=None):
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(n, n_columns)).astype(np.float32)
     target = targets_for(loss, rng, n)
-    trainer = trainer_of(how, n_columns, loss, seed, taps=taps)
-    trainer.feed(table, target, np.ones(n))
-    trainer.begin(n)
+    trainer = trainer_of(how, n_columns, loss, seed, fields=fields)
+    trainer.set_rows(table, target, np.ones(n))
+    trainer.init_statistics(n)
     return trainer, table, target
 
 
@@ -203,17 +204,17 @@ STRUCTURES = [
 
 
 def parted(change):
-    """Settings and taps of a structure."""
+    """Settings and fields of a structure."""
     change = dict(change)
-    taps = PATCHES if change.pop("patches", False) else whole_rows(6)
-    return settings(**change), taps
+    fields = PATCHES if change.pop("patches", False) else whole_rows(6)
+    return settings(**change), fields
 
 
 @pytest.mark.parametrize("change", STRUCTURES, ids=str)
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 7, 16, 26])
 def test_response_is_that_of_the_definition(change, n_outputs):
-    (how, taps), loss = parted(change), SquaredError(n_outputs)
-    trainer, table, _ = small_problem(how, loss, n=37, taps=taps)
+    (how, fields), loss = parted(change), SquaredError(n_outputs)
+    trainer, table, _ = small_problem(how, loss, n=37, fields=fields)
     trainer.run(np.full(5, 0.05))
     found = trainer.respond(table)
     expected = oracles.hinge_response(trainer.arrays, how.depth, how.fern, table)
@@ -257,8 +258,8 @@ def pairs():
 @pytest.mark.parametrize("change, name", pairs())
 def test_gradients_are_finite_differences(change, name):
     """The twin against finite differences in float64, and the kernel against the twin."""
-    (how, taps), loss = parted(change), LOSSES[name]
-    trainer, table, target = small_problem(how, loss, taps=taps)
+    (how, fields), loss = parted(change), LOSSES[name]
+    trainer, table, target = small_problem(how, loss, fields=fields)
     mean_loss, found = trainer.gradients(table, target)
     arrays = {key: array.copy() for key, array in trainer.arrays.items()}
     model = how.depth, how.fern, table
@@ -353,7 +354,7 @@ def test_running_statistics_in_closed_form(n_steps):
     means, variances = [], []
     for _ in range(n_steps):
         table = (rng.normal(size=(8, 4)) * rng.uniform(0.5, 2) + rng.normal()).astype(np.float32)
-        trainer.feed(table, np.zeros((8, 1)), np.ones(8))
+        trainer.set_rows(table, np.zeros((8, 1)), np.ones(8))
         trainer.run(np.zeros(1))
         z = table @ direction
         means.append(z.mean(axis=0))
@@ -397,8 +398,8 @@ def test_rows_of_weight_zero_do_not_train_and_batches_follow_the_weights():
     how, loss = settings(n_linear=4, batch_size=10), SquaredError(1)
     trainer = trainer_of(how, 2, loss)
     table = np.array([[1, 0], [0, 1], [100, 100]], dtype=np.float32)
-    trainer.feed(table, np.zeros((3, 1)), np.array([1.0, 3.0, 0.0]))
-    trainer.begin(4000)
+    trainer.set_rows(table, np.zeros((3, 1)), np.array([1.0, 3.0, 0.0]))
+    trainer.init_statistics(4000)
     direction = trainer.arrays["direction"][:, :4]
     expected = 0.25 * direction[0] + 0.75 * direction[1]
     np.testing.assert_allclose(trainer.arrays["mean"][:4], expected, atol=0.02)
@@ -423,7 +424,7 @@ def test_training_stops_when_it_is_told_to():
         trainer.arrays, 6, how.depth, 0.5, how.fern, LogLoss(3), "adam", 0.9, 0.0,
         0.0, 24, 0, stop,
     )  # fmt: skip
-    stopped.feed(table, target, np.ones(24))
+    stopped.set_rows(table, target, np.ones(24))
     before = trainer.arrays["counts"][0]
     stopped.run(np.full(1000, 0.01))
     assert trainer.arrays["counts"][0] <= before + 1
@@ -452,7 +453,7 @@ def rows_of(task, n=150, seed=0):
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
 
-def bag_of(how, taps=None, seed=0, n=200):
+def bag_of(how, fields=None, seed=0, n=200):
     """A trained bag and what it learnt from."""
     X, y = rows_of(RandomHingeForestClassifier, n, seed)
     table = X.astype(np.float32)
@@ -464,7 +465,7 @@ def bag_of(how, taps=None, seed=0, n=200):
         spread.astype(float),
         emphasis,
         spread,
-        whole_rows(6) if taps is None else taps,
+        whole_rows(6) if fields is None else fields,
     )
     target = y[:, None].astype(float)
     training = train_hinge(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
@@ -691,6 +692,12 @@ def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
     with pytest.raises(ValueError, match=r"infinite.*learning_rate=1e\+04"):
         model.fit(X, y)
     assert not hasattr(model, "forest_")
+
+
+def test_an_infinite_loss_names_the_weight_decay():
+    X, y = rows_of(RandomHingeForestRegressor)
+    with pytest.raises(ValueError, match="weight_decay=1e.30; a smaller learning_rate or weig"):
+        quick(RandomHingeForestRegressor, weight_decay=1e30).fit(X, y)
 
 
 def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):

@@ -1,19 +1,19 @@
 /* The loops of a step of a random hinge forest.
  *
- * A tree is walked with its rows inside. Tables of features have rows of `stride` floats, a multiple
- * of SKF_TILE.
+ * The outer loop is over trees, the inner one over the rows of a batch, so that a tree stays in the
+ * cache. Tables of features have rows of `stride` floats, a multiple of SKF_TILE. Equations and
+ * algorithms are those of Lay et al. 2018.
  */
 #ifndef SKFOREST_HINGE_H
 #define SKFOREST_HINGE_H
 
 #include "descent.h"
+#include "matmul.h"
 #include "route.h"
 
 #define SKF_DEEPEST 32 /* levels of a tree, at most */
-/* Columns of a product that are summed together: two vectors for each of four rows. */
-#define SKF_TILE (2 * SKF_WIDTH)
 
-/* Added to the variance of a feature; weight of what its statistics were, at most. */
+/* Added to the variance of a feature; largest weight of its former statistics (section 3.3). */
 #define SKF_LEAST_VARIANCE 1e-7
 #define SKF_LONGEST 0.99
 
@@ -22,52 +22,16 @@ typedef struct {
     int32_t feature;
 } skf_test;
 
-/* What a step of an optimiser needs: `first` and `second` are what the new gradient, and its
- * square, count in Adam's averages; `unbias_*` divide by 1 - beta^t. */
+/* Coefficients of a step of an optimiser. `first` and `second` are 1 - beta of Adam's averages of the
+ * gradient and of its square, `unbias_*` their factors 1 / (1 - beta^t). */
 typedef struct {
     int32_t kind; /* 0 Adam, 1 AdaGrad, 2 momentum */
     float rate, decay, momentum;
     float first, second, unbias_first, unbias_second;
 } skf_stepper;
 
-/* out = a b: a[i, j] is a[i row_step + j column_step]; b has `depth` rows, b_step floats apart, of which
- * `width` count, a multiple of SKF_TILE. Every entry adds in the order of j. */
-SKF_KERNEL(skf_multiply,
-           (const float *a, int64_t row_step, int64_t column_step, int64_t n, int64_t depth,
-            const float *b, int64_t b_step, int64_t width, float *SKF_RESTRICT out,
-            int64_t out_step),
-           (a, row_step, column_step, n, depth, b, b_step, width, out, out_step))
-{
-    for (int64_t f = 0; f < width; f += SKF_TILE)
-        for (int64_t i = 0; i < n; i += 4) {
-            const int64_t last = n - 1;
-            const float *a0 = a + i * row_step;
-            const float *a1 = a + (i + 1 < n ? i + 1 : last) * row_step;
-            const float *a2 = a + (i + 2 < n ? i + 2 : last) * row_step;
-            const float *a3 = a + (i + 3 < n ? i + 3 : last) * row_step;
-            const skf_vec none = {0};
-            skf_vec s[8] = {none, none, none, none, none, none, none, none};
-            for (int64_t j = 0; j < depth; j++) {
-                const skf_vec low = SKF_IN(b + j * b_step + f);
-                const skf_vec high = SKF_IN(b + j * b_step + f + SKF_WIDTH);
-                const int64_t at = j * column_step;
-                s[0] += low * a0[at];
-                s[1] += high * a0[at];
-                s[2] += low * a1[at];
-                s[3] += high * a1[at];
-                s[4] += low * a2[at];
-                s[5] += high * a2[at];
-                s[6] += low * a3[at];
-                s[7] += high * a3[at];
-            }
-            for (int64_t r = 0; r < 4 && i + r < n; r++) {
-                SKF_AT(out + (i + r) * out_step + f) = s[2 * r];
-                SKF_AT(out + (i + r) * out_step + f + SKF_WIDTH) = s[2 * r + 1];
-            }
-        }
-}
-
-/* z = (z - mean) unit, for n rows; to sum and square, the column sums of the new z and of z^2 are added. */
+/* z = (z - mean) unit, for n rows. The column sums of the new z and of its square are added to `sum`
+ * and `square`. */
 SKF_KERNEL(skf_standardise,
            (float *SKF_RESTRICT z, int64_t n, int64_t width, const float *mean, const float *unit,
             float *SKF_RESTRICT sum, float *SKF_RESTRICT square),
@@ -94,8 +58,8 @@ SKF_KERNEL(skf_scale_columns,
             d[i * step + f] *= unit[f];
 }
 
-/* Adds to the gradients of kernels, as rows of n_taps, what the rows of a tree have: each at one feature,
- * slope[i] unit[feature] times the patch that the feature looks at. */
+/* Adds the gradient of one tree to those of the kernels, which are rows of n_taps. Each row of the
+ * batch contributes at one feature: slope[i] unit[feature] times the patch under that feature. */
 SKF_KERNEL(skf_kernel_gradient,
            (const skf_test *tests, const int32_t *test, const float *slope, int64_t n,
             const float *patches, int64_t n_patches, int64_t n_taps, int64_t patch_width,
@@ -114,9 +78,9 @@ SKF_KERNEL(skf_kernel_gradient,
 }
 
 /* Algorithm 3: leaf, the test of the smallest margin, and that margin with its sign. A tree numbers
- * its tests as a heap; a fern has one for every level. Margins without their signs are compared as
- * integers, level by level, so that of equal ones the test nearest to the root is kept. The leaf
- * tells the way, and so test and sign. */
+ * its tests as a heap; a fern has one for every level. Absolute margins are compared as integers,
+ * which order as the floats do; of equal ones, the test nearest to the root is kept. The number of
+ * the leaf encodes the path, hence the test of a level and the sign of its margin. */
 SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, const float *z,
                                   int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
                                   int32_t *SKF_RESTRICT test, float *SKF_RESTRICT margin)
@@ -172,8 +136,8 @@ SKF_KERNEL(skf_hinge_walk,
         skf_hinge_descend(tests, depth, 0, z, stride, n, leaf, test, margin);
 }
 
-/* Vectors of leaves and of gradients have `width` floats: 1, 2, 4, 8, or a multiple of SKF_WIDE. The
- * loops are written for any, and compiled for each. */
+/* Vectors of leaves and of gradients have `width` floats: 1, 2, 4, 8, or a multiple of SKF_WIDE. A
+ * constant width lets the compiler unroll the inner loops, so each common one has its own copy. */
 #define SKF_WIDE 16
 #define SKF_FOR_WIDTH(call)                                                                      \
     switch (width) {                                                                             \
@@ -186,7 +150,7 @@ SKF_KERNEL(skf_hinge_walk,
     default: call(width);                                                                        \
     }
 
-SKF_INLINE void skf_answer_loop(const float *value, int64_t step, const int32_t *leaf,
+SKF_INLINE void skf_response_loop(const float *value, int64_t step, const int32_t *leaf,
                                 const float *margin, int64_t n, int64_t width, float scale,
                                 float *SKF_RESTRICT out)
 {
@@ -203,14 +167,14 @@ SKF_INLINE void skf_answer_loop(const float *value, int64_t step, const int32_t 
     }
 }
 
-/* out[i] += scale |margin[i]| value[leaf[i]] (equation 10), where the vector of a leaf begins at
- * value + leaf step; -1 is a leaf without one. */
-SKF_KERNEL(skf_hinge_answer,
+/* out[i] += scale |margin[i]| value[leaf[i]] (equation 10). The vector of a leaf begins at
+ * value + leaf step; leaf -1 has none and contributes 0. */
+SKF_KERNEL(skf_hinge_response,
            (const float *value, int64_t step, const int32_t *leaf, const float *margin, int64_t n,
             int64_t width, float scale, float *SKF_RESTRICT out),
            (value, step, leaf, margin, n, width, scale, out))
 {
-#define SKF_CALL(w) skf_answer_loop(value, step, leaf, margin, n, w, scale, out)
+#define SKF_CALL(w) skf_response_loop(value, step, leaf, margin, n, w, scale, out)
     SKF_FOR_WIDTH(SKF_CALL)
 #undef SKF_CALL
 }
@@ -264,8 +228,8 @@ SKF_INLINE void skf_gradient_loop(const float *value, int64_t step, const int32_
 }
 
 /* Equations 11 and 12, times scale. slope[i] is the derivative by the margin: its sign times
- * value[leaf] . g_i. The gradient of a leaf is the sum of |margin| g_i over its rows, which row slot[i]
- * of `sums` takes up. */
+ * value[leaf] . g_i. The gradient of a leaf, the sum of |margin| g_i over its rows, is added to row
+ * slot[i] of `sums`. */
 SKF_KERNEL(skf_hinge_gradient,
            (const float *value, int64_t step, const int32_t *leaf, const float *margin,
             const float *g, const int32_t *slot, int64_t n, int64_t width, float scale,
@@ -318,8 +282,8 @@ SKF_INLINE void skf_step_loop(const skf_stepper h, float *w, int64_t w_step, flo
     }
 }
 
-/* One step down the gradients g, rows of `width`: of what begins at w + row[i] w_step, with moments m
- * and v that are `step` apart. Without `row`, of the rows 0 .. n - 1. */
+/* One step of n vectors of `width` down their gradients g. Vector i begins at w + row[i] w_step, its
+ * moments at m and v + row[i] step; without `row`, row[i] = i. */
 SKF_KERNEL(skf_hinge_step,
            (const skf_stepper *how, float *w, int64_t w_step, float *m, float *v, int64_t step,
             const float *g, const int32_t *row, int64_t n, int64_t width),

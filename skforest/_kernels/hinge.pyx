@@ -1,88 +1,71 @@
 """Training of random hinge forests and ferns.
 
-Lay et al., "Random Hinge Forest for Differentiable Learning". A row has a pool of features z:
-inner products that are learned, with the whole row or with each of its patches, kept at mean 0 and
-deviation 1 by running statistics, and columns of the table themselves. A tree is complete; its
-test v asks z[f_v] > t_v, and its answer is the smallest margin on the way, taken positive, times
-the vector w of the leaf (equation 10). The answers of all trees are added. Of a tree, a row then
-has gradients at one leaf, one test and one feature only (equations 11 and 12), so a step moves the
-leaves and tests that its batch came by, and leaves all others, and the state that the optimiser
-keeps of them, as they are. Features move in every step. With a head, vectors have one number, and
-a learned matrix leads from the answers of the trees to the response.
+Lay et al. 2018, "Random Hinge Forest for Differentiable Learning". A tree is complete. Its test v
+compares one feature with a threshold, and has the margin d_v = z[f_v] - t_v; a row goes right
+where it is positive. With v* the test of the smallest absolute margin on the path of a row to leaf
+l, the response of tree m is (equation 10)
+
+    h_m(x) = |d_v*| w_l,        f(x) = sum over trees of h_m(x).
+
+A row has gradients at one leaf and one test of each tree only (equations 11 and 12), g = dL/df:
+
+    dL/dw_l = |d_v*| g,   dL/dz[f_v*] = sign(d_v*) w_l . g = -dL/dt_v*
+
+so a step moves the leaves and tests that rows of its batch reach, and the optimiser's state of all
+others stays as it is. Directions of learned features move in every step (`hinge_features.pyx`).
+With a head, a leaf has one number, and f(x) = H^T h(x) with a learned matrix H. Parameters are
+initialised as in algorithm 1, by `training/hinge.py`.
 """
 
-from libc.math cimport isfinite, sqrt
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from cpython.exc cimport PyErr_CheckSignals
-
 import numpy as np
 
+from .batches cimport BatchSampler
+from .hinge_features cimport HingeFeatures, Stepper, Test, padded
 from .loss cimport Loss
+from .poll cimport poll
 from .random cimport Random, below, next_word, normal, uniform
 
-cdef extern from "hinge.h" nogil:
-    ctypedef struct skf_test:
-        float threshold
-        int32_t feature
-
-    ctypedef struct skf_stepper:
-        int32_t kind
-        float rate, decay, momentum
-        float first, second, unbias_first, unbias_second
-
-    enum:
-        SKF_TILE
-        SKF_WIDE
-
-    double SKF_LEAST_VARIANCE, SKF_LONGEST
-
+cdef extern from "matmul.h" nogil:
     void skf_multiply(
         const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
         int64_t
     )
-    void skf_standardise(float*, int64_t, int64_t, const float*, const float*, float*, float*)
-    void skf_scale_columns(float*, int64_t, int64_t, int64_t, const float*)
+
+cdef extern from "hinge.h" nogil:
+    enum:
+        SKF_WIDE
+
     void skf_hinge_walk(
-        const skf_test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
+        const Test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
     )
-    void skf_hinge_answer(
+    void skf_hinge_response(
         const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
     )
     void skf_hinge_gradient(
         const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
         int64_t, int64_t, float, float*, float*
     )
-    void skf_kernel_gradient(
-        const skf_test*, const int32_t*, const float*, int64_t, const float*, int64_t, int64_t,
-        int64_t, const float*, float*
-    )
     void skf_hinge_step(
-        const skf_stepper*, float*, int64_t, float*, float*, int64_t, const float*,
-        const int32_t*, int64_t, int64_t
+        const Stepper*, float*, int64_t, float*, float*, int64_t, const float*, const int32_t*,
+        int64_t, int64_t
     )
 
 cdef enum:
-    BLOCK = 256                # rows that there is room for, at least
-    LEAST_BLOCK = 16           # rows whose features are at hand together, at least
-    CACHE = 1 << 19            # bytes of features that shall stay close
-    POLL = 1 << 24             # operations between two looks at signals
+    BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
 
 
 def padded_vector(int64_t n):
-    """Floats that a vector of n outputs takes up: 1, 2, 4, 8, or a multiple of 16."""
+    """Floats that a vector of n outputs takes: 1, 2, 4, 8, or a multiple of 16."""
     cdef int64_t width = 1
     while width < n and width < SKF_WIDE:
         width *= 2
     return width if width >= n else (n + SKF_WIDE - 1) // SKF_WIDE * SKF_WIDE
-
-
-cpdef int64_t padded(int64_t n) noexcept nogil:
-    """Columns that n features take up in a table of features."""
-    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
 
 cdef class HingeTrainer:
@@ -92,70 +75,66 @@ cdef class HingeTrainer:
     ----------
     arrays : dict of str to ndarray
         direction : (n_taps, padded(n_linear)), float32
-            Learned inner products, as columns; 0 behind n_linear.
-        taps : (n_patches, n_taps), int32
-            Columns of the table that make each patch of a row.
+            Weights of the learned features, as columns; 0 in the padding.
+        receptive_fields : (n_patches, n_taps), int32
+            Columns of the table under each patch of a row.
         mean, variance : (width,), float64
-            Of the features. The first n_patches * padded(n_linear) of them are inner products,
-            patch by patch, the others columns of the table, of which mean 0 and the variance stay.
+            Statistics of the features. The first n_patches * padded(n_linear) features are learned
+            ones, patch by patch; the others are columns of the table, whose mean 0 and variance
+            are constant.
         tests : (n_trees, n_tests, 2), int32
             Threshold (the bits of a float32) and feature of the tests of a tree: 2^depth - 1 in
             the order of a heap, or `depth` for a fern.
         leaf : (n_trees, 2^depth), int32
-            Row of `value` that a leaf has, -1 until a row of the table comes by.
+            Row of `value` that a leaf has; -1 until the first row of the table reaches it.
         head : (n_trees, padded(n_outputs)), float32
-            From the answers of trees, one number each, to the response; 0 behind n_outputs.
-            Without a head: (0, 0).
+            H, from the responses of trees to the raw prediction; 0 in the padding. Without a head:
+            (0, 0).
         value : (n_values, 3, padded_vector(n_outputs)), float32
-            Vectors of leaves, of one number where there is a head, and what the optimiser knows of
-            them. Most leaves of a deep tree never see a row, and have none. The array is made anew
-            where it must grow.
+            Vectors of leaves, of one number where there is a head, and the optimiser's state of
+            them. Most leaves of a deep tree never see a row, and have none. A larger array takes
+            its place when it is full.
         direction_mean, tests_mean, head_mean, direction_power, tests_power, head_power
-            State of the optimiser, of the shapes of what it trains (`tests`: without the last
-            axis), float32; 0 to begin with.
+            State of the optimiser, with the shapes of what it trains (`tests`: without the last
+            axis), float32; 0 initially.
         counts : (3,), int64
-            Steps, batches that the statistics of features know, and rows of `value` in use.
+            Number of steps, of batches in the statistics of features, and of used rows of `value`.
     n_columns, depth : int
     leaf_scale : float
-        Standard deviation of the vector of a leaf that a row comes by for the first time.
+        Standard deviation of the vector of a leaf when the first row reaches it.
     fern : bool
     loss : Loss
     optimizer : {"adam", "adagrad", "sgd"}
     momentum, decay, dropout : float
-        Of "sgd"; share of directions and leaves that a step takes away, per unit of its rate;
-        share of the trees that are left out of a step.
+        Momentum of "sgd"; factor of the decay of directions and leaves, which a step multiplies by
+        1 - rate * decay; probability that a tree takes no part in a step.
     batch_size : int
         At least 2.
     seed : int
     stop : ndarray of shape (1,), uint8
-        Set from outside to make training end early.
+        Another thread sets it to end training early.
     """
 
     cdef readonly dict arrays
-    cdef tuple given               # the other parameters
+    cdef tuple parameters          # all parameters but arrays, seed and stop, for pickle
     cdef double leaf_scale
     cdef Loss loss
     cdef bint fern
     cdef int32_t depth
-    cdef int64_t n_trees, n_tests, n_outputs, n_columns, width
-    cdef bint linear               # is there a head?
-    cdef int64_t answer_width      # floats of a response, with padding
-    cdef int64_t n_patches, n_taps
-    cdef int64_t patch_width       # features of a patch, with padding
-    cdef int64_t linear_width      # of all patches
+    cdef int64_t n_trees, n_tests, n_outputs
+    cdef bint has_head
+    cdef int64_t response_width    # floats of a raw prediction, with padding
     cdef int64_t vector            # floats of a vector, with padding
     cdef int32_t optimizer
     cdef double momentum, decay, dropout
     cdef int64_t batch_size
-    cdef int64_t block             # rows whose features are at hand together
     cdef Random random
     cdef const uint8_t[::1] stop
-    cdef int64_t work
+    cdef int64_t work              # operations since signals were last checked
+    cdef int64_t work_of_row
 
-    # parameters, and what the optimiser knows of them
-    cdef float[:, ::1] direction, direction_mean, direction_power
-    cdef const int32_t[:, ::1] taps
-    cdef double[::1] mean, variance
+    # parameters, and the state of the optimiser
+    cdef readonly HingeFeatures features
     cdef int32_t[:, :, ::1] tests
     cdef float[:, ::1] tests_mean, tests_power, head, head_mean, head_power
     cdef int32_t[:, ::1] row_of
@@ -165,19 +144,17 @@ cdef class HingeTrainer:
     # rows
     cdef const float[:, ::1] table
     cdef const double[:, ::1] target
-    cdef const double[::1] copies  # of every row in an epoch, on average
-    cdef int32_t[::1] order        # rows of this epoch
-    cdef int64_t n_order, next_row
+    cdef BatchSampler sampler
 
     # scratch of a batch
     cdef int32_t[::1] rows
-    cdef float[:, ::1] x, patches, z, dz, out, g, gradient, kernels
-    cdef float[:, ::1] answers, pulls   # of trees and their derivatives, (n_trees, n_rows)
-    cdef float[:, ::1] turned, head_gradient
-    cdef float[::1] centre, unit, sum, square, slope, pull
+    cdef float[:, ::1] out, g
+    cdef float[:, ::1] responses, response_slopes   # of trees, with a head: (n_trees, n_rows)
+    cdef float[:, ::1] g_transposed, head_gradient
+    cdef float[::1] slope, test_gradient
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
-    cdef uint8_t[::1] kept
+    cdef uint8_t[::1] is_kept           # trees that dropout leaves in
     cdef int32_t[::1] number, slot, slot_of, used
     cdef float[:, ::1] sums
     cdef double[::1] raw, slopes
@@ -189,7 +166,7 @@ cdef class HingeTrainer:
     ):
         cdef int64_t n = max(batch_size, <int64_t>BLOCK)
         self.arrays = arrays
-        self.given = (
+        self.parameters = (
             n_columns, depth, leaf_scale, fern, loss, optimizer, momentum, decay, dropout,
             batch_size
         )
@@ -205,11 +182,7 @@ cdef class HingeTrainer:
         self.random.state = seed
         next_word(&self.random)
         self.stop = stop
-        self.direction = arrays["direction"]
-        self.direction_mean = arrays["direction_mean"]
-        self.direction_power = arrays["direction_power"]
-        self.mean = arrays["mean"]
-        self.variance = arrays["variance"]
+        self.features = HingeFeatures(arrays, n_columns, batch_size, n)
         self.tests = arrays["tests"]
         self.tests_mean = arrays["tests_mean"]
         self.tests_power = arrays["tests_power"]
@@ -223,43 +196,26 @@ cdef class HingeTrainer:
         self.head = arrays["head"]
         self.head_mean = arrays["head_mean"]
         self.head_power = arrays["head_power"]
-        self.linear = self.head.shape[0] > 0
-        self.answer_width = self.head.shape[1] if self.linear else self.vector
-        self.taps = arrays["taps"]
-        self.n_columns = n_columns
-        self.n_patches = self.taps.shape[0]
-        self.n_taps = self.direction.shape[0]
-        self.patch_width = self.direction.shape[1]
-        self.linear_width = self.n_patches * self.patch_width
-        self.width = self.mean.shape[0]
+        self.has_head = self.head.shape[0] > 0
+        self.response_width = self.head.shape[1] if self.has_head else self.vector
+        self.work_of_row = (
+            self.features.linear_width * self.features.n_taps // 8
+            + self.n_trees * (depth + self.n_outputs)
+        )
         self.rows = np.zeros(n, dtype=np.int32)
-        self.x = np.zeros((n, self.n_columns), dtype=np.float32)
-        # A row that is its only patch is read where it stands.
-        self.patches = self.x
-        if self.n_patches > 1:
-            self.patches = np.zeros((n * self.n_patches, self.n_taps), dtype=np.float32)
-        self.block = min(n, max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8))
-        self.z = np.zeros((self.block, self.width), dtype=np.float32)
-        self.dz = np.zeros((1 if self.n_patches > 1 else n, self.width), dtype=np.float32)
-        self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
-        self.out = np.zeros((n, self.answer_width), dtype=np.float32)
-        self.g = np.zeros((n, self.answer_width), dtype=np.float32)
-        n_heads = self.n_trees if self.linear else 0
-        self.answers = np.zeros((n_heads, padded(n)), dtype=np.float32)
-        self.pulls = np.zeros((n_heads, padded(n)), dtype=np.float32)
-        self.turned = np.zeros((self.answer_width, padded(n)), dtype=np.float32)
-        self.head_gradient = np.zeros((n_heads, self.answer_width), dtype=np.float32)
-        self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
-        self.centre = np.zeros(self.width, dtype=np.float32)
-        self.unit = np.zeros(self.width, dtype=np.float32)
-        self.sum = np.zeros(self.width, dtype=np.float32)
-        self.square = np.zeros(self.width, dtype=np.float32)
+        self.out = np.zeros((n, self.response_width), dtype=np.float32)
+        self.g = np.zeros((n, self.response_width), dtype=np.float32)
+        n_heads = self.n_trees if self.has_head else 0
+        self.responses = np.zeros((n_heads, padded(n)), dtype=np.float32)
+        self.response_slopes = np.zeros((n_heads, padded(n)), dtype=np.float32)
+        self.g_transposed = np.zeros((self.response_width, padded(n)), dtype=np.float32)
+        self.head_gradient = np.zeros((n_heads, self.response_width), dtype=np.float32)
         self.slope = np.zeros(n, dtype=np.float32)
-        self.pull = np.zeros(n, dtype=np.float32)
+        self.test_gradient = np.zeros(n, dtype=np.float32)
         self.leaf = np.zeros((self.n_trees, n), dtype=np.int32)
         self.test = np.zeros((self.n_trees, n), dtype=np.int32)
         self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
-        self.kept = np.ones(self.n_trees, dtype=np.uint8)
+        self.is_kept = np.ones(self.n_trees, dtype=np.uint8)
         self.number = np.zeros(n, dtype=np.int32)
         self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
@@ -267,73 +223,61 @@ cdef class HingeTrainer:
         self.sums = np.zeros((n, self.vector), dtype=np.float32)
         self.raw = np.zeros(self.n_outputs)
         self.slopes = np.zeros(self.n_outputs)
-        self.set_units()
 
     def __reduce__(self):
-        """For pickle: all but the rows, which are fed again."""
-        given = (self.arrays, *self.given, 0, np.asarray(self.stop))
-        return HingeTrainer, given, self.random.state
+        """For pickle: everything but the rows, which `set_rows` gives again."""
+        arguments = (self.arrays, *self.parameters, 0, np.asarray(self.stop))
+        return HingeTrainer, arguments, self.random.state
 
     def __setstate__(self, uint64_t state):
         self.random.state = state
 
-    # ------------------------------------------------------------------------------ from outside
+    # ------------------------------------------------------------------------- called from Python
 
-    def feed(
+    def set_rows(
         self, const float[:, ::1] table, const double[:, ::1] target, const double[::1] weight
     ):
-        """Take over the rows to train on.
+        """Set the rows to train on.
 
         Parameters
         ----------
         table : ndarray of shape (n_rows, n_columns), float32
         target : ndarray of shape (n_rows, loss.n_columns), float64
         weight : ndarray of shape (n_rows,), float64
-            Not negative, not all 0. Rows of weight 0 do not train. Batches are drawn by weight.
+            Not negative, not all 0. Batches are drawn by weight; rows of weight 0 do not train.
         """
-        counted = np.asarray(weight)
         self.table = table
         self.target = target
-        self.copies = counted * (np.count_nonzero(counted) / counted.sum())
-        # Rounding up and down takes one row more than there are, at most, for each.
-        self.order = np.zeros(2 * weight.shape[0] + self.batch_size, dtype=np.int32)
-        self.n_order = 0
-        self.next_row = 0
+        self.sampler = BatchSampler(np.asarray(weight))
 
-    def begin(self, int64_t n_rows):
-        """Take the mean and variance of the learned features from some rows, drawn by weight."""
-        cdef int64_t start, n, i, f
+    def init_statistics(self, int64_t n_rows):
+        """Set the statistics of the learned features from some rows, drawn by weight."""
+        cdef int64_t start, n, i, width = self.features.linear_width
         cdef float[:, ::1] values
-        if self.linear_width == 0:
+        if width == 0:
             return
-        z = np.empty((n_rows, self.linear_width), dtype=np.float32)
-        values = z
-        for start in range(0, n_rows, self.block):
-            n = min(self.block, n_rows - start)
+        u = np.empty((n_rows, width), dtype=np.float32)
+        values = u
+        for start in range(0, n_rows, self.features.block):
+            n = min(self.features.block, n_rows - start)
             with nogil:
                 self.draw(n)
-                self.project(0, n)
+                self.features.project(0, n)
             for i in range(n):
-                for f in range(self.linear_width):
-                    values[start + i, f] = self.z[i, f]
-        mean = np.asarray(self.mean)[:self.linear_width]
-        variance = np.asarray(self.variance)[:self.linear_width]
-        mean[:] = z.mean(axis=0, dtype=np.float64)
-        variance[:] = z.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
-        self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
-        self.set_units()
+                memcpy(&values[start + i, 0], &self.features.z[i, 0], width * sizeof(float))
+        self.features.reset_statistics(u)
 
     def restore(self, dict arrays):
-        """Go back to a copy of some of the arrays."""
+        """Overwrite some of the arrays with former copies of them."""
         for name, array in arrays.items():
             if name == "value":
                 self.arrays["value"][:len(array)] = array
             else:
                 self.arrays[name][...] = array
-        self.set_units()
+        self.features.set_units()
 
     def run(self, const double[::1] rates):
-        """Some steps.
+        """Train for some steps.
 
         Parameters
         ----------
@@ -342,20 +286,19 @@ cdef class HingeTrainer:
         Returns
         -------
         loss : float
-            Mean over the rows, each as it stood in its batch; infinity or NaN where training has
-            failed.
+            Mean over the batches, each before its step; infinity or NaN where training diverges.
         """
         cdef int64_t i = 0, n_steps = rates.shape[0]
         cdef double total = 0
         with nogil:
             for i in range(n_steps):
                 total += self.step(rates[i])
-                if not isfinite(total) or self.poll():
+                if not isfinite(total) or self.should_stop(self.batch_size):
                     break
         return total / max(i + 1, 1)
 
     def respond(self, const float[:, ::1] table):
-        """Answer of all trees together.
+        """Raw prediction of all trees together.
 
         Parameters
         ----------
@@ -365,29 +308,31 @@ cdef class HingeTrainer:
         -------
         raw : ndarray of shape (n_rows, n_outputs), float64
         """
-        cdef int64_t start = 0, n, i, k, n_rows = table.shape[0]
+        cdef int64_t start = 0, n, i, k, tree, n_rows = table.shape[0]
         raw = np.empty((n_rows, self.n_outputs))
         cdef double[:, ::1] result = raw
         with nogil:
             while start < n_rows:
-                n = min(self.block, n_rows - start)
-                self.look(table, start, n)
-                self.clear(n)
-                for i in range(self.n_trees):
-                    self.walk(i, 0, n)
-                    self.answer(i, 0, n, 1)
-                self.combine(n)
+                n = min(self.features.block, n_rows - start)
+                self.features.load(table, start, n)
+                self.clear_responses(n)
+                for tree in range(self.n_trees):
+                    self.walk(tree, 0, n)
+                    self.add_response(tree, 0, n, 1)
+                self.apply_head(n)
                 for i in range(n):
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
                 start += n
-                if self.poll():
+                if self.should_stop(n):
                     break
         return raw
 
-    def survey(self, const float[:, ::1] table, const double[::1] weight):
-        """How much each test decides: the weight of the rows that have their smallest margin at
-        it, times the length of the vector of their leaf, which is the gradient by its feature.
+    def test_influence(self, const float[:, ::1] table, const double[::1] weight):
+        """Weighted sum over rows of the norm of the gradient by the margin of each test.
+
+        That is, over the rows that have their smallest margin at the test, the norm of the vector
+        of their leaf.
 
         Parameters
         ----------
@@ -396,34 +341,37 @@ cdef class HingeTrainer:
 
         Returns
         -------
-        moved : ndarray of shape (n_trees, n_tests), float64
+        influence : ndarray of shape (n_trees, n_tests), float64
         """
         cdef int64_t start = 0, n, i, tree, n_rows = table.shape[0]
-        moved = np.zeros((self.n_trees, self.n_tests))
-        cdef double[:, ::1] result = moved
+        influence = np.zeros((self.n_trees, self.n_tests))
+        cdef double[:, ::1] result = influence
         vectors = np.asarray(self.value)[:, 0].astype(np.float64)
-        cdef const double[::1] length = np.sqrt(np.square(vectors).sum(axis=1))
-        cdef double[::1] gain = np.ones(self.n_trees)
-        if self.linear:
-            gain = np.sqrt(np.square(np.asarray(self.head, dtype=np.float64)).sum(axis=1))
+        cdef const double[::1] norm = np.sqrt(np.square(vectors).sum(axis=1))
+        cdef double[::1] head_norm = np.ones(self.n_trees)
+        if self.has_head:
+            head_norm = np.sqrt(np.square(np.asarray(self.head, dtype=np.float64)).sum(axis=1))
         with nogil:
             while start < n_rows:
-                n = min(self.block, n_rows - start)
-                self.look(table, start, n)
+                n = min(self.features.block, n_rows - start)
+                self.features.load(table, start, n)
                 for tree in range(self.n_trees):
                     self.walk(tree, 0, n)
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
-                                weight[start + i] * gain[tree] * length[self.leaf[tree, i]]
+                                weight[start + i] * head_norm[tree] * norm[self.leaf[tree, i]]
                             )
                 start += n
-                if self.poll():
+                if self.should_stop(n):
                     break
-        return moved
+        return influence
 
     def gradients(self, const float[:, ::1] table, const double[:, ::1] target):
-        """What one step would follow, of at most 256 rows; no parameter moves. For tests.
+        """Loss and gradient of at most 256 rows, without a step; for tests.
+
+        Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
+        is the gradient: it is read there, and restored.
 
         Returns
         -------
@@ -440,145 +388,75 @@ cdef class HingeTrainer:
         self.target = target
         for i in range(n):
             self.rows[i] = i
-            memcpy(&self.x[i, 0], &table[i, 0], self.n_columns * sizeof(float))
-        self.kept[:] = 1
-        self.forward(n, 1)  # gives vectors to leaves
-        kept = {name: array.copy() for name, array in self.arrays.items()}
+            memcpy(&self.features.x[i, 0], &table[i, 0], table.shape[1] * sizeof(float))
+        self.is_kept[:] = 1
+        self.forward(n, 1)  # adds vectors of leaves
+        before = {name: array.copy() for name, array in self.arrays.items()}
         self.arrays["value"][:, 1] = 0
         self.arrays["direction_mean"][...] = 0
         self.arrays["tests_mean"][...] = 0
         self.arrays["head_mean"][...] = 0
-        loss = self.learn(n, 1)
+        loss = self.train_batch(n, 1)
         found = {
             "direction": self.arrays["direction_mean"].copy(),
             "tests": self.arrays["tests_mean"].copy(),
             "head": self.arrays["head_mean"].copy(),
             "value": self.arrays["value"][:, 1].copy(),
         }
-        for name, array in kept.items():
+        for name, array in before.items():
             self.arrays[name][...] = array
         self.optimizer = optimizer
         self.momentum = momentum
         self.decay = decay
         self.dropout = dropout
-        self.set_units()
+        self.features.set_units()
         return loss, found
 
-    # -------------------------------------------------------------------------------- the features
-
-    cdef void set_units(self) noexcept nogil:
-        """Mean and reciprocal deviation of every feature, as the loops read them."""
-        cdef int64_t f
-        for f in range(self.width):
-            self.centre[f] = <float>self.mean[f]
-            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_LEAST_VARIANCE))
-            if f >= self.linear_width:
-                self.unit[f] = <float>(1 / sqrt(self.variance[f]))
+    # ------------------------------------------------------------------------------- forward pass
 
     cdef void draw(self, int64_t n) noexcept nogil:
-        """The next n rows of an epoch: their numbers, and their columns."""
+        """Draw n rows, and copy them to the features."""
         cdef int64_t i
+        self.sampler.draw(&self.random, &self.rows[0], n)
         for i in range(n):
-            if self.next_row >= self.n_order:
-                self.shuffle()
-            self.rows[i] = self.order[self.next_row]
-            self.next_row = self.next_row + 1
             memcpy(
-                &self.x[i, 0], &self.table[self.rows[i], 0], self.n_columns * sizeof(float)
+                &self.features.x[i, 0], &self.table[self.rows[i], 0],
+                self.features.n_columns * sizeof(float)
             )
 
-    cdef void shuffle(self) noexcept nogil:
-        """Begin an epoch: every row about as often as its weight wants it, in random order."""
-        cdef int64_t i, c, other, n = 0
-        cdef int32_t swap
-        while n == 0:
-            for i in range(self.copies.shape[0]):
-                if self.copies[i] <= 0:
-                    continue
-                c = <int64_t>(self.copies[i] + uniform(&self.random))
-                while c > 0 and n < self.order.shape[0]:
-                    self.order[n] = <int32_t>i
-                    n += 1
-                    c -= 1
-        for i in range(n - 1, 0, -1):
-            other = below(&self.random, <int>(i + 1))
-            swap = self.order[i]
-            self.order[i] = self.order[other]
-            self.order[other] = swap
-        self.n_order = n
-        self.next_row = 0
-
-    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
-        """Features of the rows in x from `start` on, as they are before they are standardised."""
-        cdef int64_t i, patch, t, first = start * self.n_patches
-        self.work = self.work + n * self.n_patches * self.n_taps * self.patch_width // 8
-        if self.n_patches > 1:
-            for i in range(n):
-                for patch in range(self.n_patches):
-                    for t in range(self.n_taps):
-                        self.patches[first + i * self.n_patches + patch, t] = (
-                            self.x[start + i, self.taps[patch, t]]
-                        )
-        if self.linear_width:
-            skf_multiply(
-                &self.patches[first, 0], self.n_taps, 1, n * self.n_patches, self.n_taps,
-                &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
-                self.width // self.n_patches
-            )
-        if self.width > self.linear_width:
-            for i in range(n):
-                memcpy(
-                    &self.z[i, self.linear_width], &self.x[start + i, 0],
-                    self.n_columns * sizeof(float)
-                )
-
-    cdef void look(self, const float[:, ::1] table, int64_t start, int64_t n) noexcept nogil:
-        """Standardised features of rows of a table, no more than fit into z."""
-        memcpy(&self.x[0, 0], &table[start, 0], n * self.n_columns * sizeof(float))
-        self.project(0, n)
-        self.standardise(n)
-
-    cdef void standardise(self, int64_t n) noexcept nogil:
-        skf_standardise(
-            &self.z[0, 0], n, self.width, &self.centre[0], &self.unit[0], &self.sum[0],
-            &self.square[0]
-        )
-
-    cdef void remember(self, int64_t n) noexcept nogil:
-        """Running mean and variance, from the sums of the standardised features of a batch."""
-        cdef int64_t f, seen = self.counts[1]
-        cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
-        if n < 2:
-            return
-        old = min(old, SKF_LONGEST)
-        for f in range(self.linear_width):
-            deviation = sqrt(self.variance[f] + SKF_LEAST_VARIANCE)
-            mean = self.sum[f] / n
-            variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
-            mean = self.mean[f] + mean * deviation
-            variance = variance * deviation * deviation
-            self.mean[f] = old * self.mean[f] + (1 - old) * mean
-            self.variance[f] = old * self.variance[f] + (1 - old) * variance
-        self.counts[1] = seen + 1
-        self.set_units()
-
-    # ------------------------------------------------------------------------------------ training
+    cdef int forward(self, int64_t n, float scale) except -1 nogil:
+        """Raw predictions of the kept trees for the n rows in x, and sums of their features."""
+        cdef int64_t start = 0, tree, n_rows
+        self.clear_responses(n)
+        self.features.clear_sums()
+        while start < n:
+            # A block of features stays in the cache while all trees read it.
+            n_rows = min(self.features.block, n - start)
+            self.features.project(start, n_rows)
+            self.features.standardize(n_rows)
+            for tree in range(self.n_trees):
+                if self.is_kept[tree]:
+                    self.walk(tree, start, n_rows)
+                    self.init_leaves(tree, start, n_rows)
+                    self.add_response(tree, start, n_rows, scale)
+            start += n_rows
+        self.apply_head(n)
+        return 0
 
     cdef void walk(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
-        """Rows of `value`, tests and margins that the n rows in z come to in a tree."""
+        """Row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
         cdef int64_t i
         cdef int32_t* leaf = &self.leaf[tree, start]
-        self.work = self.work + n * (self.depth + self.n_outputs)
         skf_hinge_walk(
-            <const skf_test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.z[0, 0],
-            self.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
+            <const Test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.features.z[0, 0],
+            self.features.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
         )
         for i in range(n):
             self.number[i] = leaf[i]
             leaf[i] = self.row_of[tree, leaf[i]]
 
-    cdef int settle(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
-        """Give vectors to the leaves of the tree just walked that have none yet."""
+    cdef int init_leaves(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
+        """Draw vectors for the leaves that the last `walk` reached first."""
         cdef int64_t i, k, row
         for i in range(n):
             if self.leaf[tree, start + i] >= 0:
@@ -588,16 +466,16 @@ cdef class HingeTrainer:
                 row = self.counts[2]
                 if row == self.value.shape[0]:
                     with gil:
-                        self.grow()
+                        self.grow_values()
                 self.row_of[tree, self.number[i]] = <int32_t>row
-                for k in range(1 if self.linear else self.n_outputs):
+                for k in range(1 if self.has_head else self.n_outputs):
                     self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
                 self.counts[2] = row + 1
             self.leaf[tree, start + i] = <int32_t>row
         return 0
 
-    cdef int grow(self) except -1:
-        """Twice as much room for vectors of leaves."""
+    cdef int grow_values(self) except -1:
+        """Double the memory for vectors of leaves."""
         old = self.arrays["value"]
         value = np.zeros((2 * len(old) + BLOCK, *old.shape[1:]), dtype=np.float32)
         value[:len(old)] = old
@@ -605,138 +483,85 @@ cdef class HingeTrainer:
         self.slot_of = np.full(max(len(value), self.n_tests), -1, dtype=np.int32)
         return 0
 
-    cdef void answer(self, int64_t tree, int64_t start, int64_t n, float scale) noexcept nogil:
-        """Add the answer of a tree to those of the others, or keep it for the head."""
-        skf_hinge_answer(
+    cdef void clear_responses(self, int64_t n) noexcept nogil:
+        cdef int64_t tree
+        memset(&self.out[0, 0], 0, n * self.response_width * sizeof(float))
+        if self.has_head:
+            for tree in range(self.n_trees):
+                memset(&self.responses[tree, 0], 0, n * sizeof(float))
+
+    cdef void add_response(
+        self, int64_t tree, int64_t start, int64_t n, float scale
+    ) noexcept nogil:
+        """Add the response of a tree to the sum of all; with a head, to its own row."""
+        skf_hinge_response(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
             &self.margin[tree, start], n, self.vector, scale,
-            &self.answers[tree, start] if self.linear else &self.out[start, 0]
+            &self.responses[tree, start] if self.has_head else &self.out[start, 0]
         )
 
-    cdef void clear(self, int64_t n) noexcept nogil:
-        cdef int64_t tree
-        memset(&self.out[0, 0], 0, n * self.answer_width * sizeof(float))
-        if self.linear:
-            for tree in range(self.n_trees):
-                memset(&self.answers[tree, 0], 0, n * sizeof(float))
-
-    cdef void combine(self, int64_t n) noexcept nogil:
-        """Response of n rows, from the answers of the trees."""
-        if self.linear:
+    cdef void apply_head(self, int64_t n) noexcept nogil:
+        """f = H^T h."""
+        if self.has_head:
             skf_multiply(
-                &self.answers[0, 0], 1, self.answers.shape[1], n, self.n_trees, &self.head[0, 0],
-                self.answer_width, self.answer_width, &self.out[0, 0], self.answer_width
+                &self.responses[0, 0], 1, self.responses.shape[1], n, self.n_trees,
+                &self.head[0, 0], self.response_width, self.response_width, &self.out[0, 0],
+                self.response_width
             )
 
-    cdef void pull_head(self, int64_t n) noexcept nogil:
-        """Derivatives by the answers of trees, and the gradient of the head."""
-        cdef int64_t i, k
-        for i in range(n):
-            for k in range(self.n_outputs):
-                self.turned[k, i] = self.g[i, k]
-        skf_multiply(
-            &self.head[0, 0], self.answer_width, 1, self.n_trees, self.n_outputs,
-            &self.turned[0, 0], self.turned.shape[1], padded(n), &self.pulls[0, 0],
-            self.pulls.shape[1]
-        )
-        skf_multiply(
-            &self.answers[0, 0], self.answers.shape[1], 1, self.n_trees, n, &self.g[0, 0],
-            self.answer_width, self.answer_width, &self.head_gradient[0, 0], self.answer_width
-        )
+    # ------------------------------------------------------------------------------ backward pass
 
     cdef double step(self, double rate) except? -1 nogil:
-        """One step on the next batch; its mean loss."""
+        """One step on the next batch; returns its mean loss."""
         self.draw(self.batch_size)
-        return self.learn(self.batch_size, rate)
+        return self.train_batch(self.batch_size, rate)
 
-    cdef double learn(self, int64_t n, double rate) except? -1 nogil:
-        """One step on the n rows in x; their mean loss."""
+    cdef double train_batch(self, int64_t n, double rate) except? -1 nogil:
+        """One step on the n rows in x; returns their mean loss."""
         cdef int64_t tree, n_kept = 0
         cdef double loss
         cdef float scale
-        cdef skf_stepper how
+        cdef Stepper stepper
         self.counts[0] = self.counts[0] + 1
-        self.stepper(&how, rate)
+        self.set_stepper(&stepper, rate)
         for tree in range(self.n_trees):
-            self.kept[tree] = self.dropout == 0 or uniform(&self.random) >= self.dropout
-            n_kept += self.kept[tree]
+            self.is_kept[tree] = self.dropout == 0 or uniform(&self.random) >= self.dropout
+            n_kept += self.is_kept[tree]
         if n_kept == 0:
-            self.kept[below(&self.random, <int>self.n_trees)] = 1
-        scale = <float>(1 / (1 - self.dropout))
+            self.is_kept[below(&self.random, <int>self.n_trees)] = 1
+        scale = <float>(1 / (1 - self.dropout))   # keeps the mean of the raw prediction
         self.forward(n, scale)
-        loss = self.compare(n)
-        if self.n_patches > 1:
-            memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
-        else:
-            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
-        if self.linear:
-            self.pull_head(n)
+        loss = self.evaluate_loss(n)
+        self.features.clear_gradient(n)
+        if self.has_head:
+            self.backpropagate_head(n)
         for tree in range(self.n_trees):
-            if self.kept[tree]:
-                self.learn_tree(tree, n, scale, &how)
-        if self.linear:
+            if self.is_kept[tree]:
+                self.step_tree(tree, n, scale, &stepper)
+        if self.has_head:
             skf_hinge_step(
-                &how, &self.head[0, 0], self.answer_width, &self.head_mean[0, 0],
-                &self.head_power[0, 0], self.answer_width, &self.head_gradient[0, 0], NULL,
-                self.n_trees, self.answer_width
+                &stepper, &self.head[0, 0], self.response_width, &self.head_mean[0, 0],
+                &self.head_power[0, 0], self.response_width, &self.head_gradient[0, 0], NULL,
+                self.n_trees, self.response_width
             )
-        if self.linear_width:
-            self.pull_directions(n)
-            skf_hinge_step(
-                &how, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
-                &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
-                self.n_taps, self.patch_width
-            )
-            self.remember(n)
+        self.features.step(&stepper, n)
         return loss
 
-    cdef void pull_directions(self, int64_t n) noexcept nogil:
-        """Gradient of the learned directions."""
-        cdef int64_t k, t
-        if self.n_patches > 1:
-            for t in range(self.n_taps):
-                for k in range(self.patch_width):
-                    self.gradient[t, k] = self.kernels[k, t]
-            return
-        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
-        skf_multiply(
-            &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
-            self.patch_width, &self.gradient[0, 0], self.patch_width
-        )
-
-    cdef int forward(self, int64_t n, float scale) except -1 nogil:
-        """Answers of the kept trees to the n rows in x, and the sums of their features."""
-        cdef int64_t start = 0, tree, n_rows
-        self.clear(n)
-        memset(&self.sum[0], 0, self.width * sizeof(float))
-        memset(&self.square[0], 0, self.width * sizeof(float))
-        while start < n:
-            n_rows = min(self.block, n - start)
-            self.project(start, n_rows)
-            self.standardise(n_rows)
-            for tree in range(self.n_trees):
-                if self.kept[tree]:
-                    self.walk(tree, start, n_rows)
-                    self.settle(tree, start, n_rows)
-                    self.answer(tree, start, n_rows, scale)
-            start += n_rows
-        self.combine(n)
-        return 0
-
-    cdef void stepper(self, skf_stepper* how, double rate) noexcept nogil:
+    cdef void set_stepper(self, Stepper* stepper, double rate) noexcept nogil:
+        """Coefficients of this step (Adam: Kingma and Ba 2015)."""
         cdef int64_t t = self.counts[0]
         cdef double first = 0.9 ** t, second = 0.999 ** t
-        how.kind = self.optimizer
-        how.rate = <float>rate
-        how.decay = <float>(rate * self.decay)
-        how.momentum = <float>self.momentum
-        how.first = <float>0.1
-        how.second = <float>0.001
-        how.unbias_first = <float>(1 / (1 - first))
-        how.unbias_second = <float>(1 / (1 - second))
+        stepper.kind = self.optimizer
+        stepper.rate = <float>rate
+        stepper.decay = <float>(rate * self.decay)
+        stepper.momentum = <float>self.momentum
+        stepper.first = <float>0.1
+        stepper.second = <float>0.001
+        stepper.unbias_first = <float>(1 / (1 - first))
+        stepper.unbias_second = <float>(1 / (1 - second))
 
-    cdef double compare(self, int64_t n) noexcept nogil:
-        """Mean loss of the answers, and its derivatives by them."""
+    cdef double evaluate_loss(self, int64_t n) noexcept nogil:
+        """Mean loss of the batch; its derivatives by the raw predictions go to g."""
         cdef int64_t i, k
         cdef double total = 0
         for i in range(n):
@@ -747,51 +572,65 @@ cdef class HingeTrainer:
                 self.g[i, k] = <float>(self.slopes[k] / n)
         return total / n
 
-    cdef void learn_tree(
-        self, int64_t tree, int64_t n, float scale, const skf_stepper* how
+    cdef void backpropagate_head(self, int64_t n) noexcept nogil:
+        """Derivatives by the responses of trees, H g, and by the head, h g^T."""
+        cdef int64_t i, k
+        for i in range(n):
+            for k in range(self.n_outputs):
+                self.g_transposed[k, i] = self.g[i, k]
+        skf_multiply(
+            &self.head[0, 0], self.response_width, 1, self.n_trees, self.n_outputs,
+            &self.g_transposed[0, 0], self.g_transposed.shape[1], padded(n),
+            &self.response_slopes[0, 0], self.response_slopes.shape[1]
+        )
+        skf_multiply(
+            &self.responses[0, 0], self.responses.shape[1], 1, self.n_trees, n, &self.g[0, 0],
+            self.response_width, self.response_width, &self.head_gradient[0, 0],
+            self.response_width
+        )
+
+    cdef void step_tree(
+        self, int64_t tree, int64_t n, float scale, const Stepper* stepper
     ) noexcept nogil:
-        """Move the leaves and tests of a tree that the batch came by; add to dz."""
+        """Move the leaves and tests that the batch reaches; add to the features' gradient."""
         cdef int64_t i, n_used
         cdef int32_t* test = &self.test[tree, 0]
-        cdef skf_test* tests = <skf_test*>&self.tests[tree, 0, 0]
-        cdef skf_stepper plain = how[0]
-        n_used = self.take_slots(&self.leaf[tree, 0], n)
+        cdef Test* tests = <Test*>&self.tests[tree, 0, 0]
+        cdef Stepper without_decay = stepper[0]
+        n_used = self.assign_slots(&self.leaf[tree, 0], n)
         memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
         skf_hinge_gradient(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
-            &self.pulls[tree, 0] if self.linear else &self.g[0, 0], &self.slot[0], n, self.vector,
-            scale, &self.slope[0], &self.sums[0, 0]
+            &self.response_slopes[tree, 0] if self.has_head else &self.g[0, 0], &self.slot[0], n,
+            self.vector, scale, &self.slope[0], &self.sums[0, 0]
         )
         skf_hinge_step(
-            how, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],
+            stepper, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],
             &self.value[0, 2, 0], 3 * self.vector, &self.sums[0, 0], &self.used[0], n_used,
             self.vector
         )
-        n_used = self.take_slots(test, n)
-        memset(&self.pull[0], 0, n_used * sizeof(float))
+        n_used = self.assign_slots(test, n)
+        memset(&self.test_gradient[0], 0, n_used * sizeof(float))
         for i in range(n):
-            self.pull[self.slot[i]] -= self.slope[i]
-        if self.n_patches > 1:
-            # Of thousands of features of a row, few have a gradient.
-            skf_kernel_gradient(
-                tests, test, &self.slope[0], n, &self.patches[0, 0], self.n_patches, self.n_taps,
-                self.patch_width, &self.unit[0], &self.kernels[0, 0]
-            )
-        else:
-            for i in range(n):
-                self.dz[i, tests[test[i]].feature] += self.slope[i]
-        plain.decay = 0
+            self.test_gradient[self.slot[i]] -= self.slope[i]
+        self.features.add_gradient(tests, test, &self.slope[0], n)
+        # Thresholds have no preferred value, so they do not decay.
+        without_decay.decay = 0
         skf_hinge_step(
-            &plain, &tests[0].threshold, 2, &self.tests_mean[tree, 0], &self.tests_power[tree, 0],
-            1, &self.pull[0], &self.used[0], n_used, 1
+            &without_decay, &tests[0].threshold, 2, &self.tests_mean[tree, 0],
+            &self.tests_power[tree, 0], 1, &self.test_gradient[0], &self.used[0], n_used, 1
         )
 
-    cdef int64_t take_slots(self, const int32_t* item, int64_t n) noexcept nogil:
-        """Places for the gradients of leaves or tests: one for all rows that came by the same."""
+    cdef int64_t assign_slots(self, const int32_t* item, int64_t n) noexcept nogil:
+        """Number the distinct items of n rows: slot[i] of row i, used[slot] the item.
+
+        Returns the number of distinct items. Gradients are summed in slots, so that their memory
+        is that of a batch, not that of the tree.
+        """
         cdef int64_t i, n_used = 0
         cdef int32_t place
         cdef bint fresh
-        for i in range(n):  # without branches, which nobody could foretell
+        for i in range(n):  # without branches, which no processor could predict
             place = self.slot_of[item[i]]
             fresh = place < 0
             place = <int32_t>n_used if fresh else place
@@ -802,12 +641,6 @@ cdef class HingeTrainer:
             self.slot_of[self.used[i]] = -1
         return n_used
 
-    cdef bint poll(self) except -1 nogil:
-        """True where training shall end; now and then lets a signal handler raise."""
-        if self.stop[0]:
-            return True
-        if self.work > POLL:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return False
+    cdef bint should_stop(self, int64_t n) except -1 nogil:
+        """True where training is to end; n rows were processed since the last call."""
+        return poll(&self.stop[0], &self.work, n * self.work_of_row)

@@ -1,18 +1,22 @@
-"""Hinge trees as a layer of a network: answers, and their gradients, of given features.
+"""Hinge trees as a layer of a network: responses to given features, and gradients.
 
-The same loops as in training (_hinge.pyx), for whoever has features, a loss and an optimiser of
-their own. Of a tree, a row has gradients at one leaf, one test and one feature (equations 11 and
-12); those of leaves are found sparse: one sum for each leaf that some row comes to.
+The loops are those of training (`hinge.pyx`), for models with features, a loss and an optimiser of
+their own. With v* the test of the smallest absolute margin d on the path of a row to leaf l
+(Lay et al. 2018, equations 10 to 12), and g the gradient by the response:
+
+    response = |d_v*| w_l,    dL/dw_l = |d_v*| g,    dL/dz[f_v*] = -dL/dt_v* = sign(d_v*) w_l . g
+
+Gradients of leaves may be returned sparse: those of leaves that some row reaches.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
-
-from cpython.exc cimport PyErr_CheckSignals
 
 import numpy as np
 
 from .hinge import padded_vector
+
+from .poll cimport poll
 
 cdef extern from "hinge.h" nogil:
     ctypedef struct skf_test:
@@ -22,7 +26,7 @@ cdef extern from "hinge.h" nogil:
     void skf_hinge_walk(
         const skf_test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
     )
-    void skf_hinge_answer(
+    void skf_hinge_response(
         const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
     )
     void skf_hinge_gradient(
@@ -31,12 +35,11 @@ cdef extern from "hinge.h" nogil:
     )
 
 cdef enum:
-    BLOCK = 256                # rows that walk together
-    POLL = 1 << 24             # operations between two looks at signals
+    BLOCK = 256                # rows that are routed together
 
 
 cdef class HingePass:
-    """Rows on their way through hinge trees, and back.
+    """A forward pass of rows through hinge trees, and its backward pass.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ cdef class HingePass:
     leaf : ndarray of shape (n_trees, 2^depth, n_outputs), float32
         Vectors of the leaves.
     share : ndarray of shape (n_trees,), float32
-        What the answer of a tree is multiplied by; a tree of share 0 takes no part.
+        Factor of the response of each tree; a tree of share 0 takes no part.
     depth : int
         1 to 30.
     fern : bool
@@ -58,13 +61,15 @@ cdef class HingePass:
     cdef const float[::1] share
     cdef bint fern
     cdef int32_t depth
-    cdef int64_t n_trees, n_tests, n_leaves, n_outputs, width, n_rows, work
-    cdef bint kept
+    cdef int64_t n_trees, n_tests, n_leaves, n_outputs, width, n_rows
+    cdef uint8_t stop                      # always 0: a pass has no stop flag
+    cdef int64_t work                      # operations since signals were last checked
+    cdef bint kept                         # the paths of the last rows are in memory
     cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_walk` reads them
-    # where the rows came by: (n_trees, n_rows)
+    # leaf, test of the smallest margin, and that margin: (n_trees, n_rows)
     cdef int32_t[:, ::1] leaf, test
     cdef float[:, ::1] margin
-    # scratch of the way back
+    # scratch of the backward pass
     cdef float[:, ::1] g, own, sums
     cdef float[::1] slope
     cdef int32_t[::1] own_row, slot, slot_of, used
@@ -88,16 +93,16 @@ cdef class HingePass:
             raise ValueError("threshold, feature, leaf and share do not fit together")
         self.tests = np.zeros((self.n_tests, 2), dtype=np.int32)
 
-    def answer(self, const float[:, ::1] z, bint apart, bint keep):
-        """Answers of the trees (equation 10).
+    def respond(self, const float[:, ::1] z, bint apart, bint keep):
+        """Responses of the trees (equation 10).
 
         Parameters
         ----------
         z : ndarray of shape (n_rows, n_features), float32
         apart : bool
-            Each tree on its own, or the sum of all.
+            Whether responses are returned tree by tree, or as their sum.
         keep : bool
-            Remember where rows came by, for `gradients`.
+            Keep the paths of the rows, for `gradients`.
 
         Returns
         -------
@@ -106,9 +111,9 @@ cdef class HingePass:
         Raises
         ------
         ValueError
-            If a test asks for a feature that there is not.
+            If the feature of a test is out of range.
         """
-        cdef int64_t start = 0, n, at, tree, n_rows = z.shape[0]
+        cdef int64_t start = 0, n, at, tree, work, n_rows = z.shape[0]
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
         found = np.zeros((self.n_trees if apart else 1, n_rows, self.n_outputs), dtype=np.float32)
         cdef float[:, :, ::1] out = found
@@ -134,12 +139,13 @@ cdef class HingePass:
                         self.width, n, &self.leaf[tree, at], &self.test[tree, at],
                         &self.margin[tree, at]
                     )
-                    skf_hinge_answer(
+                    skf_hinge_response(
                         &self.vector[tree, 0, 0], self.n_outputs, &self.leaf[tree, at],
                         &self.margin[tree, at], n, self.n_outputs, self.share[tree],
                         &out[tree if apart else 0, start, 0]
                     )
-                    self.poll(n * (self.depth + self.n_outputs) + self.n_tests)
+                    work = n * (self.depth + self.n_outputs) + self.n_tests
+                    poll(&self.stop, &self.work, work)
                 start += n
         if not sound:
             raise ValueError(
@@ -148,14 +154,14 @@ cdef class HingePass:
         return found
 
     def gradients(self, const float[:, :, ::1] g, bint sparse):
-        """Gradients of the rows that `answer` kept.
+        """Gradients of the rows that `respond` kept.
 
         Parameters
         ----------
         g : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
-            Of a loss by the answers.
+            Of a loss by the responses.
         sparse : bool
-            Leaves that rows come to only.
+            Whether only leaves that rows reach are returned.
 
         Returns
         -------
@@ -163,16 +169,16 @@ cdef class HingePass:
         threshold : ndarray of shape (n_trees, n_tests), float32
         leaf : ndarray of shape (n_trees, 2^depth, n_outputs) or (n_used, n_outputs), float32
         place : ndarray of shape (2, n_used), int64, or None
-            Tree and number of the leaves, in rising order, where `sparse`.
+            Tree and number of each leaf, in ascending order, where `sparse`.
         """
-        cdef int64_t tree, i, n_used, total = 0, n = self.n_rows
+        cdef int64_t tree, i, n_used, work, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)
         cdef bint apart = g.shape[0] > 1
         if (
             not self.kept or g.shape[0] not in (1, self.n_trees) or g.shape[1] != n
             or g.shape[2] != self.n_outputs
         ):
-            raise ValueError("gradients are those of the rows that `answer` kept")
+            raise ValueError("gradients are those of the rows that `respond` kept")
         z = np.zeros((n, self.width), dtype=np.float32)
         threshold = np.zeros((self.n_trees, self.n_tests), dtype=np.float32)
         rows = self.n_trees * (room if sparse else self.n_leaves)
@@ -203,13 +209,14 @@ cdef class HingePass:
                             &self.sums[i, 0], self.n_outputs * sizeof(float)
                         )
                     total += n_used
-                    self.poll(n * (2 * self.n_outputs + 8) + self.n_leaves)
+                    work = n * (2 * self.n_outputs + 8) + self.n_leaves
+                    poll(&self.stop, &self.work, work)
         if sparse:
             return z, threshold, leaf[:total], place[:, :total]
         return z, threshold, leaf.reshape(self.n_trees, self.n_leaves, self.n_outputs), None
 
     cdef bint read_tests(self, int64_t tree) noexcept nogil:
-        """Bring the tests of a tree together; False if one asks for a feature out of range."""
+        """Interleave thresholds and features of a tree; False if a feature is out of range."""
         cdef int64_t v, feature
         cdef bint sound = True
         for v in range(self.n_tests):
@@ -237,7 +244,7 @@ cdef class HingePass:
             memcpy(&self.g[i, 0], &g[group, i, 0], self.n_outputs * sizeof(float))
 
     cdef int64_t sort_leaves(self, int64_t tree) noexcept nogil:
-        """Number the leaves of a tree that rows come to, in their order; how many there are."""
+        """Assign slots to the leaves of a tree that rows reach, in order; returns their number."""
         cdef int64_t i, leaf, n_used = 0
         for i in range(self.n_rows):
             self.slot_of[self.leaf[tree, i]] = 0
@@ -253,7 +260,7 @@ cdef class HingePass:
         return n_used
 
     cdef void differentiate(self, int64_t tree, int64_t n_used) noexcept nogil:
-        """Slopes of the rows, and sums over rows of the gradients of the leaves, of a tree."""
+        """Derivatives by the margins, and gradients of the leaves summed over rows, of a tree."""
         cdef int64_t i, width = self.g.shape[1]
         for i in range(self.n_rows):
             memcpy(
@@ -265,12 +272,3 @@ cdef class HingePass:
             &self.own[0, 0], width, &self.own_row[0], &self.margin[tree, 0], &self.g[0, 0],
             &self.slot[0], self.n_rows, width, self.share[tree], &self.slope[0], &self.sums[0, 0]
         )
-
-    cdef int poll(self, int64_t work) except -1 nogil:
-        """Now and then let a signal handler raise."""
-        self.work = self.work + work
-        if self.work > POLL:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return 0

@@ -2,24 +2,14 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from .memory cimport Buffer, Scratch
 from .random cimport Random
-
-
-cdef extern from "soft.h" nogil:
-    ctypedef struct Visits "skf_visits":
-        int64_t n
-        int64_t capacity
-        int32_t* row
-        float* reach
-        float* gate
-        float* lik
-        float* part
-        int32_t* left
-        int32_t* right
+from .soft_leaves cimport SoftLeaves, Visits
 
 
 cdef class SoftTrainer:
-    cdef object keep           # arrays that the pointers look into
+    cdef Scratch memory        # owns the arrays behind the pointers
+    cdef object arrays         # those of the caller that pointers refer to
     cdef Random random
     cdef const uint8_t[::1] stop
 
@@ -51,16 +41,7 @@ cdef class SoftTrainer:
     cdef int64_t* span         # from it to behind the last one
     cdef double* centre        # margin of the mean row
     cdef float* bias           # margin of a row of zeros
-    # A leaf answers with shares of classes, or with means and variances.
-    cdef bint fresh            # it has no answer yet
-    cdef float* share          # (n_leaves, n_outputs)
-    cdef double* leaf_mean
-    cdef double* leaf_precision
-    cdef double* leaf_log
-    cdef double* least_variance
-    cdef double* leaf_weight   # sums since leaves were last settled
-    cdef double* leaf_sum
-    cdef double* leaf_square
+    cdef SoftLeaves leaves
 
     # Adam
     cdef float* first
@@ -75,6 +56,7 @@ cdef class SoftTrainer:
     cdef int32_t* batch_label
     cdef double* top           # largest log density of a row
     cdef Visits visits
+    cdef Buffer rows_of_visits, reaches, gates, likelihoods, parts, left_visits, right_visits
     cdef int64_t* first_visit  # of each node
     cdef int64_t* n_visits
     cdef float* margin
@@ -83,8 +65,8 @@ cdef class SoftTrainer:
     cdef float* gradient
     cdef double share_visited  # of the splits, by a row of the last batch
     cdef int64_t products      # multiplications and additions so far
-    cdef int64_t walked        # nodes so far
-    cdef int64_t polled        # work when signals were last looked for
+    cdef int64_t polled        # products when signals were last checked
+    cdef int64_t work          # since then
     cdef bint dense
     cdef int64_t wide          # the batch, padded
     cdef int64_t long_         # the features, padded
@@ -93,25 +75,22 @@ cdef class SoftTrainer:
     cdef float* all_margins    # (n_splits, wide)
     cdef float* all_slopes
     cdef float* all_gradients  # of a block of splits
-    cdef double* seen_gradient  # (n_splits, p + 1), where somebody looks, else NULL
+    cdef double* seen_gradient  # (n_splits, p + 1) during `evaluate`, else NULL
 
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
     ) except -1
-    cdef void rest(self) noexcept nogil
+    cdef void reset_optimizer(self) noexcept nogil
     cdef void set_bias(self, int64_t split) noexcept nogil
-    cdef int set_out(self) except -1 nogil
-    cdef int sow(self, float steepness) except -1 nogil
+    cdef int reset(self) except -1 nogil
+    cdef int init_leaves(self, float steepness) except -1 nogil
     cdef double epoch(self, float steepness, double rate) except? -1 nogil
-    cdef double learn(
+    cdef double train_batch(
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil
     cdef int descend(self, int64_t size, float steepness) except -1 nogil
     cdef int enter(self, int64_t node, float steepness) except -1 nogil
-    cdef void answer(self, int64_t start, int64_t size) noexcept nogil
-    cdef double log_density(self, int64_t leaf, int64_t row) noexcept nogil
-    cdef void credit(self, int64_t start, int64_t node) noexcept nogil
-    cdef void settle_leaves(self) noexcept nogil
+    cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil
     cdef void gather(self, int64_t size) noexcept nogil
     cdef void take_step(
         self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
@@ -120,4 +99,3 @@ cdef class SoftTrainer:
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil
     cdef int make_room(self, int64_t n) except -1 nogil
     cdef int make_dense(self) except -1 nogil
-    cdef int poll(self) except -1 nogil

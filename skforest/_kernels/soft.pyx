@@ -1,47 +1,49 @@
 """End-to-end training of a soft tree.
 
 Hehn, Kooij and Hamprecht 2020. A row goes right at a split with probability g = sigmoid(gamma z),
-z being its margin (equations 3 and 5). A leaf gives a row a likelihood: the share of its class, or
-a normal density. Neither products along paths nor logarithms are needed: from the leaves up,
+z being its margin (equations 3 to 5). A leaf assigns a row a likelihood: the share of its class
+(equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM. Neither
+products along paths nor their logarithms are needed. From the leaves up,
 
     lik = (1 - g) lik_left + g lik_right
 
-is the likelihood of a row below a node (equation 2 at the root), and from the root down, where
-h = 1,
+is the likelihood of a row below a node (equation 2 at the root). From the root down, with h = 1 at
+the root,
 
     h_right = h g lik_right / lik,    h_left = h (1 - g) lik_left / lik
 
-is the probability that the row was answered below a node: at the leaves, that of equation 10. The
-gradient of the negative logarithm of the likelihood, and of equation 14 with its sign turned, by
-the margin is gamma (g h_left - (1 - g) h_right). A likelihood is a mean of what leaves say, so it
-cannot underflow however deep the tree is.
+is the posterior probability of the path through a node: at the leaves, the responsibility of
+equation 10. The derivative of the negative log-likelihood by the margin, which is that of equation
+14 with the opposite sign, is gamma (g h_left - (1 - g) h_right). A likelihood is a weighted mean
+of those of the leaves, so it cannot underflow however deep the tree is.
 
-The E-step is that of each batch; a leaf is set anew after an epoch (equation 13), from the sums of
-its batches. Splits step by Adam. A tree of one split is a stump.
+The E-step is that of each batch; the M-step of the leaves follows an epoch (equation 13,
+`soft_leaves.pyx`), from the sums of its batches. Splits step by Adam. A tree of one split is a
+stump.
 
-A batch is a list of rows at every node (`Visits`). One engine leaves out children that a row
-reaches with a probability below `FAINT`, but not the larger one; the other goes everywhere, with
-the margins of all splits as one product of matrices and all gradients as another. The second is
-used while rows visit a good part of the tree.
+A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
+row reaches with a probability below `faint`, but never the likelier one. The engine of products
+visits all nodes, with the margins of all splits as one product of matrices and all gradients as
+another; it is used while rows visit a good part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
-
-from cpython.exc cimport PyErr_CheckSignals
 
 import numpy as np
 
+from .memory cimport Buffer, Scratch
+from .poll cimport poll
 from .random cimport below, next_word
+from .soft_leaves cimport SoftLeaves
 
 cdef extern from "descent.h" nogil:
     void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_dot(const float*, const float*, int64_t, float*)
 
-cdef extern from "hinge.h" nogil:
+cdef extern from "matmul.h" nogil:
     void skf_multiply(
         const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
         int64_t
@@ -70,61 +72,26 @@ cdef enum Engine:
 ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 
 cdef enum:
-    LANES = 16
-    BLOCK = 64                 # splits whose gradients are multiplied together
-    POLL = 1 << 26             # products between two looks for signals
-    NODE = 256                 # products that take as long as a node without rows
-    MOST_VISITS = 1 << 22      # of a batch of products
+    BLOCK = 64                 # splits whose gradients are one product
+    WORK_OF_NODE = 256         # products that take as long as a node without rows
+    MOST_VISITS = 1 << 22      # of a batch in the engine of products
     MOST_NUMBERS = 1 << 30     # of visits
 
 cdef inline float faint() noexcept nogil:
-    """Children that a row reaches with less are left out."""
+    """Probability of reaching a child below which it is left out."""
     return <float>3e-3
 
 cdef inline double often() noexcept nogil:
-    """Share of the splits that a row visits from which on products are faster."""
+    """Share of the splits that a row visits above which products are faster than lists."""
     return 0.3
 
-cdef inline double rare() noexcept nogil:
-    """Least share of a class in a leaf."""
-    return 1e-6
-
 cdef inline double lightest() noexcept nogil:
-    """Weight of a batch from which on it makes a step; that of a row is 1 on average."""
+    """Least weight of a batch that makes a step; the mean weight of a row is 1."""
     return 1e-30
-
-cdef inline double narrow() noexcept nogil:
-    """Least variance of a leaf, as a part of that of all rows."""
-    return 1e-2
-
-
-cdef inline float* floats(int64_t n) noexcept nogil:
-    return <float*>calloc(<size_t>(n + LANES), sizeof(float))
-
-
-cdef inline double* doubles(int64_t n) noexcept nogil:
-    return <double*>calloc(<size_t>(n + 1), sizeof(double))
-
-
-cdef inline int32_t* ints(int64_t n) noexcept nogil:
-    return <int32_t*>calloc(<size_t>(n + 1), sizeof(int32_t))
-
-
-cdef inline int64_t* longs(int64_t n) noexcept nogil:
-    return <int64_t*>calloc(<size_t>(n + 1), sizeof(int64_t))
 
 
 cdef inline int64_t padded(int64_t n) noexcept nogil:
     return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
-
-
-cdef inline void* grown(void* data, size_t size) except NULL nogil:
-    """Room for more, with what it held."""
-    cdef void* other = realloc(data, size)
-    if not other:
-        with gil:
-            raise MemoryError()
-    return other
 
 
 cdef class SoftTrainer:
@@ -170,7 +137,7 @@ cdef class SoftTrainer:
         cdef int64_t i, j, n = np.count_nonzero(weight), p = X.shape[1]
         cdef double total = np.sum(weight)
         cdef float along = 0
-        self.keep = (X, target, mean, unit)
+        self.arrays = (X, target, mean, unit)
         self.rows = &X[0, 0]
         self.mean = &mean[0]
         self.unit = &unit[0]
@@ -180,7 +147,7 @@ cdef class SoftTrainer:
         self.stop = stop
         self.engine = ENGINES[engine]
         self.random.state = seed
-        next_word(&self.random)            # a stream apart from those that grew the tree
+        next_word(&self.random)            # a stream other than those that grew the tree
         self.random.state ^= <uint64_t>0x452821E638D01377
         self.reserve(n, p, W.shape[0], n_outputs, target.ndim == 1)
         self.n = 0
@@ -213,118 +180,63 @@ cdef class SoftTrainer:
             self.bias[i] = -threshold[i]
             skf_dot(self.w + i * p, self.mean, p, &along)
             self.centre[i] = along - threshold[i]
-        self.set_out()
+        self.reset()
 
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
     ) except -1:
-        """Room for rows and a tree of at most these sizes."""
+        """Memory for rows and a tree of at most these sizes."""
         cdef int64_t i, batch = 2 * min(n, <int64_t>self.batch_size) + 1
         cdef int64_t n_leaves = n_splits + 1
+        cdef Scratch memory = Scratch()
         self.n = n
         self.p = p
         self.n_splits = n_splits
         self.n_nodes = 2 * n_splits + 1
         self.n_outputs = n_outputs
         self.is_class = is_class
-        self.at = longs(n)
-        self.weight = floats(n)
-        self.label = ints(n if is_class else 0)
-        self.target = doubles(0 if is_class else n * n_outputs)
-        self.child = ints(self.n_nodes)
-        self.w = floats(n_splits * p)
-        self.low = longs(n_splits)
-        self.span = longs(n_splits)
-        self.centre = doubles(n_splits)
-        self.bias = floats(n_splits)
-        self.share = floats(n_leaves * n_outputs * is_class)
-        self.leaf_mean = doubles(n_leaves * n_outputs * (not is_class))
-        self.leaf_precision = doubles(n_leaves * n_outputs * (not is_class))
-        self.leaf_log = doubles(n_leaves)
-        self.least_variance = doubles(n_outputs)
-        self.leaf_weight = doubles(n_leaves)
-        self.leaf_sum = doubles(n_leaves * n_outputs)
-        self.leaf_square = doubles(n_leaves * n_outputs * (not is_class))
-        self.first = floats(n_splits * p)
-        self.second = floats(n_splits * p)
-        self.centre_first = doubles(n_splits)
-        self.centre_second = doubles(n_splits)
-        self.n_steps = ints(n_splits)
-        self.order = ints(n)
-        self.batch_at = longs(batch)
-        self.batch_label = ints(batch * is_class)
-        self.top = doubles(batch)
-        self.first_visit = longs(self.n_nodes)
-        self.n_visits = longs(self.n_nodes)
-        self.margin = floats(batch)
-        self.near_at = longs(batch)
-        self.slope = floats(batch)
-        self.gradient = floats(p)
+        self.memory = memory
+        self.leaves = SoftLeaves(n_leaves, n_outputs, is_class)
+        self.rows_of_visits = Buffer(sizeof(int32_t))
+        self.reaches = Buffer(sizeof(float))
+        self.gates = Buffer(sizeof(float))
+        self.likelihoods = Buffer(sizeof(float))
+        self.parts = Buffer(sizeof(float))
+        self.left_visits = Buffer(sizeof(int32_t))
+        self.right_visits = Buffer(sizeof(int32_t))
+        self.at = memory.longs(n)
+        self.weight = memory.floats(n)
+        self.label = memory.ints(n if is_class else 0)
+        self.target = memory.doubles(0 if is_class else n * n_outputs)
+        self.child = memory.ints(self.n_nodes)
+        self.w = memory.floats(n_splits * p)
+        self.low = memory.longs(n_splits)
+        self.span = memory.longs(n_splits)
+        self.centre = memory.doubles(n_splits)
+        self.bias = memory.floats(n_splits)
+        self.first = memory.floats(n_splits * p)
+        self.second = memory.floats(n_splits * p)
+        self.centre_first = memory.doubles(n_splits)
+        self.centre_second = memory.doubles(n_splits)
+        self.n_steps = memory.ints(n_splits)
+        self.order = memory.ints(n)
+        self.batch_at = memory.longs(batch)
+        self.batch_label = memory.ints(batch * is_class)
+        self.top = memory.doubles(batch)
+        self.first_visit = memory.longs(self.n_nodes)
+        self.n_visits = memory.longs(self.n_nodes)
+        self.margin = memory.floats(batch)
+        self.near_at = memory.longs(batch)
+        self.slope = memory.floats(batch)
+        self.gradient = memory.floats(p)
         self.wide = padded(batch)
         self.long_ = padded(p)
-        if not (
-            self.at and self.weight and self.label and self.target and self.child and self.w and
-            self.low and self.span and self.centre and self.bias and self.share and self.leaf_mean
-            and self.leaf_precision and self.leaf_log and self.least_variance and self.leaf_weight
-            and self.leaf_sum and self.leaf_square and self.first and self.second and
-            self.centre_first and self.centre_second and self.n_steps and self.order and
-            self.batch_at and self.batch_label and self.top and self.first_visit and self.n_visits
-            and self.margin and self.near_at and self.slope and self.gradient
-        ):
-            raise MemoryError()
         for i in range(n_splits):
             self.span[i] = p
         return 0
 
-    def __dealloc__(self):
-        free(self.at)
-        free(self.weight)
-        free(self.label)
-        free(self.target)
-        free(self.child)
-        free(self.w)
-        free(self.low)
-        free(self.span)
-        free(self.centre)
-        free(self.bias)
-        free(self.share)
-        free(self.leaf_mean)
-        free(self.leaf_precision)
-        free(self.leaf_log)
-        free(self.least_variance)
-        free(self.leaf_weight)
-        free(self.leaf_sum)
-        free(self.leaf_square)
-        free(self.first)
-        free(self.second)
-        free(self.centre_first)
-        free(self.centre_second)
-        free(self.n_steps)
-        free(self.order)
-        free(self.batch_at)
-        free(self.batch_label)
-        free(self.top)
-        free(self.first_visit)
-        free(self.n_visits)
-        free(self.margin)
-        free(self.near_at)
-        free(self.slope)
-        free(self.gradient)
-        free(self.visits.row)
-        free(self.visits.reach)
-        free(self.visits.gate)
-        free(self.visits.lik)
-        free(self.visits.part)
-        free(self.visits.left)
-        free(self.visits.right)
-        free(self.batch)
-        free(self.turned)
-        free(self.all_margins)
-        free(self.all_slopes)
-        free(self.all_gradients)
-
     def run(self, float steepness, double rate):
-        """An epoch.
+        """Train for one epoch.
 
         Parameters
         ----------
@@ -333,18 +245,18 @@ cdef class SoftTrainer:
         Returns
         -------
         loss : float
-            Weighted mean of the negative log-likelihood of the rows, as each was when its batch
-            came, but for what was left out.
+            Weighted mean of the negative log-likelihood of the rows, each before the step of its
+            batch, without the paths that were left out.
         """
         cdef double loss = 0
         with nogil:
-            if self.fresh:
-                self.sow(steepness)
+            if self.leaves.is_unset:
+                self.init_leaves(steepness)
             loss = self.epoch(steepness, rate)
         return loss
 
-    def look(self, float steepness):
-        """One E-step over all rows, at the parameters as they are, without a step.
+    def evaluate(self, float steepness):
+        """One E-step over all rows, without a step of the splits.
 
         Parameters
         ----------
@@ -352,7 +264,7 @@ cdef class SoftTrainer:
 
         Returns
         -------
-        seen : dict
+        evaluation : dict
             "loss"; "gradient" of it, (n_splits, n_features + 1), the last by the bias of the rows
             less their mean; "reach" and "part", (n_rows, n_leaves), probabilities of the leaves
             and, times the weight of the row, their responsibilities.
@@ -368,7 +280,7 @@ cdef class SoftTrainer:
         try:
             while start < n:
                 size = min(<int64_t>self.batch_size, n - start)
-                loss += self.learn(start, size, steepness, 0, False)
+                loss += self.train_batch(start, size, steepness, 0, False)
                 for node in range(self.n_nodes):
                     if self.child[node] >= 0:
                         continue
@@ -387,9 +299,9 @@ cdef class SoftTrainer:
             "part": np.asarray(part),
         }
 
-    def settle(self):
+    def update_leaves(self):
         """Set the leaves from the sums since they were last set (equation 13)."""
-        self.settle_leaves()
+        self.leaves.update()
 
     def planes(self):
         """All splits.
@@ -409,15 +321,9 @@ cdef class SoftTrainer:
         return np.asarray(W), np.asarray(threshold)
 
     @property
-    def leaves(self):
-        """What leaves answer: shares of classes, or (means, variances); (n_leaves, n_outputs)."""
-        shape = self.n_splits + 1, self.n_outputs
-        cdef int64_t i, n = (self.n_splits + 1) * self.n_outputs
-        if self.is_class:
-            return np.array([self.share[i] for i in range(n)]).reshape(shape)
-        mean = np.array([self.leaf_mean[i] for i in range(n)]).reshape(shape)
-        precision = np.array([self.leaf_precision[i] for i in range(n)]).reshape(shape)
-        return mean, 1 / precision
+    def leaf_values(self):
+        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        return self.leaves.values()
 
     @property
     def visited(self):
@@ -431,54 +337,37 @@ cdef class SoftTrainer:
 
     # ------------------------------------------------------------------------------------ training
 
-    cdef int set_out(self) except -1 nogil:
-        """The spread of the target; leaves without an answer; Adam at rest."""
-        cdef int64_t i, k
-        cdef double mean, square, y
+    cdef int reset(self) except -1 nogil:
+        """Set the state before the first batch: leaves without values, and Adam without a past."""
+        cdef int64_t i
         for i in range(self.n):
             self.order[i] = <int32_t>i
-        if not self.is_class:
-            for k in range(self.n_outputs):
-                mean = 0
-                square = 0
-                for i in range(self.n):
-                    mean += self.weight[i] * self.target[i * self.n_outputs + k]
-                mean /= self.n
-                for i in range(self.n):
-                    y = self.target[i * self.n_outputs + k] - mean
-                    square += self.weight[i] * y * y
-                self.least_variance[k] = narrow() * square / self.n
-                if not self.least_variance[k] > 0:
-                    self.least_variance[k] = 1
-        self.fresh = True
-        self.rest()
+        self.leaves.reset(
+            self.target, self.weight, self.n, self.n_outputs, self.n_splits + 1
+        )
+        self.reset_optimizer()
         return 0
 
-    cdef void rest(self) noexcept nogil:
-        """Adam without a past, and empty sums."""
+    cdef void reset_optimizer(self) noexcept nogil:
         memset(self.first, 0, self.n_splits * self.p * sizeof(float))
         memset(self.second, 0, self.n_splits * self.p * sizeof(float))
         memset(self.centre_first, 0, self.n_splits * sizeof(double))
         memset(self.centre_second, 0, self.n_splits * sizeof(double))
         memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
-        memset(self.leaf_weight, 0, (self.n_splits + 1) * sizeof(double))
-        memset(self.leaf_sum, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
-        if not self.is_class:
-            memset(self.leaf_square, 0, (self.n_splits + 1) * self.n_outputs * sizeof(double))
         self.share_visited = 0
 
-    cdef int sow(self, float steepness) except -1 nogil:
-        """First answers of the leaves, as if all had given the same before."""
+    cdef int init_leaves(self, float steepness) except -1 nogil:
+        """First values of the leaves: an M-step after an E-step with equal likelihoods."""
         cdef int64_t start = 0, size
         while start < self.n:
             size = min(<int64_t>self.batch_size, self.n - start)
-            self.learn(start, size, steepness, 0, False)
+            self.train_batch(start, size, steepness, 0, False)
             start += size
-        self.settle_leaves()
+        self.leaves.update()
         return 0
 
     cdef double epoch(self, float steepness, double rate) except? -1 nogil:
-        """All rows once, in random order; the leaves are settled behind them."""
+        """Train on all rows once, in random order; then set the leaves (M-step)."""
         cdef int64_t i, k, n_batches = max(<int64_t>1, self.n // self.batch_size), end, start = 0
         cdef int32_t row
         cdef double loss = 0
@@ -489,18 +378,18 @@ cdef class SoftTrainer:
             self.order[k] = row
         for i in range(n_batches):
             end = self.n * (i + 1) // n_batches
-            loss += self.learn(start, end - start, steepness, rate, True)
+            loss += self.train_batch(start, end - start, steepness, rate, True)
             if self.stop[0]:
                 return loss / self.n
             start = end
-        self.settle_leaves()
+        self.leaves.update()
         return loss / self.n
 
-    cdef double learn(
+    cdef double train_batch(
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil:
         """E-step of a batch, the sums for its leaves, and the steps of its splits."""
-        cdef int64_t i, node, split, low, n
+        cdef int64_t i, node, split, low, n, work
         cdef int32_t row
         cdef double loss = 0, total = 0
         cdef float* slope
@@ -514,9 +403,12 @@ cdef class SoftTrainer:
             self.engine == AUTO and self.n_splits > 1 and self.share_visited > often()
             and self.n_nodes * size <= MOST_VISITS
         )
-        self.poll()
+        # Epochs end early at a stop flag, so that only signals matter here.
+        work = self.products - self.polled + WORK_OF_NODE * self.n_nodes
+        self.polled = self.products
+        poll(&self.stop[0], &self.work, work)
         self.descend(size, steepness)
-        self.answer(start, size)
+        self.set_likelihoods(start, size)
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] >= 0:
                 skf_ascend(&self.visits, self.first_visit[node], self.n_visits[node])
@@ -526,7 +418,10 @@ cdef class SoftTrainer:
         for node in range(self.n_nodes):
             n = self.n_visits[node]
             if self.child[node] < 0:
-                self.credit(start, node)
+                self.leaves.add(
+                    &self.visits, -1 - self.child[node], self.first_visit[node], n,
+                    self.batch_label, self.target, self.order + start
+                )
                 continue
             split = (self.child[node] - 1) // 2
             slope = self.all_slopes + split * self.wide if self.dense else self.slope
@@ -560,11 +455,11 @@ cdef class SoftTrainer:
     # ------------------------------------------------------------------------ a batch in the tree
 
     cdef int descend(self, int64_t size, float steepness) except -1 nogil:
-        """Send the rows of the batch down: `Visits` of all nodes, with reach and gates."""
+        """Visits of all nodes by the rows of the batch, with reach and gates."""
         cdef int64_t i, node, seen = 0
         cdef Visits* visits = &self.visits
         self.make_room(size + 1)
-        # Number 0 is no visit: where a row does not go.
+        # Visit 0 is that of a row which does not reach a child; its likelihood is 0.
         visits.lik[0] = 0
         visits.n = size + 1
         for i in range(size):
@@ -595,7 +490,7 @@ cdef class SoftTrainer:
         return 0
 
     cdef int enter(self, int64_t node, float steepness) except -1 nogil:
-        """Gates of the rows at a split, and what of them goes to either child."""
+        """Gates of the rows at a split, and the visits of both of its children."""
         cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2
         cdef const float* margin = self.margin
@@ -618,32 +513,25 @@ cdef class SoftTrainer:
         )
         return 0
 
-    cdef void answer(self, int64_t start, int64_t size) noexcept nogil:
-        """Likelihoods of rows at leaves; those of densities over the row's largest."""
-        cdef int64_t i, node, leaf
-        cdef double value
+    cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil:
+        """Likelihoods of the batch at all leaves; densities relative to the largest of the row.
+
+        The largest log density of each row is kept in `top`: without it, the densities of all
+        leaves may underflow.
+        """
+        cdef int64_t i, node
+        cdef bint is_density = not (self.is_class or self.leaves.is_unset)
         cdef Visits* visits = &self.visits
         for i in range(size):
-            self.top[i] = 0 if self.is_class or self.fresh else -INFINITY
+            self.top[i] = -INFINITY if is_density else 0
         for node in range(self.n_nodes):
             if self.child[node] >= 0:
                 continue
-            leaf = -1 - self.child[node]
-            if self.is_class and not self.fresh:
-                skf_recall(
-                    visits, self.first_visit[node], self.n_visits[node],
-                    self.share + leaf * self.n_outputs, self.batch_label
-                )
-                continue
-            for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                if self.fresh:
-                    visits.lik[i] = 1
-                    continue
-                value = self.log_density(leaf, self.order[start + visits.row[i]])
-                visits.part[i] = <float>value
-                if value > self.top[visits.row[i]]:
-                    self.top[visits.row[i]] = value
-        if self.is_class or self.fresh:
+            self.leaves.likelihoods(
+                visits, -1 - self.child[node], self.first_visit[node], self.n_visits[node],
+                self.batch_label, self.target, self.order + start, self.top
+            )
+        if not is_density:
             return
         for node in range(self.n_nodes):
             if self.child[node] >= 0:
@@ -652,65 +540,6 @@ cdef class SoftTrainer:
                 visits.lik[i] = <float>exp(
                     min(0.0, <double>visits.part[i] - self.top[visits.row[i]])
                 )
-
-    cdef inline double log_density(self, int64_t leaf, int64_t row) noexcept nogil:
-        """Logarithm of the normal density of a row's target at a leaf, but for a constant."""
-        cdef int32_t k
-        cdef double y, value = self.leaf_log[leaf]
-        for k in range(self.n_outputs):
-            y = self.target[row * self.n_outputs + k] - self.leaf_mean[leaf * self.n_outputs + k]
-            value -= 0.5 * y * y * self.leaf_precision[leaf * self.n_outputs + k]
-        return value
-
-    cdef void credit(self, int64_t start, int64_t node) noexcept nogil:
-        """Add the rows at a leaf to its sums."""
-        cdef int64_t i, leaf = -1 - self.child[node], at = leaf * self.n_outputs
-        cdef int64_t first = self.first_visit[node], n = self.n_visits[node]
-        cdef int32_t k
-        cdef double part, total = 0
-        cdef const double* y
-        if self.is_class:
-            self.leaf_weight[leaf] = self.leaf_weight[leaf] + skf_credit(
-                &self.visits, first, n, self.batch_label, self.leaf_sum + at
-            )
-            return
-        for i in range(first, first + n):
-            part = self.visits.part[i]
-            total += part
-            y = self.target + self.order[start + self.visits.row[i]] * self.n_outputs
-            for k in range(self.n_outputs):
-                self.leaf_sum[at + k] = self.leaf_sum[at + k] + part * y[k]
-                self.leaf_square[at + k] = self.leaf_square[at + k] + part * y[k] * y[k]
-        self.leaf_weight[leaf] = self.leaf_weight[leaf] + total
-
-    cdef void settle_leaves(self) noexcept nogil:
-        """Answers from the sums (equation 13), which then are empty; without rows, as before."""
-        cdef int64_t leaf, at
-        cdef int32_t k
-        cdef double weight, mean, variance, nothing = 1.0 / self.n_outputs if self.is_class else 0
-        for leaf in range(self.n_splits + 1):
-            weight = self.leaf_weight[leaf]
-            self.leaf_weight[leaf] = 0
-            at = leaf * self.n_outputs
-            if not weight > 1e-12 and not self.fresh:
-                memset(self.leaf_sum + at, 0, self.n_outputs * sizeof(double))
-                if not self.is_class:
-                    memset(self.leaf_square + at, 0, self.n_outputs * sizeof(double))
-                continue
-            self.leaf_log[leaf] = 0
-            for k in range(self.n_outputs):
-                mean = self.leaf_sum[at + k] / weight if weight > 0 else nothing
-                self.leaf_sum[at + k] = 0
-                if self.is_class:
-                    self.share[at + k] = <float>((mean + rare()) / (1 + self.n_outputs * rare()))
-                    continue
-                variance = self.leaf_square[at + k] / weight - mean * mean if weight > 0 else 0
-                variance = max(variance, self.least_variance[k])
-                self.leaf_square[at + k] = 0
-                self.leaf_mean[at + k] = mean
-                self.leaf_precision[at + k] = 1 / variance
-                self.leaf_log[leaf] = self.leaf_log[leaf] - 0.5 * log(variance)
-        self.fresh = False
 
     # --------------------------------------------------------------------------------------- steps
 
@@ -777,10 +606,10 @@ cdef class SoftTrainer:
                 gradient[a] += d / unit[a]
                 gradient[b] -= d / unit[b]
 
-    # ---------------------------------------------------------------------------------------- room
+    # -------------------------------------------------------------------------------------- memory
 
     cdef void gather(self, int64_t size) noexcept nogil:
-        """The rows of the batch side by side, and turned."""
+        """Copy the rows of the batch side by side, and transposed."""
         cdef int64_t i, j
         cdef const float* row
         cdef float* out
@@ -793,49 +622,39 @@ cdef class SoftTrainer:
                 out[i] = self.batch[i * self.long_ + j]
 
     cdef int make_dense(self) except -1 nogil:
-        if self.batch:
+        """Memory of the engine of products, which most small trees never use."""
+        if self.batch != NULL:
             return 0
-        self.turned = floats(self.p * self.wide)
-        self.all_margins = floats(self.n_splits * self.wide)
-        self.all_slopes = floats(self.n_splits * self.wide)
-        self.all_gradients = floats(BLOCK * self.long_)
-        self.batch = floats(self.wide * self.long_)
-        if not (
-            self.batch and self.turned and self.all_margins and self.all_slopes and
-            self.all_gradients
-        ):
-            with gil:
-                raise MemoryError()
+        with gil:
+            self.turned = self.memory.floats(self.p * self.wide)
+            self.all_margins = self.memory.floats(self.n_splits * self.wide)
+            self.all_slopes = self.memory.floats(self.n_splits * self.wide)
+            self.all_gradients = self.memory.floats(BLOCK * self.long_)
+            self.batch = self.memory.floats(self.wide * self.long_)
         return 0
 
     cdef int make_room(self, int64_t n) except -1 nogil:
-        """Room for n visits, and one more."""
+        """Make room for n visits, and one more, behind those in use."""
         cdef Visits* visits = &self.visits
-        cdef size_t size
-        if n < visits.capacity:
+        cdef int64_t more = n + 1 - visits.capacity
+        if more <= 0:
             return 0
         if n >= MOST_NUMBERS:
             with gil:
                 raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
-        n = n + n // 2 + 64
-        size = <size_t>n * sizeof(float)
-        visits.row = <int32_t*>grown(visits.row, size)
-        visits.reach = <float*>grown(visits.reach, size)
-        visits.gate = <float*>grown(visits.gate, size)
-        visits.lik = <float*>grown(visits.lik, size)
-        visits.part = <float*>grown(visits.part, size)
-        visits.left = <int32_t*>grown(visits.left, size)
-        visits.right = <int32_t*>grown(visits.right, size)
-        visits.capacity = n
-        return 0
-
-    cdef int poll(self) except -1 nogil:
-        """Now and then let a signal handler raise."""
-        cdef int64_t work
-        self.walked = self.walked + self.n_nodes
-        work = self.products + NODE * self.walked
-        if work - self.polled > POLL:
-            self.polled = work
-            with gil:
-                PyErr_CheckSignals()
+        self.rows_of_visits.reserve(more)
+        self.reaches.reserve(more)
+        self.gates.reserve(more)
+        self.likelihoods.reserve(more)
+        self.parts.reserve(more)
+        self.left_visits.reserve(more)
+        self.right_visits.reserve(more)
+        visits.row = <int32_t*>self.rows_of_visits.data
+        visits.reach = <float*>self.reaches.data
+        visits.gate = <float*>self.gates.data
+        visits.lik = <float*>self.likelihoods.data
+        visits.part = <float*>self.parts.data
+        visits.left = <int32_t*>self.left_visits.data
+        visits.right = <int32_t*>self.right_visits.data
+        visits.capacity = self.rows_of_visits.capacity   # all have the same
         return 0

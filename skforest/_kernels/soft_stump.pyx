@@ -259,8 +259,8 @@ cdef class SoftSplitter(SearchSplitter):
         cdef double steepness = self.steepness
         cdef int32_t size = <int32_t>(self.node.n // self.min_batches)
         self.trainer.batch_size = min(self.batch_size, max(<int32_t>MIN_BATCH, size))
-        self.trainer.set_out()
-        self.trainer.sow(<float>steepness)
+        self.trainer.reset()
+        self.trainer.init_leaves(<float>steepness)
         for _epoch in range(self.n_epochs):
             self.trainer.epoch(<float>steepness, self.learning_rate)
             if self.stop[0]:

@@ -160,7 +160,7 @@ class _KernelResponse(torch.autograd.Function):
         ctx.sparse = sparse
         # The backward pass reads both again. PyTorch then raises if they have been changed.
         ctx.save_for_backward(leaves, features)
-        out = ctx.kernel.answer(z.numpy(), per_tree, has_grad and any(ctx.needs_input_grad))
+        out = ctx.kernel.respond(z.numpy(), per_tree, has_grad and any(ctx.needs_input_grad))
         return torch.from_numpy(out).transpose(0, 1)
 
     @staticmethod

@@ -1,19 +1,26 @@
-"""What end-to-end trees see of the data, and their training after they were grown."""
+"""Joint training of end-to-end trees after they were grown.
+
+Hehn, Kooij and Hamprecht 2020, sections 2.3 to 2.5: all splits and leaves of a tree are trained by
+EM (equations 6 to 13) while the steepness increases.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, reached_nodes, recount, repack, route, settle, unpack
+from .receptive_fields import receptive_fields
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """How long, and how fast, a tree is trained; as the parameters of `E2EDecisionForest`."""
+    """Epochs, rates and steepness of training; as the parameters of `E2EDecisionForest`."""
 
     greedy_epochs: int
     finetune_epochs: int
@@ -24,23 +31,23 @@ class Annealing:
 
     @property
     def grown(self):
-        """float: steepness when the tree has been grown."""
+        """float: steepness at the end of greedy growth."""
         return self.steepness + self.greedy_epochs * self.steepness_step
 
     @property
     def final(self):
-        """float: steepness when all is done."""
+        """float: steepness at the end of joint training."""
         return self.grown + self.finetune_epochs * self.steepness_step
 
     def rates(self):
-        """Learning rates of the epochs of joint training, which fall along a cosine."""
+        """Learning rates of the epochs of joint training: half a cosine, down to 0."""
         done = (np.arange(self.finetune_epochs) + 0.5) / max(self.finetune_epochs, 1)
         return self.learning_rate * 0.5 * (1 + np.cos(np.pi * done))
 
 
 @dataclass(frozen=True)
 class Units:
-    """How splits see the features.
+    """Units of the features in training, and which features a split may use.
 
     Parameters
     ----------
@@ -49,7 +56,7 @@ class Units:
     places : ndarray of shape (n_places, n_used), int32
         Features of a split, one row for each choice.
     edges : ndarray of shape (n_edges, 2), int32
-        Neighbours that shall have similar weights.
+        Neighbours whose weights the smoothness term couples.
     """
 
     mean: np.ndarray
@@ -89,27 +96,25 @@ def patch_places(shape, size):
     -------
     places : ndarray of shape (n_places, n_used), int32
     """
-    number = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-    windows = np.lib.stride_tricks.sliding_window_view(number, size)
-    return np.ascontiguousarray(windows.reshape(-1, math.prod(size)))
+    return receptive_fields(shape, size)
 
 
 def train_together(
     forest, table, target, weight, seed, stop, annealing, units, smoothness, limits, criterion,
     scale=1.0,
 ):  # fmt: skip
-    """Train all splits and leaves of a tree together, and count its leaves again.
+    """Train all splits and leaves of a tree together, then recompute its leaves.
 
     Parameters
     ----------
     forest : Forest
         Of one tree, with the gate "sigmoid".
     table : ndarray of shape (n_rows, n_features), float32
-        Scaled as the tree wants it.
+        Scaled as the tree takes it.
     target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
         Class numbers; or deviations from the baseline, divided by `scale`.
     weight : ndarray of shape (n_rows,), float64
-        0 for the rows that are not the tree's.
+        0 for rows outside the bootstrap sample of the tree.
     seed : int
     stop : ndarray of shape (1,), uint8
     annealing : Annealing
@@ -123,7 +128,7 @@ def train_together(
     Returns
     -------
     forest : Forest
-        Leaves are counted from the rows that reach them; those that too few reach are gone.
+        Leaves are recomputed from the rows that reach them; those that too few reach are removed.
     record : dict
         "loss_curve_", "n_iter_".
     """
@@ -141,9 +146,20 @@ def train_together(
             loss = trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
             if stop[0]:
                 break
+            if not np.isfinite(loss):
+                warnings.warn(
+                    f"the loss became infinite in epoch {epoch + 1} of joint training with "
+                    f"learning_rate={annealing.learning_rate:.3g} and smoothness={smoothness:.3g};"
+                    " the tree is kept as it was grown, smaller values may help",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+                curve = []
+                break
             curve.append(loss)
-        W, threshold = trainer.planes()
-    # Also without training: sparse rows where these are smaller.
+        if curve:
+            W, threshold = trainer.planes()
+    # Also without training: directions are stored as sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     if curve:
         counted = {"criterion": criterion, "scale": scale}
@@ -154,9 +170,9 @@ def train_together(
 
 
 def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **counted):
-    """The tree whose leaves all have a number of rows and a weight, or that is one leaf.
+    """Merge leaves until each has a least number of rows and a least weight.
 
-    A leaf that is too small gives its rows to its sibling; the smaller one, where both are.
+    A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
 
     Parameters
     ----------
@@ -164,7 +180,7 @@ def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **
         As in `train_together`.
     min_leaf, min_weight : int, float
     **counted
-        What else `recount` takes.
+        Further parameters of `recount`.
 
     Returns
     -------

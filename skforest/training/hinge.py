@@ -1,4 +1,7 @@
-"""A random hinge forest from its first random numbers to a packed `Forest`."""
+"""Training of one bag of a random hinge forest: initialisation, schedule, early stopping.
+
+Lay et al. 2018, algorithm 1 (initialisation) and section 4.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,20 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from .._kernels.hinge import HingeTrainer, padded, padded_vector
+from .._kernels.hinge import HingeTrainer, padded_vector
+from .._kernels.hinge_features import padded
 from .._kernels.loss import Loss
 from .calibration import validation_mask
 from .hinge_packing import HingePacker, compacted
+from .receptive_fields import receptive_fields
 
-SPAN = 3.0  # thresholds begin uniformly in -3 .. 3 deviations (section 4)
-LEAF_SCALE = 0.01  # deviation of the vectors of leaves, likewise
-COLUMNS = 0.25  # share of tests that look at columns, at most, where others are learned
-N_CHECKS = 40  # looks at the validation loss
-PLATEAU = 3, 0.3  # looks without progress after which the rate is multiplied
+SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
+LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
+COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
+N_CHECKS = 40  # evaluations of the loss
+PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
-FIRST_ROWS = 2048  # that the statistics of features begin with
+FIRST_ROWS = 2048  # rows for the initial statistics of features
 COPIED = (
     "direction",
     "mean",
@@ -35,14 +40,14 @@ COPIED = (
 
 @dataclass(frozen=True)
 class HingeSettings:
-    """What `RandomHingeForestClassifier` and its like have settled on, with their words."""
+    """Settings of the training of one bag; as the parameters of `RandomHingeForestClassifier`."""
 
     n_trees: int
     depth: int
     fern: bool
-    head: str  # "leaves", or "linear": answers of trees are numbers, which a matrix leads on
-    n_linear: int  # learned features, of every patch
-    identity: bool  # are the columns themselves features, too?
+    head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
+    n_linear: int  # learned features of each patch
+    identity: bool  # columns of the table are features, too
     optimizer: str
     learning_rate: float
     momentum: float
@@ -69,16 +74,16 @@ class HingeInput:
     Parameters
     ----------
     scaled : ndarray of shape (n_rows, n_features), float32
-        As `Forest` walks them.
+        As the `Forest` takes them.
     mean, deviation : ndarray of shape (n_features,), float64
         Of `scaled`.
     emphasis : ndarray of shape (n_features,), float64
         Learned features see (scaled - mean) / deviation * emphasis.
     spread : ndarray of shape (n_features,), float32
         For the importances.
-    taps : ndarray of shape (n_patches, n_taps), int32
-        Columns of every patch that learned features look at: all, in one patch, or those under
-        every place of a kernel.
+    receptive_fields : ndarray of shape (n_patches, n_taps), int32
+        Columns of each patch that learned features are inner products with: all, in one patch, or
+        those under a kernel at each of its places.
     """
 
     scaled: np.ndarray
@@ -86,7 +91,7 @@ class HingeInput:
     deviation: np.ndarray
     emphasis: np.ndarray
     spread: np.ndarray
-    taps: np.ndarray
+    receptive_fields: np.ndarray
 
     def table(self):
         """What learned features see of the rows: ndarray, float32, C order."""
@@ -98,12 +103,12 @@ class HingeInput:
 
 
 def whole_rows(n_features):
-    """The taps of inner products with whole rows."""
+    """The receptive field of inner products with whole rows."""
     return np.arange(n_features, dtype=np.int32)[None]
 
 
 def kernel_places(feature_shape, size, stride):
-    """The taps of a kernel at all of its places in an image.
+    """The receptive fields of a kernel at all of its places in an image.
 
     Parameters
     ----------
@@ -113,22 +118,18 @@ def kernel_places(feature_shape, size, stride):
 
     Returns
     -------
-    taps : ndarray of shape (n_places, size * size * n_channels), int32
+    fields : ndarray of shape (n_places, size * size * n_channels), int32
     """
-    columns = np.arange(np.prod(feature_shape), dtype=np.int32)
-    columns = columns.reshape(*feature_shape[:2], -1)
-    windows = np.lib.stride_tricks.sliding_window_view(columns, (size, size), axis=(0, 1))
-    windows = windows[::stride, ::stride]
-    return np.ascontiguousarray(windows.reshape(windows.shape[0] * windows.shape[1], -1))
+    return receptive_fields(feature_shape, (size, size), stride)
 
 
-def new_arrays(settings, taps, n_outputs, emphasis, random):
-    """Parameters to begin with (algorithm 1), as `HingeTrainer` takes them.
+def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
+    """Initial parameters (algorithm 1), as `HingeTrainer` takes them.
 
     Parameters
     ----------
     settings : HingeSettings
-    taps : ndarray of shape (n_patches, n_taps), int32
+    receptive_fields : ndarray of shape (n_patches, n_taps), int32
     n_outputs : int
     emphasis : ndarray of shape (n_columns,)
         Columns of the table are divided by it where they are features themselves.
@@ -139,7 +140,7 @@ def new_arrays(settings, taps, n_outputs, emphasis, random):
     arrays : dict of str to ndarray
     """
     n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
-    n_patches, n_taps = taps.shape
+    n_patches, n_taps = receptive_fields.shape
     patch = padded(n_linear)
     first = n_patches * patch
     n_identity = len(emphasis) if settings.identity else 0
@@ -162,7 +163,7 @@ def new_arrays(settings, taps, n_outputs, emphasis, random):
         n_outputs = 1  # of a tree
     return {
         "direction": direction,
-        "taps": taps,
+        "receptive_fields": receptive_fields,
         "mean": np.zeros(len(variance)),
         "variance": variance,
         "tests": np.stack([threshold.view(np.int32), feature], axis=2),
@@ -180,7 +181,7 @@ def new_arrays(settings, taps, n_outputs, emphasis, random):
 
 
 def _pool(n_linear, n_identity, first, shape, random):
-    """Features of tests: each as often as any other, but no more than a part of them columns."""
+    """Features of tests: uniform over all, with at most the share `COLUMNS` of columns."""
     share = n_identity / (n_linear + n_identity)
     if n_linear:
         share = min(share, COLUMNS)
@@ -206,7 +207,7 @@ def train_hinge(source, target, loss, weight, settings, seed, stop):
     Returns
     -------
     training : HingeTraining
-        Done.
+        After its last step.
     """
     training = HingeTraining(source, target, loss, weight, settings, seed, stop)
     training.run()
@@ -224,10 +225,10 @@ class HingeTraining:
         random = np.random.RandomState(seed % 2**32)
         n_outputs = loss.n_outputs
         trains = np.where(settings.calibration_mask(weight), 0.0, weight)
-        self.held = validation_mask(trains, settings.validation_fraction, random)
-        trains[self.held] = 0.0
+        mask = validation_mask(trains, settings.validation_fraction, random)
+        trains[mask] = 0.0
         chosen = np.flatnonzero(trains)
-        arrays = new_arrays(settings, source.taps, n_outputs, source.emphasis, random)
+        arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
         self.trainer = HingeTrainer(
             arrays,
             source.scaled.shape[1],
@@ -244,22 +245,25 @@ class HingeTraining:
             stop,
         )
         self.table = source.table()
-        self.trainer.feed(self.table, target, trains)
-        self.trainer.begin(min(FIRST_ROWS, max(2, len(chosen))))
-        self.held = np.flatnonzero(self.held)
-        self.held_table, self.held_target = self.table[self.held], target[self.held]
+        self.trainer.set_rows(self.table, target, trains)
+        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
+        self.validation_rows = np.flatnonzero(mask)
+        self.validation_table, self.validation_target = (
+            self.table[self.validation_rows],
+            target[self.validation_rows],
+        )
 
     def run(self):
-        """All steps, or fewer where the validation loss has stopped falling.
+        """Train for all steps, or until the validation loss stops falling.
 
         Raises
         ------
         ValueError
-            If the loss becomes infinite before there is a model to fall back on.
+            If the loss becomes infinite before the first evaluation on validation rows.
         """
         settings = self.settings
         size = max(1, -(-settings.n_steps // N_CHECKS))
-        early_stopping = len(self.held) > 0
+        early_stopping = len(self.validation_rows) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
         while self.n_done < settings.n_steps and not self.stop[0]:
             steps = np.arange(self.n_done, min(self.n_done + size, settings.n_steps))
@@ -287,8 +291,8 @@ class HingeTraining:
         if self.best is not None:
             self.trainer.restore(self.best)
 
-    def go_on(self, scaled, target, weight):
-        """Every row of a part of a stream once, at the constant rate.
+    def partial_fit(self, scaled, target, weight):
+        """Train on each row of a part of a stream once, at the constant rate.
 
         Raises
         ------
@@ -297,7 +301,7 @@ class HingeTraining:
         """
         self.source, self.weight = replace(self.source, scaled=scaled), weight
         self.table = self.source.table()
-        self.trainer.feed(self.table, target, weight)
+        self.trainer.set_rows(self.table, target, weight)
         n_steps = -(-np.count_nonzero(weight) // self.settings.batch_size)
         loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
         self.n_done += n_steps
@@ -305,10 +309,10 @@ class HingeTraining:
         if not np.isfinite(loss):
             self._fail()
 
-    def forget(self):
-        """Let go of the rows."""
+    def release_rows(self):
+        """Drop the references to the rows, which need not stay in memory between parts."""
         self.source = replace(self.source, scaled=self.source.scaled[:0])
-        self.weight = self.table = self.held_table = self.held_target = None
+        self.weight = self.table = self.validation_table = self.validation_target = None
 
     def _rates(self, steps):
         rate = np.full(len(steps), float(self.settings.learning_rate))
@@ -317,19 +321,24 @@ class HingeTraining:
         return rate
 
     def _validation_loss(self):
-        raw = self.trainer.respond(self.held_table)
-        losses = self.loss.evaluate(raw, self.held_target)[0]
-        return np.average(losses, weights=self.weight[self.held])
+        raw = self.trainer.respond(self.validation_table)
+        losses = self.loss.evaluate(raw, self.validation_target)[0]
+        return np.average(losses, weights=self.weight[self.validation_rows])
 
     def _remember(self):
         arrays = self.trainer.arrays
         self.best = {name: arrays[name].copy() for name in COPIED}
 
     def _fail(self):
-        """The loss is infinite: report it, and have a model to return or none."""
+        """Raise, or warn where there is a model to return: the loss is infinite."""
+        settings = self.settings
+        used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
+        if settings.weight_decay > 0:
+            used += f" and weight_decay={settings.weight_decay:.3g}"
+            change += " or weight_decay"
         message = (
-            f"the loss became infinite after {self.n_done} steps with "
-            f"learning_rate={self.settings.learning_rate:.3g}; a smaller one may help"
+            f"the loss became infinite after {self.n_done} steps with {used}; a smaller {change} "
+            "may help"
         )
         if self.best is None:
             raise ValueError(message)
@@ -363,7 +372,7 @@ class HingeTraining:
         make : callable
             From arrays to a Forest.
         whole : bool, default=False
-            Keep what rows reached that were forgotten since.
+            Keep leaves that only rows of former parts of a stream reached.
 
         Returns
         -------

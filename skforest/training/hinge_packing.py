@@ -1,4 +1,4 @@
-"""A trained bag of hinge trees as a packed `Forest`."""
+"""Conversion between trained bags of hinge trees and packed forests."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from ..forest import Forest
 
-BLOCK = 4096  # rows that walk together
+BLOCK = 4096  # rows that are routed together
 
 
 class HingePacker:
-    """Writes a bag out as arrays of a `Forest`.
+    """Converts a bag to arrays of a `Forest`.
 
     Parameters
     ----------
     trainer : HingeTrainer
     settings : HingeSettings
     source : HingeInput
-        The rows, and how the trainer's table is made of them.
+        The rows, and the transformation to the trainer's table.
     n_outputs : int
     """
 
@@ -39,25 +39,25 @@ class HingePacker:
         Returns
         -------
         arrays : dict of str to ndarray
-            As a `Forest` takes them, but for what all bags have in common.
+            As a `Forest` takes them, without those that all bags have in common.
         """
         arrays, settings = self.trainer.arrays, self.settings
         n_trees, depth = settings.n_trees, settings.depth
         n_inner = 2**depth - 1
         threshold, feature = self._tests()
-        moved = self.trainer.survey(table, weight)
+        influence = self.trainer.test_influence(table, weight)
         if settings.fern:
-            # A fern is a tree whose splits are all the same on a level; each is as good.
+            # A fern is a tree with the same split everywhere on a level; they share its gain.
             level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
             threshold, feature = threshold[:, level], feature[:, level]
-            moved = moved[:, level] / 2.0**level
+            influence = influence[:, level] / 2.0**level
         leaf = arrays["leaf"]
         used = int(arrays["counts"][2])
         n_outputs = self.n_outputs
         value = np.zeros((1 + used, n_outputs))
         value[1:] = arrays["value"][:used, 0, :n_outputs]
         if settings.head == "linear":
-            # Rows that no leaf has belonged to a model that has been given up.
+            # Early stopping may have restored a model in which these rows belong to no leaf.
             tree_of = np.zeros(used, dtype=np.int64)
             tree_of[leaf[leaf >= 0]] = np.nonzero(leaf >= 0)[0]
             value[1:] *= arrays["head"][tree_of, :n_outputs]
@@ -70,13 +70,13 @@ class HingePacker:
             "child": child.ravel(),
             "threshold": threshold.ravel(),
             "direction": feature.ravel(),
-            "gain": moved.ravel(),
+            "gain": influence.ravel(),
             "value": value.ravel(),
             "spread": self.source.spread,
         } | self._directions()
 
     def _tests(self):
-        """Thresholds and codes of directions of the tests, over rows as the forest walks them."""
+        """Thresholds and codes of directions of the tests, for the rows that the forest takes."""
         arrays = self.trainer.arrays
         tests = arrays["tests"]
         threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
@@ -84,9 +84,9 @@ class HingePacker:
         return (threshold + shift[tests[:, :, 1]]).astype(np.float32), code[tests[:, :, 1]]
 
     def _shifts(self):
-        """What standardisation takes from each feature, and the code of its direction."""
+        """What standardisation subtracts from each feature, and the code of its direction."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
-        n_patches, n_features = len(source.taps), len(source.mean)
+        n_patches, n_features = len(source.receptive_fields), len(source.mean)
         width = len(arrays["mean"])
         first = n_patches * arrays["direction"].shape[1]
         n_columns = n_features * self.settings.identity
@@ -95,7 +95,7 @@ class HingePacker:
         code[first : first + n_columns] = n_features + np.arange(n_columns)
         unit, weights = self._linear()
         moved = unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
-        moved += np.einsum("qt,qtf->qf", source.mean[source.taps], weights)
+        moved += np.einsum("qt,qtf->qf", source.mean[source.receptive_fields], weights)
         numbers = n_features + n_columns + np.arange(n_patches * n).reshape(n_patches, n)
         shift[:first].reshape(n_patches, -1)[:, :n] = moved
         code[:first].reshape(n_patches, -1)[:, :n] = numbers
@@ -104,19 +104,19 @@ class HingePacker:
     def _linear(self):
         """Reciprocal deviations (n_patches, n) and weights (n_patches, n_taps, n) of features."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
-        n_patches = len(source.taps)
+        n_patches = len(source.receptive_fields)
         first = n_patches * arrays["direction"].shape[1]
         variance = arrays["variance"][:first].reshape(n_patches, -1)[:, :n]
         unit = 1 / np.sqrt(variance + 1e-7)
-        scale = (source.emphasis / source.deviation)[source.taps]
+        scale = (source.emphasis / source.deviation)[source.receptive_fields]
         weights = arrays["direction"][:, :n].astype(np.float64)
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
         """Dense directions for inner products with whole rows, sparse ones for all others."""
-        taps, n = self.source.taps, len(self.source.mean)
+        fields, n = self.source.receptive_fields, len(self.source.mean)
         weights = self._linear()[1]
-        if taps.shape == (1, n):
+        if fields.shape == (1, n):
             found = {"dense": np.ascontiguousarray(weights[0].T)}
             if self.settings.identity:
                 found["sparse_start"] = np.arange(n + 1)
@@ -126,24 +126,24 @@ class HingePacker:
         n_patches, n_taps, n_linear = weights.shape
         return {
             "sparse_start": np.arange(n_patches * n_linear + 1) * n_taps,
-            "sparse_feature": np.repeat(taps, n_linear, axis=0).ravel(),
+            "sparse_feature": np.repeat(fields, n_linear, axis=0).ravel(),
             "sparse_weight": weights.transpose(0, 2, 1).ravel(),
         }
 
 
 def compacted(forest, table, weight, known=None):
-    """A forest of complete trees without the subtrees that no row reaches.
+    """Remove the subtrees of complete trees that no row reaches.
 
     Parameters
     ----------
     forest : Forest
         Every tree has the same depth, with its nodes as a heap. Value row 0 is 0.
     table : ndarray of shape (n_rows, n_features), float32
-        Scaled as the forest wants it.
+        Scaled as the forest takes it.
     weight : ndarray of shape (n_rows,), float64
         Of the rows, for `node_weight`.
     known : ndarray of shape (n_trees, n_leaves), bool, default=None
-        Leaves that stay in any case.
+        Leaves that are kept in any case.
 
     Returns
     -------
@@ -192,17 +192,17 @@ def compacted(forest, table, weight, known=None):
 
 
 class CompleteTrees:
-    """Hinge trees of one depth, with their tests as heaps: the reverse of `_hinge_pack`.
+    """Hinge trees of one depth, with their tests as heaps: the reverse of `HingePacker`.
 
-    A leaf above the last level repeats the test above it, whose margins are the same and of which
-    one side is empty; so no answer changes.
+    A leaf above the last level repeats the test of its parent: the margins are the same, and one
+    side is empty, so no response changes.
 
     Parameters
     ----------
     forest : Forest
         One bag, with the gate "margin".
     column : ndarray of shape (n_splits,)
-        Feature that each of its splits looks at, in other numbers than those of `direction`.
+        Feature of each split, in other numbers than those of `direction`.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class CompleteTrees:
         n_trees, root = len(forest), forest.tree_start[:-1, None]
         first = (root - np.arange(n_trees)[:, None]) // 2
         self.depth = max(1, int(forest.max_depth.max()))
-        # There is a split 0 to look at even where no tree has one.
+        # One more split, so that split 0 exists where no tree has any.
         given = {
             "threshold": np.append(forest.threshold, np.float32(0)),
             "column": np.append(column.astype(np.int64), 0),
@@ -242,10 +242,10 @@ class CompleteTrees:
         self.own = np.concatenate(own, axis=1)
         values = forest.value.reshape(-1, forest.n_outputs)
         self.leaves = values[-1 - forest.child[root + node]]
-        self.leaves[~self.own[:, 0]] = 0  # a tree without a split answers 0
+        self.leaves[~self.own[:, 0]] = 0  # the response of a tree without a split is 0
 
     def levels(self):
-        """The one test that each level has, if the trees are ferns.
+        """The one test of each level, if the trees are ferns.
 
         Returns
         -------
