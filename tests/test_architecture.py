@@ -32,10 +32,10 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd sort sums pool route descent random buffer memory node_moments poll rows direction "
-        "projection node_rows stump_leaves _tree"
+        "simd bins sort sums route pool descent matmul random memory poll rows batches "
+        "node_moments node_rows stump_leaves direction projection _tree"
     ).split(),
-    "split search loss batches matmul".split(),
+    "split search loss".split(),
     (
         "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_leaves "
         "soft_stump hinge hinge_features hinge_layer"
@@ -104,7 +104,7 @@ def test_the_scan_sees_every_kind_of_import():
     """Were the scan blind, everything below would hold."""
     seen = {path.relative_to(PACKAGE).as_posix(): set(needs(path)) for path in SOURCES}
     assert {"_kernels.random", "_kernels.direction"} <= seen["_kernels/projection.pyx"]
-    assert {"_kernels.projection", "_kernels.simd", "_kernels.sort"} <= seen["_kernels/search.pyx"]
+    assert {"_kernels.projection", "_kernels.bins", "_kernels.sort"} <= seen["_kernels/search.pyx"]
     assert "_kernels.simd" in seen["_kernels/sort.h"]
     assert {"_kernels.direction", "_kernels.route"} <= seen["_tree.pyx"]
     assert {"_base", "_greedy", "_kernels.projection"} <= seen["manifold.py"]

@@ -1,17 +1,17 @@
 """Oblique splits by coordinate descent.
 
-OC1 (Murthy, Kasif, Salzberg 1994) moves a hyperplane by one weight at a time, and chooses that
-weight among all values at which some row changes sides. Here a plane moves along a direction d,
-one feature as a rule: with margin m = w . x - b, a row is right of the moved plane where
+OC1 (Murthy, Kasif, Salzberg 1994, section 3) optimises one weight of a hyperplane at a time, over
+all values at which some row changes sides. Here a plane moves along a direction d, usually one
+feature. With margin m = w . x - b, a row is right of the moved plane where
 
     m + a s > 0,    s = d . x - low,
 
-low being the least d . x of the rows at hand. No s is negative, so a row changes sides once, at
-the critical value a = -m / s, and the best a is the best cut of the column m / s, at -a: the
-search for cuts of single features is all that is needed. Margins are kept from move to move.
+with low the smallest d . x of the rows. No s is negative, so each row changes sides once, at the
+critical value a = -m / s. The best a is therefore the best cut of the column m / s, at -a, which
+`cut_sorted` finds as for single features. Margins are updated with each move.
 
-Where no weight improves the split, the plane jumps along random directions; and all begins anew
-from random planes, after the first start at the best cut of some single features.
+Where no weight improves the split, the plane moves along random directions. Descent starts at the
+best cut of some single features, and again at random planes.
 """
 
 from libc.math cimport INFINITY, fabs, sqrt
@@ -26,7 +26,7 @@ from .random cimport normal
 from .search cimport Cut, SearchSplitter
 from .split cimport ENTROPY, Sample, Split
 
-cdef extern from "simd.h" nogil:
+cdef extern from "bins.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
 
 cdef extern from "descent.h" nogil:
@@ -34,13 +34,13 @@ cdef extern from "descent.h" nogil:
     void skf_tilt_margins(double*, const float*, int64_t, float, double, double)
 
 cdef enum:
-    MAX_WEIGHTS = 50        # weights that a round moves: all, or as many at random
-    MAX_ROUNDS = 20         # from one start, jumps included
-    WORK = 16               # table reads that sorting a row is worth
+    MAX_WEIGHTS = 50        # weights that a round moves, chosen at random
+    MAX_ROUNDS = 20         # from one start
+    WORK = 16               # additions that take as long as sorting a row
 
 
 cdef inline double rounding(double score) noexcept nogil:
-    """What sums in another order may differ by, and more."""
+    """A bound on the rounding error of a sum of scores."""
     return 1e-9 * fabs(score)
 
 
@@ -72,7 +72,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         self.best_w = scratch.doubles(p)
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """The best cut of a single feature, and the plane that descent makes of it."""
+        """Find the best cut of a single feature, and improve it by descent."""
         cdef Sample* sample = &self.node
         cdef double ideal, norm = 0
         cdef Cut cut
@@ -81,8 +81,8 @@ cdef class CoordinateSplitter(SearchSplitter):
             return False
         if self.node.n > self.max_search_samples and not self.subset_is_pure:
             sample = &self.subset
-        # 1. descend from the cut, and from random planes
-        ideal = self.ideal(sample)
+        # 1. descent from the cut and from random planes
+        ideal = self.ideal_score(sample)
         self.best_score = -INFINITY
         self.sampler.unfold(&self.best, &self.table, &self.taps)
         memset(self.direction, 0, p * sizeof(float))
@@ -100,7 +100,7 @@ cdef class CoordinateSplitter(SearchSplitter):
                 return False
         if self.best_score == -INFINITY:
             return True
-        # 2. the best plane, as it is stored, cut where it is best on all rows
+        # 2. the best plane, as it is stored, with the best threshold over all rows
         for j in range(p):
             norm += self.best_w[j] * self.best_w[j]
         for j in range(p):
@@ -112,8 +112,8 @@ cdef class CoordinateSplitter(SearchSplitter):
             )
         return True
 
-    cdef double ideal(self, const Sample* sample) noexcept nogil:
-        """Score of a split that leaves two pure sides, or nearly."""
+    cdef double ideal_score(self, const Sample* sample) noexcept nogil:
+        """Score of a split into two pure sides, up to rounding."""
         cdef int64_t i
         cdef int32_t k
         cdef double score = 0, weight = 0
@@ -133,12 +133,12 @@ cdef class CoordinateSplitter(SearchSplitter):
     # -------------------------------------------------------------------------------------- starts
 
     cdef bint start_random(self, Sample* sample) noexcept nogil:
-        """Begin at the best plane in a random direction; False where there is none."""
+        """Start at the best plane of a random direction; False if there is none."""
         self.draw_direction()
         return self.start_at(sample)
 
     cdef bint start_at(self, Sample* sample) noexcept nogil:
-        """Begin at the best cut of the direction, which the taps project on."""
+        """Start at the best cut of the direction of the taps; False if there is none."""
         cdef Cut cut
         cdef int64_t i
         cdef int32_t j
@@ -152,7 +152,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         return True
 
     cdef bint cut_direction(self, Sample* sample, Cut* cut) noexcept nogil:
-        """Best cut of the trial column, which the taps project on; False where there is none."""
+        """Find the best cut of the projection on the taps; False if there is none."""
         cdef float low = 0, high = 0
         project(&self.taps, &self.table, sample.offset, sample.n, self.candidate_column)
         skf_range(self.candidate_column, sample.n, &low, &high)
@@ -160,14 +160,14 @@ cdef class CoordinateSplitter(SearchSplitter):
         return high > low and self.cut_sorted(sample, cut)
 
     cdef void draw_direction(self) noexcept nogil:
-        """A standard normal weight for every feature."""
+        """Draw a direction with a standard normal weight for every feature."""
         cdef int32_t j
         for j in range(self.table.n_features):
             self.direction[j] = <float>normal(&self.random)
         self.set_taps()
 
     cdef void set_taps(self) noexcept nogil:
-        """Project on the direction from here on."""
+        """Set the taps to the direction."""
         self.taps.kind = DENSE
         self.taps.n = self.table.n_features
         self.taps.dense = self.direction
@@ -175,13 +175,13 @@ cdef class CoordinateSplitter(SearchSplitter):
     # ------------------------------------------------------------------------------------- descent
 
     cdef bint descend(self, Sample* sample) except -1 nogil:
-        """Move the plane until neither a weight nor a jump helps; True: growth shall end."""
+        """Move the plane until neither a weight nor a jump helps; True where growth is to end."""
         cdef int32_t rounds = 0
         cdef bint moved = True
         while moved and rounds < MAX_ROUNDS:
             moved = False
             rounds += 1
-            if self.move_all(sample, &moved):
+            if self.move_weights(sample, &moved):
                 return True
             if moved:
                 continue
@@ -189,14 +189,14 @@ cdef class CoordinateSplitter(SearchSplitter):
                 if self.should_stop(sample.n * (WORK + self.table.n_features)):
                     return True
                 self.draw_direction()
-                if self.tilt(sample):
+                if self.move_along(sample):
                     moved = True
                     break
         self.keep_best()
         return False
 
-    cdef bint move_all(self, Sample* sample, bint* moved) except -1 nogil:
-        """One round: each weight in random order, or as many as a round has; True: stop."""
+    cdef bint move_weights(self, Sample* sample, bint* moved) except -1 nogil:
+        """Move along up to MAX_WEIGHTS features in random order; True where growth is to end."""
         cdef int32_t n_moves = 0
         self.features.start_node()
         while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.candidate):
@@ -205,13 +205,13 @@ cdef class CoordinateSplitter(SearchSplitter):
             self.features.unfold(&self.candidate, &self.table, &self.taps)
             memset(self.direction, 0, self.table.n_features * sizeof(float))
             self.direction[self.candidate.feature] = 1
-            if self.tilt(sample):
+            if self.move_along(sample):
                 moved[0] = True
             n_moves += 1
         return False
 
-    cdef bint tilt(self, Sample* sample) noexcept nogil:
-        """Move the plane along the direction, which the taps project on, to where it is best."""
+    cdef bint move_along(self, Sample* sample) noexcept nogil:
+        """Move the plane along the direction of the taps to its best position; False if none."""
         cdef Cut cut
         cdef float low = 0, high = 0
         cdef double amount, shrink
@@ -220,11 +220,11 @@ cdef class CoordinateSplitter(SearchSplitter):
         if not high > low:
             return False
         skf_critical_values(self.margin, self.along, sample.n, low, self.candidate_column)
-        # More than rounding must be gained, or descent would not end.
+        # Descent ends only if a gain by rounding does not count.
         cut.score = self.score + rounding(self.score)
         if not self.cut_sorted(sample, &cut):
             return False
-        # The same plane with weights of order 1.
+        # A common factor of all weights keeps them of order 1.
         amount = -<double>cut.threshold
         shrink = 1 / sqrt(1 + amount * amount)
         self.score = cut.score
@@ -238,13 +238,13 @@ cdef class CoordinateSplitter(SearchSplitter):
             self.w[j] = shrink * (self.w[j] + amount * self.direction[j])
 
     cdef void keep_best(self) noexcept nogil:
-        """Keep the plane if it beats those of all starts so far."""
+        """Keep the plane if it is better than those of all starts so far."""
         if self.score > self.best_score:
             self.best_score = self.score
             memcpy(self.best_w, self.w, self.table.n_features * sizeof(double))
 
     def step(self, w, double bias, direction):
-        """One move of a plane over all rows of the tree, for tests.
+        """Move a plane once over all rows of the tree; for tests.
 
         Parameters
         ----------
@@ -254,13 +254,13 @@ cdef class CoordinateSplitter(SearchSplitter):
         Returns
         -------
         moved : bool
-            False where no other amount leaves rows on both sides.
+            False if no other position leaves rows on both sides.
         score : float
-            Of the split that the move leads to.
+            Score of the split after the move.
         margin : ndarray of shape (n_rows,), float64
-            Of the moved plane, up to a positive factor.
+            Margins of the moved plane, up to a positive factor.
         w : ndarray of shape (n_features,), float64
-            Its weights, with the same factor.
+            Weights of the moved plane, with the same factor.
         """
         cdef const double[::1] weights = w
         cdef const float[::1] along = direction
@@ -280,7 +280,7 @@ cdef class CoordinateSplitter(SearchSplitter):
                     weights[j] * (<const float*>self.table.data)[self.offset[i] + j]
                 )
         self.score = -1e100          # any split is better
-        moved = self.tilt(&self.node)
+        moved = self.move_along(&self.node)
         for i in range(self.n_rows):
             margin[i] = self.margin[i]
         for j in range(p):

@@ -10,12 +10,12 @@ cdef enum:
 cdef enum DType:
     UINT8 = 0
     FLOAT32 = 1
-    NO_DTYPE = 2      # directions as plain taps, for whoever wants to see the weights
+    NO_DTYPE = 2      # no table: directions are unfolded to positions and weights
 
 cdef enum TapsKind:
-    ONE = 0           # a feature itself
+    ONE = 0           # a single feature
     WEIGHTED = 1      # positions and weights
-    WORDS = 2         # sums of neighbours: eight bytes or four floats at a time
+    WORDS = 2         # sums of adjacent features, eight bytes or four floats at a time
     DENSE = 3         # one weight for every feature
 
 
@@ -28,7 +28,7 @@ cdef struct Table:
 
 
 cdef struct Grid:
-    # `feature_shape`: how a row of the table unfolds into an array.
+    # The array of shape `feature_shape` that the features of a row form.
     int32_t n_axes
     int32_t length[MAX_AXES]
     int64_t stride[MAX_AXES]       # in features
@@ -49,8 +49,8 @@ cdef struct Box:
 
 
 cdef struct Directions:
-    # The packed set of directions. Codes: 0 .. n_features - 1 are the features themselves, then
-    # come the boxes, the sparse rows, the dense rows.
+    # The directions of a forest. Codes 0 .. n_features - 1 are the features; those of the boxes,
+    # the sparse rows and the dense rows follow.
     int32_t n_features
     int32_t n_boxes
     int32_t n_sparse
@@ -64,12 +64,13 @@ cdef struct Directions:
     const int32_t* sparse_feature
     const float* sparse_weight
     const float* dense             # (n_dense, n_features)
-    const uint16_t* sparse_half    # instead of sparse_weight and dense, where weights have half
-    const uint16_t* dense_half     # precision
+    const uint16_t* sparse_half    # half precision: these replace sparse_weight and dense
+    const uint16_t* dense_half
 
 
 cdef struct Taps:
-    # A direction unfolded for one table: what the loops of _simd.h read.
+    # A direction unfolded for one table, as the loops of simd.h read it: pairs of a position in a
+    # row and a weight ("taps", as of a filter), or words of adjacent features and their masks.
     TapsKind kind
     int32_t n
     int32_t n_plus

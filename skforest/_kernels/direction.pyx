@@ -1,8 +1,14 @@
-"""Tables, directions, and how one direction is projected.
+"""Tables, directions, and the projection of rows on a direction.
 
-`unfold` turns a stored direction ``a`` (a feature, a box of the feature array, a sparse or a dense
-row) into taps for one table; `project` evaluates the taps on a list of rows. Growing and
-predicting call the same two functions on the same dtype, so no training row crosses a threshold.
+A split compares ``a . x``, a projection of the row x, with a threshold. `unfold` turns a stored
+direction a (a feature, a box of the feature array, a sparse or a dense row) into a form for one
+table; `project` computes
+
+    out[i] = a . x_i = sum_t weight[t] * x_i[position[t]]
+
+for a list of rows. Training and prediction call the same two functions on the same dtype, so
+that the sums are equal to the last bit and no training row changes its side of a threshold. Boxes
+are stored as corners and sizes; their sums read eight bytes or four floats at a time.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -36,14 +42,14 @@ cdef extern from "simd.h" nogil:
 
 
 def simd_level():
-    """Which variant of the vector loops runs: 0 baseline, 1 AVX2, 2 AVX-512."""
+    """Variant of the vector loops on this processor: 0 baseline, 1 AVX2, 2 AVX-512."""
     return skf_level()
 
 
 # ------------------------------------------------------------------------------- tables and grids
 
 cdef Table as_table(X) except *:
-    """View a C-contiguous uint8 or float32 matrix; the caller keeps X alive."""
+    """View of a C-contiguous uint8 or float32 matrix; the caller keeps X alive."""
     cdef Table table
     cdef const uint8_t[:, ::1] bytes_view
     cdef const float[:, ::1] float_view
@@ -96,7 +102,7 @@ cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
 
 
 cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
-    """View the directions of a Forest; the caller keeps its arrays alive."""
+    """View of the directions of a `Forest`; the caller keeps its arrays alive."""
     cdef Directions directions
     cdef const int32_t[::1] corner = arrays["box_corner"]
     cdef const int32_t[::1] other = arrays["box_other"]
@@ -146,7 +152,7 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
 cdef int reserve_taps(
     Scratch scratch, int32_t capacity, const Grid* grid, Taps* taps
 ) except -1:
-    """Give the taps the arrays for `capacity` of them."""
+    """Reserve arrays for directions of up to `capacity` taps."""
     cdef int64_t n_along = 1
     cdef int axis
     for axis in range(grid.n_axes):
@@ -160,7 +166,7 @@ cdef int reserve_taps(
 
 
 cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:
-    """Room for `capacity` taps; taps must be zeroed or freed before."""
+    """As reserve_taps, in memory that free_taps releases; taps must be zeroed or freed before."""
     cdef int64_t along = 1
     cdef int axis
     for axis in range(grid.n_axes):
@@ -205,10 +211,10 @@ cdef void unfold_sparse(
 cdef inline void add_run(
     Taps* taps, int32_t start, int32_t length, float sign, const Table* table
 ) noexcept nogil:
-    """Add `length` features from `start` on: as words of eight bytes or four floats, or one by
-    one.
+    """Add `length` features from `start` on, in words of eight bytes or four floats or singly.
 
-    A word must lie inside its row: near the end it starts earlier and masks what is not meant.
+    A word must lie inside its row. Near the end of the row it starts earlier, and its mask leaves
+    out the features before `start`.
     """
     cdef int32_t width = 8 if table.dtype == UINT8 else 4
     cdef int32_t part, position
@@ -234,7 +240,7 @@ cdef inline void add_run(
 cdef void add_plain_box(
     Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
 ) noexcept nogil:
-    """Add all entries of the box at `corner`: an odometer over all axes but the last."""
+    """Add all entries of the box at `corner`, in runs along the last axis."""
     cdef int axis, last = grid.n_axes - 1
     cdef int32_t index[MAX_AXES]
     cdef int64_t base = corner
@@ -288,7 +294,7 @@ cdef void add_box(
                     at -= grid.length[axis]
                 along[filled] = <int32_t>(at * grid.stride[axis])
                 filled += 1
-    # 2. an odometer over all axes but the last; runs of neighbours along the last
+    # 2. all combinations of offsets along the other axes; runs of neighbours along the last one
     while True:
         base = 0
         for axis in range(last):
@@ -333,7 +339,7 @@ cdef void unfold_box(
 cdef void unfold(
     Taps* taps, const Directions* directions, int32_t code, const Table* table
 ) noexcept nogil:
-    """Unfold the stored direction `code`; the taps have room for the longest direction."""
+    """Unfold the stored direction `code`; the taps have the capacity of the longest one."""
     cdef Box box
     cdef int64_t start
     cdef int32_t n

@@ -1,10 +1,10 @@
 """Growing one tree greedily, with any `NodeSplitter`.
 
-The grower visits nodes, asks the splitter for the split of largest gain
+For every node, the splitter finds the split of largest gain
 
     gain = W I(node) - W_L I(left) - W_R I(right)
 
-(W is the weight and I the impurity of a node), and either splits the node or makes it a leaf.
+where W is the weight and I the impurity of a node; a node without a split becomes a leaf.
 Without a limit on leaves it grows depth first, left before right, so that a node's rows are still
 in the cache when its children are searched. With a limit it grows best first: a heap returns the
 node of largest gain. The whole tree is grown in one call that does not hold the interpreter lock.
@@ -36,11 +36,11 @@ cdef class Grower:
     max_depth : int
         Nodes at this depth are leaves; the root has depth 0.
     min_split : int
-        Nodes of fewer rows are leaves.
+        Nodes with fewer rows are leaves.
     min_gain : float
-        Nodes whose best split gains less (in units of weight times impurity) are leaves.
+        Nodes whose best split has less gain, in units of weight times impurity, are leaves.
     max_leaves : int
-        0 for depth first without limit.
+        Largest number of leaves of best-first growth; 0: depth-first growth without limit.
     """
 
     cdef NodeSplitter splitter

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 
 cdef class Scratch:
-    cdef list arrays           # keeps alive what the pointers look into
+    cdef list arrays           # keeps alive the memory that the pointers refer to
 
     cdef void* bytes_of(self, int64_t n_bytes) except NULL
     cdef float* floats(self, int64_t n) except NULL

@@ -13,13 +13,13 @@ cdef class Scratch:
     """Arrays of zeros that live as long as this object.
 
     The pointers that the methods return stay valid until the object is freed. An array of length
-    0 has an address, too. Each array has 64 bytes more than asked for: a vector loop may read, but
-    not use, what lies behind the end.
+    0 has an address, too. Each array is 64 bytes longer than requested, so that a vector loop may
+    read, but not use, bytes behind the end.
 
     Raises
     ------
     MemoryError
-        From any method, where the memory is not to be had.
+        From any method, if there is not enough memory.
     """
 
     def __cinit__(self):
@@ -53,7 +53,7 @@ cdef class Buffer:
     Parameters
     ----------
     itemsize : int
-        Bytes of an item.
+        Number of bytes of an item.
     """
 
     def __cinit__(self, int64_t itemsize):
@@ -66,7 +66,7 @@ cdef class Buffer:
         free(self.data)
 
     cdef int reserve(self, int64_t n) except -1 nogil:
-        """Make room for n more items; doubling keeps appending linear in the total."""
+        """Reserve memory for n more items. Doubling the capacity makes appending linear in n."""
         cdef int64_t capacity = 2 * self.capacity + n + 64
         cdef char* data = <char*>realloc(self.data, <size_t>(capacity * self.itemsize))
         if data == NULL:

@@ -4,18 +4,18 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t
 
 cdef enum:
-    POLL = 1 << 24      # additions between two looks for signals: some hundredths of a second
+    POLL = 1 << 24      # additions between two checks for signals: some hundredths of a second
 
 
 cdef inline bint poll(const uint8_t* stop, int64_t* work, int64_t done) except -1 nogil:
-    """True where training shall end; now and then lets a signal handler raise.
+    """True where training is to end; from time to time runs signal handlers, which may raise.
 
-    stop : IN, not 0 when training shall end
-    work : additions since signals were last looked for; kept by the caller, 0 at first
+    stop : IN, not 0 where training is to end
+    work : additions since signals were last checked; kept by the caller, 0 at first
     done : IN, additions since the last call
 
-    The flag is read at every call. Looking for signals takes the interpreter lock, which other
-    threads want too, so that happens only after some work.
+    The flag is read at every call. A check for signals acquires the interpreter lock, for which
+    threads compete, so it is done only after some work.
     """
     if stop[0]:
         return True

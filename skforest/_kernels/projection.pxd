@@ -15,7 +15,7 @@ cdef enum Kind:
 
 
 cdef struct Candidate:
-    # A direction that a node considers; the pointers are its own.
+    # A direction that a node tries; its arrays are as long as the longest direction needs.
     Kind kind
     int32_t feature
     int32_t corner
@@ -30,8 +30,8 @@ cdef struct Candidate:
 cdef class Sampler:
     cdef Grid grid
     cdef int32_t n_features
-    cdef readonly int32_t max_taps     # room that any direction needs once unfolded
-    cdef readonly int32_t max_nonzero  # longest direction with weights
+    cdef readonly int32_t max_taps     # taps of the longest direction, unfolded
+    cdef readonly int32_t max_nonzero  # weights of the longest sparse direction or plane
 
     cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
@@ -42,7 +42,7 @@ cdef class Sampler:
 
 
 cdef class AxisSampler(Sampler):
-    cdef int32_t[::1] features         # a permutation; the first n_drawn are used up
+    cdef int32_t[::1] features         # a permutation; the first n_drawn have been drawn
     cdef int32_t n_drawn
 
 
@@ -69,4 +69,4 @@ cdef class BoxSampler(Sampler):
         self, Random* random, int axis, int n_boxes, int32_t* size
     ) noexcept nogil
     cdef int edge_axis(self, Random* random) noexcept nogil
-    cdef bint single(self, const Candidate* out) noexcept nogil
+    cdef bint is_single_entry(self, const Candidate* out) noexcept nogil

@@ -1,12 +1,15 @@
 """Samplers of directions.
 
-A node draws candidates from one `Sampler`. Axis: the features themselves, as in a random forest.
-Sparse: a few features with weights +1 and -1 (SPORF). Gaussian: hyperplanes of random weights.
-Box: blocks of an n-dimensional array of features, summed or compared (manifold forests, Perry et
-al., section 3.1).
+A node draws candidate directions a from one `Sampler` and splits on ``a . x > t``:
 
-To add a projection: derive from `Sampler`, say in `max_taps` how long a direction can be, and draw
-one in `sample` as a feature, a box, a sparse direction or a plane.
+- `AxisSampler`: single features, as in a random forest (Breiman 2001);
+- `SparseSampler`: a few features with weights +1 and -1 (SPORF, Tomita et al. 2020);
+- `GaussianSampler`: a standard normal weight for every feature;
+- `BoxSampler`: sums over boxes of an n-dimensional array of features, such as patches of an image,
+  or differences of two boxes (manifold forests, Perry et al., section 3.1).
+
+To add a projection, derive from `Sampler`, set `max_taps` to the length of the longest direction,
+and draw a feature, a box, a sparse direction or a plane in `sample`.
 """
 
 from libc.math cimport sqrt
@@ -41,7 +44,7 @@ cdef class Sampler:
     """Distribution of the directions that a node tries."""
 
     cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1:
-        """Give a candidate the arrays that the longest direction needs."""
+        """Reserve the arrays of a candidate, as long as the longest direction needs."""
         candidate.size = scratch.ints(self.grid.n_axes)
         candidate.subset = <uint8_t*>scratch.bytes_of(self.grid.n_subset_bytes)
         candidate.features = scratch.ints(self.max_nonzero)
@@ -49,15 +52,16 @@ cdef class Sampler:
         return 0
 
     cdef void start_node(self) noexcept nogil:
-        """A new node begins: what was drawn without replacement may be drawn again."""
+        """Start a node: what was drawn without replacement may be drawn again."""
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
-        """Draw a direction; False where none is left for this node."""
+        """Draw a direction; False if none is left for this node."""
         return False
 
     cdef void unfold(
         self, const Candidate* candidate, const Table* table, Taps* taps
     ) noexcept nogil:
+        """Unfold a candidate for `project`."""
         cdef Box box
         if candidate.kind == FEATURE:
             unfold_feature(taps, candidate.feature)
@@ -76,7 +80,7 @@ cdef class Sampler:
 
 
 cdef class AxisSampler(Sampler):
-    """The features themselves, without replacement within a node.
+    """Single features, without replacement within a node.
 
     Parameters
     ----------
@@ -112,11 +116,11 @@ cdef class SparseSampler(Sampler):
     ----------
     n_features : int
     mean : float
-        Mean number of non-zero weights: exact where `fixed`, else of a Poisson distribution whose
-        zeros are drawn again. At most n_features.
+        Mean number of non-zero weights, at most n_features. If `fixed`, every direction has as
+        many; otherwise the number has a Poisson distribution, of which zeros are drawn again.
     fixed : bool
     scale : ndarray of shape (n_features,), float32
-        1 everywhere gives weights +1 and -1.
+        If it is 1 everywhere, the weights are +1 and -1.
     """
 
     def __init__(self, int32_t n_features, double mean, bint fixed, scale):
@@ -124,7 +128,7 @@ cdef class SparseSampler(Sampler):
         self.mean = mean
         self.fixed = fixed
         self.scale = scale
-        # A Poisson number beyond mean + 12 sqrt(mean) + 12 has no chance worth a byte.
+        # Larger Poisson numbers have a probability below 1e-20.
         self.max_nonzero = <int32_t>min(n_features, mean if fixed else mean + 12 * sqrt(mean) + 12)
         self.max_taps = self.max_nonzero
 
@@ -135,7 +139,7 @@ cdef class SparseSampler(Sampler):
         if not self.fixed:
             n = positive_poisson(random, self.mean)
         n = min(n, self.max_nonzero)
-        # Floyd's sampling without replacement: n draws, whatever n_features is.
+        # Floyd's sampling without replacement takes n draws, independent of n_features.
         for i in range(n):
             top = self.n_features - n + i
             feature = below(random, top + 1)
@@ -150,14 +154,14 @@ cdef class SparseSampler(Sampler):
             out.weights[i] = (1 if below(random, 2) else -1) / self.scale[feature]
         out.n = n
         out.kind = SPARSE
-        if n == 1:                     # one feature is an axis, whatever its sign
+        if n == 1:                     # the sign of a single feature is irrelevant
             out.kind = FEATURE
             out.feature = out.features[0]
         return True
 
 
 cdef class GaussianSampler(Sampler):
-    """Hyperplanes of random directions: a standard normal weight for every feature.
+    """Hyperplanes of random direction: a standard normal weight for every feature.
 
     Parameters
     ----------
@@ -166,7 +170,7 @@ cdef class GaussianSampler(Sampler):
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
-        self.max_taps = 1                  # a plane's weights are read where they are
+        self.max_taps = 1                  # the weights of a plane are not copied
         self.max_nonzero = n_features
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
@@ -184,16 +188,17 @@ cdef class BoxSampler(Sampler):
     ----------
     feature_shape : tuple of int
     wrap, unordered : sequence of bool, one per axis
-        Axes that close to a circle; axes without an order, along which a box takes a random
+        Axes that close to a circle, and axes without an order, along which a box takes a random
         subset.
     smallest, largest : ndarray of shape (n_axes,), int32
         Range of the size of a box along each axis.
     contrast : {"sum", "edge", "difference", "mix"}
-        Sum of one box; minus an adjacent equal box; minus an equal box at most `reach` away along
-        each axis; or, at random, one of the three.
+        Sum over a box; sum minus that of an adjacent box of equal size; minus that of a box of
+        equal size, at most `reach` away along each axis; or one of the three, at random.
     inside : bool
-        False: corner first, size cut at the border (the paper). True: size first, then a corner
-        such that the box lies inside (the paper's first code).
+        If False, the corner is drawn first, and the size is limited by the border, as in the
+        paper. If True, the size is drawn first, and then a corner such that the box lies inside,
+        as in the first code of the paper.
     reach : int
         Largest shift between the boxes of a difference.
     """
@@ -216,7 +221,7 @@ cdef class BoxSampler(Sampler):
         self.items = np.arange(max(feature_shape), dtype=np.int32)
 
     cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:
-        """A random number of random entries along an axis without order."""
+        """Draw a random subset of the entries along an axis without order, of random size."""
         cdef int32_t size = between(random, self.smallest[axis], self.largest[axis])
         cdef int32_t i, at, item
         cdef int32_t n = self.grid.length[axis]
@@ -234,7 +239,7 @@ cdef class BoxSampler(Sampler):
     cdef int32_t draw_along(
         self, Random* random, int axis, int n_boxes, int32_t* size
     ) noexcept nogil:
-        """First position and size along one axis of n_boxes boxes in a row (equation 3.1)."""
+        """Position and size, along one axis, of n_boxes adjacent boxes (equation 3.1)."""
         cdef int32_t length = self.grid.length[axis]
         cdef int32_t low = self.smallest[axis]
         cdef int32_t high = min(self.largest[axis], length // n_boxes)
@@ -250,7 +255,7 @@ cdef class BoxSampler(Sampler):
         return corner
 
     cdef int edge_axis(self, Random* random) noexcept nogil:
-        """An ordered axis on which two smallest boxes fit side by side; -1 if there is none."""
+        """A random ordered axis along which two boxes fit side by side; -1 if there is none."""
         cdef int axis, n_fit = 0, chosen = -1
         for axis in range(self.grid.n_axes):
             if self.grid.unordered[axis] or 2 * self.smallest[axis] > self.grid.length[axis]:
@@ -296,13 +301,13 @@ cdef class BoxSampler(Sampler):
         out.corner = <int32_t>flat
         out.other = -1 if contrast == SUM or other == flat else <int32_t>other
         out.kind = BOX
-        if out.other < 0 and self.single(out):
+        if out.other < 0 and self.is_single_entry(out):
             out.kind = FEATURE
             out.feature = out.corner
         return True
 
-    cdef bint single(self, const Candidate* out) noexcept nogil:
-        """A box of one entry at its corner is that feature."""
+    cdef bint is_single_entry(self, const Candidate* out) noexcept nogil:
+        """Does the box consist of the feature at its corner?"""
         cdef int axis
         for axis in range(self.grid.n_axes):
             if out.size[axis] > 1 or self.grid.unordered[axis]:
@@ -316,8 +321,8 @@ def draw(Sampler sampler, seed, int64_t n):
     Returns
     -------
     directions : list of dict
-        Each with the key "feature", or "corner", "other", "size", "subset", or "features",
-        "weights", or, a plane, "weights" alone.
+        A feature has the key "feature"; a box has "corner", "other", "size" and "subset"; a sparse
+        direction has "features" and "weights"; a plane has "weights".
     """
     cdef Random random
     cdef Candidate candidate

@@ -1,9 +1,9 @@
 # The random generator of one tree, inline, 8 bytes of state.
 #
-# The step is splitmix64 (Steele, Lea and Flood 2014). The seed of a tree comes from `hash_seed`,
-# a mixer with other constants than the step: were a seed a multiple of the step's own constant,
-# tree i + 1 would see the stream of tree i shifted by one draw, and the trees of a forest would
-# share their bootstraps.
+# The step is splitmix64 (Steele, Lea and Flood 2014): the state grows by a constant, and a mixer
+# turns it into 64 random bits. The seed of a tree comes from `hash_seed`, a mixer with other
+# constants. If seeds differed by the constant of the step, the stream of tree i + 1 would be that
+# of tree i shifted by one draw, and the trees of a forest would share their bootstraps.
 
 from libc.math cimport cos, exp, expm1, log1p, sqrt
 from libc.stdint cimport uint64_t
@@ -13,7 +13,7 @@ cdef struct Random:
 
 
 cdef inline uint64_t hash_seed(uint64_t seed, uint64_t index) noexcept nogil:
-    """Mix (seed, index) to 64 well spread bits; the order of the two matters."""
+    """Hash of (seed, index); the order of the two matters."""
     cdef uint64_t h = seed ^ <uint64_t>0x6A09E667F3BCC909
     h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
     h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
@@ -35,12 +35,12 @@ cdef inline uint64_t next_word(Random* random) noexcept nogil:
 
 
 cdef inline int below(Random* random, int n) noexcept nogil:
-    """A whole number in 0 .. n - 1, n >= 1, with a bias below n / 2^32."""
+    """An integer in 0 .. n - 1, n >= 1, with a bias below n / 2^32."""
     return <int>(((next_word(random) >> 32) * <uint64_t>n) >> 32)
 
 
 cdef inline int between(Random* random, int low, int high) noexcept nogil:
-    """A whole number in low .. high, both included."""
+    """An integer in low .. high, both included."""
     return low + below(random, high - low + 1)
 
 
@@ -50,13 +50,13 @@ cdef inline double uniform(Random* random) noexcept nogil:
 
 
 cdef inline double normal(Random* random) noexcept nogil:
-    """A standard normal number, one of the two of Box and Muller."""
+    """A standard normal number, by the Box-Muller transform, of which one number is used."""
     cdef double radius = sqrt(-2 * log1p(-uniform(random)))
     return radius * cos(6.283185307179586 * uniform(random))
 
 
 cdef inline int poisson(Random* random, double mean) noexcept nogil:
-    """A Poisson number, by multiplying uniforms (Knuth); means above 30 in parts of 30."""
+    """A Poisson number, by multiplying uniforms (Knuth); large means are sums of means of 30."""
     cdef int total = 0
     cdef double part, limit, product
     while mean > 0:
@@ -71,7 +71,7 @@ cdef inline int poisson(Random* random, double mean) noexcept nogil:
 
 
 cdef inline int positive_poisson(Random* random, double mean) noexcept nogil:
-    """A Poisson number that is not 0: by inversion for small means, else drawn again."""
+    """A Poisson number that is not 0: by inversion for small means, otherwise by rejection."""
     cdef int n = 0
     cdef double left, part
     if mean >= 1:

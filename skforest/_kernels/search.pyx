@@ -4,7 +4,7 @@ A node draws `n_candidates` directions a, projects its rows on each, and cuts ev
 where the score of the two sides (see split.pyx) is largest: between any two sorted values, or
 between the bins of an equal-width histogram. The histogram needs one pass over the column instead
 of a sort; its threshold is then placed halfway between the two values next to the cut, so that
-the split is exact in the rows although it was searched in bins. The loops over bins are in simd.h.
+the split is exact in the rows although it was searched in bins. The loops over bins are in bins.h.
 
 Large nodes search in a random subset of their rows. The gain of the split found, and which rows go
 left, are always computed from all rows of the node.
@@ -22,7 +22,7 @@ from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate
 from .random cimport uniform
 from .split cimport ENTROPY, NodeSplitter, Sample, Split
 
-cdef extern from "simd.h" nogil:
+cdef extern from "bins.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
     void skf_bins(const float*, int64_t, float, float, int, int32_t*)
     void skf_cells(const float*, int64_t, float, float, int, const int32_t*, int32_t*)

@@ -1,4 +1,4 @@
-/* The few loops that the compiler should turn into vector code.
+/* Vector code: how a loop gets its variants, and the projections of a list of rows.
  *
  * Every loop is written once, as the body of SKF_KERNEL, and compiled up to three times (baseline,
  * AVX2, AVX-512) where gcc or clang targets x86-64; a switch picks the widest that the processor
@@ -105,8 +105,8 @@ SKF_INLINE int skf_level(void)
 
 /* ------------------------------------------------------------------- vectors of sixteen floats */
 
-/* Sixteen floats that are added and multiplied lane by lane, wherever they start; one float where
- * the compiler has no such type. */
+/* Sixteen floats at any address, added and multiplied lane by lane; one float where the compiler
+ * has no such type. */
 #if defined(__GNUC__)
 typedef float skf_vec __attribute__((vector_size(64), aligned(4), may_alias));
 #define SKF_WIDTH 16
@@ -127,7 +127,7 @@ typedef float skf_vec;
         (result) += lanes_[0];                                                                   \
     } while (0)
 
-/* Rows that are taken together: their lanes are added by one transposition. */
+/* Rows that are processed together: their lanes are added by one transposition. */
 #define SKF_ROWS 16
 
 #if SKF_WIDTH == 16
@@ -168,7 +168,7 @@ typedef int32_t skf_bits;
 #define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
 #endif
 
-/* Samples are taken in blocks of SKF_BLOCK: independent chains of additions, side by side. */
+/* Samples are processed in blocks of SKF_BLOCK, as independent chains of additions. */
 #define SKF_BLOCK 16
 
 /* ---------------------------------------------------------------- projections: a list of rows */
@@ -183,12 +183,12 @@ SKF_KERNEL(skf_axis_u8,
         out[i] = (float)table[offset[i] + position];
 }
 
-/* n numbers of half precision, given by their bits, as floats: exactly, but for infinity and NaN,
- * which no forest holds. */
+/* The bits of n half-precision numbers as floats. The conversion is exact; infinity and NaN, which no
+ * forest contains, are not supported. */
 SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out), (half, n, out))
 {
     for (int64_t i = 0; i < n; i++) {
-        /* The exponent has another bias, 127 instead of 15; so do the smallest numbers. */
+        /* The bias of the exponent is 127 instead of 15, for subnormal numbers, too. */
         const uint32_t bits = (uint32_t)(half[i] & 0x7FFF) << 13;
         const uint32_t sign = (uint32_t)(half[i] & 0x8000) << 16;
         float size;
@@ -327,9 +327,9 @@ SKF_KERNEL(skf_dense_f32,
 }
 
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
- * keeps some; the first n_plus words add, the others subtract. All arithmetic is whole numbers.
+ * keeps some; the first n_plus words add, the others subtract. All arithmetic is exact, in integers.
  * SSE2, which every x86-64 has, adds the eight bytes of a word in one instruction and takes two
- * samples at a time; gathers are slower, so wider variants do not pay. */
+ * samples at a time; gathers are slower, so there are no wider variants. */
 SKF_INLINE uint64_t skf_byte_mask(int first, int n)
 {
     const uint64_t bytes = ~(uint64_t)0 >> (64 - 8 * n);
@@ -503,128 +503,5 @@ SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, 
     }
 }
 #endif
-
-/* -------------------------------------------------------------------------------- split search */
-
-/* Smallest and largest of n >= 1 finite values. */
-SKF_KERNEL(skf_range, (const float *value, int64_t n, float *low, float *high),
-           (value, n, low, high))
-{
-    float lo = value[0], hi = value[0];
-    SKF_SIMD(reduction(min : lo) reduction(max : hi))
-    for (int64_t i = 0; i < n; i++) {
-        lo = value[i] < lo ? value[i] : lo;
-        hi = value[i] > hi ? value[i] : hi;
-    }
-    *low = lo;
-    *high = hi;
-}
-
-/* Equal-width bin of every value, 0 .. n_bins - 1, monotone in the value. */
-SKF_INLINE int skf_bin(float value, float low, float scale, int n_bins)
-{
-    float at = (value - low) * scale;
-    at = at > 0 ? at : 0;
-    at = at < (float)(n_bins - 1) ? at : (float)(n_bins - 1);
-    return (int)at;
-}
-
-SKF_KERNEL(skf_bins,
-           (const float *value, int64_t n, float low, float scale, int n_bins,
-            int32_t *SKF_RESTRICT bin),
-           (value, n, low, scale, n_bins, bin))
-{
-    for (int64_t i = 0; i < n; i++)
-        bin[i] = skf_bin(value[i], low, scale, n_bins);
-}
-
-/* Bins shifted by the row's own base: the cell of a class-major histogram. */
-SKF_KERNEL(skf_cells,
-           (const float *value, int64_t n, float low, float scale, int n_bins, const int32_t *base,
-            int32_t *SKF_RESTRICT cell),
-           (value, n, low, scale, n_bins, base, cell))
-{
-    for (int64_t i = 0; i < n; i++)
-        cell[i] = base[i] + skf_bin(value[i], low, scale, n_bins);
-}
-
-/* Prefix sums along the bins of every row of histogram[n_rows][n_bins], in place. */
-SKF_KERNEL(skf_prefix, (double *histogram, int n_rows, int n_bins), (histogram, n_rows, n_bins))
-{
-    int k = 0;
-    for (; k + 4 <= n_rows; k += 4) {
-        double *a = histogram + (int64_t)k * n_bins, *b = a + n_bins, *c = b + n_bins,
-               *d = c + n_bins;
-        for (int j = 1; j < n_bins; j++) {
-            a[j] += a[j - 1];
-            b[j] += b[j - 1];
-            c[j] += c[j - 1];
-            d[j] += d[j - 1];
-        }
-    }
-    for (; k < n_rows; k++) {
-        double *a = histogram + (int64_t)k * n_bins;
-        for (int j = 1; j < n_bins; j++)
-            a[j] += a[j - 1];
-    }
-}
-
-/* Weighted Gini and squared error are one criterion: largest sum_k L_k^2 / W_L + R_k^2 / W_R, where
- * L_k sums output k (or the weight of class k) left of the cut. `prefix` holds L_k for a cut after
- * each bin, `weight` W_L. The totals are the last prefixes themselves, so that an empty right side is
- * exactly 0. Cuts with an empty side score -infinity. */
-SKF_KERNEL(skf_score_squares,
-           (const double *prefix, const double *weight, int n_rows, int n_bins,
-            double *SKF_RESTRICT left, double *SKF_RESTRICT score),
-           (prefix, weight, n_rows, n_bins, left, score))
-{
-    const double total_weight = weight[n_bins - 1];
-    for (int j = 0; j < n_bins; j++)
-        left[j] = score[j] = 0;
-    for (int k = 0; k < n_rows; k++) {
-        const double *row = prefix + (int64_t)k * n_bins;
-        const double all = row[n_bins - 1];
-        for (int j = 0; j < n_bins; j++) {
-            const double l = row[j], r = all - l;
-            left[j] += l * l;
-            score[j] += r * r;
-        }
-    }
-    for (int j = 0; j < n_bins; j++) {
-        const double wl = weight[j], wr = total_weight - wl;
-        const int open = (wl > 0) & (wr > 0);
-        const double value = left[j] / (open ? wl : 1) + score[j] / (open ? wr : 1);
-        score[j] = open ? value : -INFINITY;
-    }
-}
-
-/* x * log(x), 0 at 0. */
-SKF_INLINE double skf_xlogx(double x)
-{
-    return x > 0 ? x * log(x) : 0;
-}
-
-/* Entropy: the weighted entropy of both sides is sum over sides of W log W - sum_k L_k log L_k;
- * the score is its negative. Same arguments as skf_score_squares. */
-SKF_KERNEL(skf_score_entropy,
-           (const double *prefix, const double *weight, int n_rows, int n_bins,
-            double *SKF_RESTRICT left, double *SKF_RESTRICT score),
-           (prefix, weight, n_rows, n_bins, left, score))
-{
-    const double total_weight = weight[n_bins - 1];
-    (void)left;
-    for (int j = 0; j < n_bins; j++)
-        score[j] = 0;
-    for (int k = 0; k < n_rows; k++) {
-        const double *row = prefix + (int64_t)k * n_bins;
-        const double all = row[n_bins - 1];
-        for (int j = 0; j < n_bins; j++)
-            score[j] += skf_xlogx(row[j]) + skf_xlogx(all - row[j]);
-    }
-    for (int j = 0; j < n_bins; j++) {
-        const double wl = weight[j], wr = total_weight - wl;
-        score[j] = (wl > 0) & (wr > 0) ? score[j] - skf_xlogx(wl) - skf_xlogx(wr) : -INFINITY;
-    }
-}
 
 #endif

@@ -69,7 +69,7 @@ cdef class SoftSplitter(SearchSplitter):
     cdef int32_t min_batches
     cdef bint is_packed        # rows are copied, with the features of the split alone
     cdef int64_t stride
-    cdef int32_t* used         # features of the split at hand
+    cdef int32_t* used         # features of the current split
     cdef float* own_rows
     cdef float* own_mean
     cdef float* own_unit

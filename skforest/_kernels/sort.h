@@ -1,7 +1,8 @@
-/* Sort (value, index) pairs, for exact split search.
+/* Sorting of (value, index) pairs, for exact split search.
  *
- * A pair is one 64-bit key: order-preserving bits of the float above, the index below. All keys of
- * an array differ, so every method gives the same order.
+ * A pair is one 64-bit key: the upper half holds the bits of the float, mapped so that integers
+ * compare as the floats do; the lower half holds the index. All keys of an array differ, so the
+ * insertion, merge and radix sorts below give the same order. The size decides which one is used.
  */
 #ifndef SKFOREST_SORT_H
 #define SKFOREST_SORT_H
@@ -59,8 +60,8 @@ SKF_UNUSED static void skf_merge_sort(uint64_t *key, uint64_t *spare, int64_t n)
         memcpy(key, from, (size_t)n * sizeof(uint64_t));
 }
 
-/* Least significant digit first, three digits of 11 bits over the value; the index below keeps its
- * order because the keys come in ascending index. */
+/* Radix sort of the value, least significant digit first, by three digits of 11 bits. It is stable,
+ * and the keys come in ascending index, so the index need not be sorted. */
 SKF_UNUSED static void skf_radix_sort(uint64_t *key, uint64_t *spare, int64_t n)
 {
     int64_t count[3][2048];

@@ -30,7 +30,7 @@ cdef struct Sample:
 
 
 cdef class NodeSplitter:
-    cdef object arrays                # keeps alive what the pointers look into
+    cdef object arrays                # owners of the memory that the pointers refer to
     cdef Scratch scratch              # owns the arrays behind all other pointers
     cdef Table table
     cdef Random random

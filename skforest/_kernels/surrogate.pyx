@@ -433,7 +433,7 @@ cdef class StumpSplitter(SearchSplitter):
         return total
 
     cdef bint remember(self) noexcept nogil:
-        """Keep the hyperplane if it splits the rows and none had more gain. The later wins ties."""
+        """Keep the hyperplane if it splits the rows and none had more gain; later ones win."""
         if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
             return False
         if self.leaves.has_changed:
