@@ -269,7 +269,7 @@ def engines(options):
         for engine in ("lists", "products"):
             ones = np.ones(p, dtype=np.float32)
             trainer = SoftTrainer(
-                forest._table(split.X_train), split.y_train.astype(np.int32), 10,
+                forest.map_features(split.X_train), split.y_train.astype(np.int32), 10,
                 np.ones(len(split.X_train)), 0 * ones, ones, child,
                 np.ascontiguousarray(forest.directions().toarray()), forest.threshold, 1000, 0.0,
                 np.zeros((0, 2), dtype=np.int32), 0, np.zeros(1, dtype=np.uint8), engine,

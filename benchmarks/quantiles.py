@@ -26,7 +26,9 @@ SETS = ["diabetes", "friedman1", "skewed", *TABLES]
 STOPPING = {"fixed": False, "early": True}  # values of early_stopping
 
 MEASURES = {
-    f"coverage/{name}-{stopping}": Measure(f"coverage of 5-95 % intervals, {name}, {stopping}", "%")
+    f"coverage/{name}-{stopping}": Measure(
+        f"coverage of 5-95 % intervals, {name}, {stopping}", "%"
+    )
     for name in SETS
     for stopping in STOPPING
 }

@@ -207,7 +207,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _joined(self, forests, consume=False):
         """One forest of all trees; with `consume`, the forests must not be used again."""
-        metadata = forests[0]._meta
+        metadata = forests[0].metadata
         return Forest(join(forests, consume), **metadata)
 
     @abstractmethod
@@ -426,7 +426,7 @@ class BootstrapMixin:
         n_members = self._member_counts(True)[2]
         for number in range(n_members):
             out = self._draw_weight(data, tree_seed(self._seed, number)) == 0
-            total[out] += self._member(number)._respond(data.X[out])
+            total[out] += self._member(number).response_mapped(data.X[out])
             n_trees += out
         known = n_trees > 0
         if not known.any():

@@ -17,7 +17,7 @@ from ._kernels.grow import Grower
 from ._kernels.projection import AxisSampler, Sampler
 from ._kernels.search import SearchSplitter
 from ._kernels.surrogate import StumpSplitter
-from .forest.edit import shrink
+from .forest.edit import to_half_precision
 
 MAX_DEPTH = 2**31 - 1
 SEARCHED = 1024  # rows among which the cut of a large node is searched by default
@@ -285,7 +285,7 @@ class ObliqueForest(GreedyForest):
         forest = super()._fit_tree(data, seed, control, **shared)
         if self.weight_dtype == "float32" or control.stop[0]:
             return forest
-        return shrink(
+        return to_half_precision(
             forest,
             data.X,
             data.target,

@@ -71,7 +71,7 @@ def _squared_error(forest, data):
     total = 0.0
     for first in range(0, len(data), BLOCK):
         block = slice(first, first + BLOCK)
-        response = forest._respond(data.X[block])
+        response = forest.response_mapped(data.X[block])
         truth = data.y[block]
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth

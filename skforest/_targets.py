@@ -256,7 +256,7 @@ class RoutingMixin:
         if routing not in GATES:
             raise ValueError(f'routing={routing!r} must be "hard" or "soft"')
         gate = GATES[routing]
-        return forest if forest.gate == gate else forest._with(forest.arrays, gate=gate)
+        return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
 
     def routing_scores(self, X, y, sample_weight=None):
         """Scores with hard and with soft routing, and how much the two predictions differ.

@@ -349,18 +349,18 @@ class _HingeForest(BootstrapMixin, BaseForest):
         whole = self._joined([self.forest_, forest]) if is_warm_start else forest
         mask = self._settings.calibration_mask(data.weight)
         baseline = calibrated_baseline(whole, data, mask, level)
-        return forest._with(forest.arrays | {"baseline": baseline})
+        return forest.replaced(forest.arrays | {"baseline": baseline})
 
     def _joined(self, forests, consume=False):
         """One forest of all bags, with the baseline of the last."""
         baseline = forests[-1].baseline
         if (forests[0].baseline != baseline).any():
             # New bags change the calibration of those that exist.
-            first = forests[0]._with(forests[0].arrays | {"baseline": baseline})
+            first = forests[0].replaced(forests[0].arrays | {"baseline": baseline})
             forests = [first, *forests[1:]]
         ends = np.cumsum([0] + [len(forest) for forest in forests])
         bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
-        metadata = forests[0]._meta
+        metadata = forests[0].metadata
         arrays = join(forests, consume)
         arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
         return Forest(arrays, **metadata)

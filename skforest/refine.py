@@ -28,7 +28,7 @@ from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
 from .forest import Forest
-from .forest.edit import route
+from .forest.statistics import route
 from .forest.storage import join
 from .training.alternating import refine_tree
 
@@ -166,7 +166,7 @@ def refine(
         offset, factor = min_max(data.X)
         features = scaled(data.X, offset, factor), offset, factor
     if not len(forest.spread):
-        forest = forest._with({**forest.arrays, "spread": data.spread()})
+        forest = forest.replaced({**forest.arrays, "spread": data.spread()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
@@ -187,7 +187,7 @@ def refine(
 
     done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)
-    refined.forest_ = Forest(join(trees), **forest._meta)
+    refined.forest_ = Forest(join(trees), **forest.metadata)
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()

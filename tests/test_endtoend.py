@@ -557,7 +557,7 @@ def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
 def test_steepness_without_end_is_hard_routing(cls):
     X, y = data(cls)
     forest = cls(3, max_depth=5, random_state=0).fit(X, y).forest_
-    steep = forest._with(forest.arrays, gate="sigmoid", steepness=1e12)
+    steep = forest.replaced(forest.arrays, gate="sigmoid", steepness=1e12)
     np.testing.assert_allclose(steep.response(X), forest.response(X), rtol=1e-5, atol=1e-5)
 
 
@@ -584,12 +584,12 @@ def test_soft_routing_is_the_sum_over_paths():
     X, y = data(E2EDecisionForest)
     model = E2EDecisionForest(1, max_depth=4, random_state=0, routing="soft").fit(X, y)
     forest = model.forest_
-    table = forest._table(X)
+    table = forest.map_features(X)
     gates = oracles.soft_gates(
         forest.directions().toarray(), forest.threshold, model.steepness_, table
     )
     values = np.zeros((forest.n_nodes, 3))
-    hard = forest._with(forest.arrays, gate="hard")
+    hard = forest.replaced(forest.arrays, gate="hard")
     values[hard.apply(X)[:, 0]] = hard.response(X)
     reach = oracles.soft_reach(forest.child, gates)
     wanted = reach @ values[forest.child < 0]

@@ -485,7 +485,7 @@ def test_the_packed_forest_answers_as_the_trainer(change):
     training, source = bag_of(*parted(change | {"n_steps": 100}))
     forest = training.pack(np.ones(3), make_forest)
     expected = training.trainer.respond(source.table())
-    found = forest._router.respond(source.scaled, 0, len(forest))
+    found = forest.router.respond(source.scaled, 0, len(forest))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-4)
 
 
@@ -497,7 +497,7 @@ def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
     forest = compacted(whole, source.scaled, np.ones(len(source.scaled)))
     assert forest.n_nodes < whole.n_nodes / 3
     np.testing.assert_array_equal(
-        forest._router.respond(source.scaled, 0, 7), whole._router.respond(source.scaled, 0, 7)
+        forest.router.respond(source.scaled, 0, 7), whole.router.respond(source.scaled, 0, 7)
     )
     root = forest.tree_start[:-1]
     np.testing.assert_array_equal(forest.node_weight[root], len(source.scaled))

@@ -295,7 +295,7 @@ def test_a_hidden_subtree_shows_its_number_of_nodes_and_its_mean():
     counts = [int(re.search(r"\+ (\d+) nodes", text.get_text())[1]) for text in hidden.values()]
     assert shown + sum(counts) == tree.n_nodes
     # The mean over the training samples below; paler than a leaf.
-    parent = tree._parents()
+    parent = tree.parents()
     leaves = np.flatnonzero(tree.child < 0)
     values = np.zeros((len(leaves), 10))
     for row, start in zip(values, -1 - tree.child[leaves]):
@@ -315,7 +315,7 @@ def test_a_hidden_subtree_shows_its_number_of_nodes_and_its_mean():
 def test_hidden_subtrees_of_regressions_show_pale_means(rng):
     forest = random_forest(rng, n_trees=1, n_outputs=1, n_splits=20)
     whole, part = (drawn(forest, max_depth=depth, precision=9) for depth in (None, 2))
-    parent = forest._parents()
+    parent = forest.parents()
     for node in nodes(part, "hidden"):
         leaves = []
         for leaf in nodes(whole, "leaf"):

@@ -24,7 +24,8 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
 )
-from skforest.forest.edit import leaf_answers, most_sparse, route, tree_loss
+from skforest.forest.edit import max_sparse_weights
+from skforest.forest.statistics import leaf_predictions, route, tree_loss
 from skforest.training.alternating import refine_tree
 
 GO = np.zeros(1, dtype=np.uint8)
@@ -71,8 +72,8 @@ def alternator(forest, X, target, weight, **options):
     return Alternator(
         forest.arrays,
         (forest.feature_shape, forest.wrap, forest.unordered),
-        forest._router.max_taps,
-        most_sparse(forest.n_features),
+        forest.router.max_taps,
+        max_sparse_weights(forest.n_features),
         X,
         None,
         None,
@@ -80,7 +81,7 @@ def alternator(forest, X, target, weight, **options):
         weight,
         rows,
         route(forest, X[rows]),
-        leaf_answers(forest, 1.0),
+        leaf_predictions(forest, 1.0),
         trainer(X, len(rows), **options),
     )
 
@@ -93,7 +94,7 @@ def alternator(forest, X, target, weight, **options):
 @fixed
 def test_care_points_are_those_of_the_definition(make, seed):
     forest, X, target, weight = make(seed)
-    prediction = leaf_answers(forest, 1.0)
+    prediction = leaf_predictions(forest, 1.0)
     kernel = alternator(forest, X, target, weight)
     for node in np.flatnonzero(forest.child > 0):
         rows, rise = kernel.care_points(node)
@@ -107,7 +108,7 @@ def test_care_points_are_those_of_the_definition(make, seed):
 def test_leaf_predictions_are_the_classes_of_largest_share(n_classes):
     X, y = make_blobs(300, 3, centers=n_classes, cluster_std=5.0, random_state=0)
     forest = makers.grow(X, y, max_depth=4)
-    prediction = leaf_answers(forest, 1.0)
+    prediction = leaf_predictions(forest, 1.0)
     for node in np.flatnonzero(forest.child < 0):
         assert prediction[node] == oracles.leaf_values(forest)[-1 - forest.child[node]].argmax()
 
@@ -121,9 +122,9 @@ def test_one_plane_is_that_of_the_definition(seed):
     y = (X @ rng.normal(size=3) + 0.3 * rng.normal(size=n) > 0).astype(np.int32)
     weight = rng.integers(1, 4, size=n).astype(float)
     forest = makers.grow(X, y, weight, max_depth=1, n_candidates=1, seed=seed)
-    assert len(set(leaf_answers(forest, 1.0)[1:])) == 2
+    assert len(set(leaf_predictions(forest, 1.0)[1:])) == 2
     split, weights, threshold = alternator(forest, X, y, weight, max_epochs=12).sweep()
-    rows, rise = oracles.care_points(forest, 0, X, y, weight, leaf_answers(forest, 1.0))
+    rows, rise = oracles.care_points(forest, 0, X, y, weight, leaf_predictions(forest, 1.0))
     Z, c = X[rows].astype(float), np.abs(rise) / np.abs(rise).mean()
     mean = c @ Z / len(Z)
     scale = 8 / np.sqrt((c @ ((Z - mean) ** 2)).sum() / len(Z))
@@ -144,7 +145,7 @@ def test_one_plane_is_that_of_the_definition(seed):
 def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
     """Nodes from the leaves up: each change is tried on the tree of all changes below it."""
     forest, X, target, weight = make(seed)
-    prediction = leaf_answers(forest, 1.0)
+    prediction = leaf_predictions(forest, 1.0)
     split, weights, threshold = alternator(forest, X, target, weight).sweep()
     before = weight @ oracles.row_losses(forest, route(forest, X), target, prediction)
     for k in range(len(split)):
@@ -164,7 +165,7 @@ def test_the_loss_never_rises_and_is_that_of_the_tree(make, seed, pruned):
         forest, X, target, weight, seed, GO, criterion=criterion, n_sweeps=3, pruned=pruned
     )
     assert (np.diff(curve) <= 0).all()
-    skforest.Forest(refined.arrays, **refined._meta)
+    skforest.Forest(refined.arrays, **refined.metadata)
     # As the definition routes rows: whole numbers in the rows, but not whole weights.
     share = weight / weight.sum()
     for tree, loss in ((forest, curve[0]), (refined, curve[-1])):
@@ -261,7 +262,7 @@ def test_any_estimator(estimator):
     for name, array in weights.items():
         np.testing.assert_array_equal(array, getattr(estimator.forest_, name))
     np.testing.assert_allclose(refined.feature_importances_.sum(), 1)
-    skforest.Forest(refined.forest_.arrays, **refined.forest_._meta)
+    skforest.Forest(refined.forest_.arrays, **refined.forest_.metadata)
     # A new fit knows nothing of it.
     assert not hasattr(refined.fit(X, y), "refine_curve_")
 

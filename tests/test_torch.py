@@ -639,7 +639,7 @@ def test_logits_of_one_bag_are_sums_of_trees():
     X, y = make_data(RandomHingeForestClassifier)
     model = make_model(RandomHingeForestClassifier, n_bags=1).fit(X, y)
     logits = from_estimator(model)(torch.from_numpy(X)).detach().numpy()
-    raw = model.forest_._router.respond(model.forest_._table(X), 0, 12)
+    raw = model.forest_.router.respond(model.forest_.map_features(X), 0, 12)
     np.testing.assert_allclose(logits, raw, atol=1e-4)
 
 
@@ -696,7 +696,7 @@ def test_trees_without_splits_and_constant_targets(cls):
     trees = {"tree_start": np.arange(25), "child": np.full(24, -1), "threshold": []}
     kept = {name: getattr(model.forest_, name) for name in ("offset", "scale")}
     value = {"value": np.ones(model.forest_.n_outputs)}
-    empty.forest_ = skforest.Forest(trees | kept | value, **model.forest_._meta)
+    empty.forest_ = skforest.Forest(trees | kept | value, **model.forest_.metadata)
     np.testing.assert_array_equal(predictions(from_estimator(empty), X), empty.forest_.response(X))
 
 

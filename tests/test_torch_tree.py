@@ -168,7 +168,7 @@ def test_soft_routing_tends_to_hard_routing_with_steepness(small, digits):
     p = soft.predict_proba(X)
     assert not np.array_equal(p, hard)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
-    soft.forest_ = soft.forest_._with(soft.forest_.arrays, steepness=1e30)
+    soft.forest_ = soft.forest_.replaced(soft.forest_.arrays, steepness=1e30)
     np.testing.assert_array_equal(soft.predict_proba(X), hard)
 
 

@@ -223,7 +223,7 @@ def test_trees_of_boxes_route_bytes_as_floats(shape, high, n_rows):
     values = forest.directions(arrays["direction"]) @ X[rng.integers(n_rows)].astype(float)
     arrays["threshold"] = values + rng.choice([-1, -0.5, -1e-3, 0, 1e-3, 0.5], size=n)
     arrays["threshold"][:6] = [-3e38, 3e38, 2.0**31, -(2.0**31), -0.0, 1e-45]
-    forest = Forest(arrays, **forest._meta)
+    forest = Forest(arrays, **forest.metadata)
     leaves = forest.apply(X)
     np.testing.assert_array_equal(leaves, forest.apply(X.astype(np.float32)))
     few = slice(0, 5)
@@ -373,7 +373,7 @@ def real_forest(gate, link, n_outputs):
     for name in ("threshold", "value", "sparse_weight", "dense"):
         arrays[name] = rng.normal(size=arrays[name].shape)
     arrays["bag_start"] = [0, 4, 9]
-    return Forest(arrays, **forest._meta), rng
+    return Forest(arrays, **forest.metadata), rng
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -457,7 +457,7 @@ for gate in ("hard", "margin", "sigmoid"):
     arrays = made.arrays
     for name in ("threshold", "value", "sparse_weight", "dense"):
         arrays[name] = rng.normal(size=arrays[name].shape)
-    forest = Forest(arrays, **made._meta)
+    forest = Forest(arrays, **made.metadata)
     floats = rng.normal(size=(101, 42)).astype(np.float32)
     bytes_ = rng.integers(0, 256, size=(101, 42)).astype(np.uint8)
     for X in (floats, bytes_):
@@ -578,12 +578,12 @@ def test_trees_over_shared_directions_route_as_one_alone(seed, gate, dtype, n_sp
     if dtype == np.float32:
         X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
     leaves, total = forest.apply(X), np.zeros((n_rows, 2))
-    raw = forest._router.respond(X, 0, 25)
+    raw = forest.router.respond(X, 0, 25)
     for t in range(25):
         alone = forest[t]
         np.testing.assert_array_equal(alone.apply(X)[:, 0], leaves[:, t])
         with np.errstate(invalid="ignore"):
-            total += alone._router.respond(X, 0, 1)
+            total += alone.router.respond(X, 0, 1)
     np.testing.assert_array_equal(raw, total)
 
 
@@ -593,14 +593,14 @@ def test_one_pool_serves_all_bags():
     forest = random_forest(rng, n_trees=60, n_each=3, gate="margin", aggregate="sum")
     X = whole_table(rng, 40, 12, np.float32)
     forest.apply(X)
-    pool = forest._router.pool
+    pool = forest.router.pool
     assert 3 <= pool.n_columns <= 12 + 3 * 3 + 1
     for first, last in ((0, 60), (0, 30), (30, 60), (17, 18), (17, 17)):
         expected = sum(
-            (forest[t]._router.respond(X, 0, 1) for t in range(first, last)), np.zeros((40, 2))
+            (forest[t].router.respond(X, 0, 1) for t in range(first, last)), np.zeros((40, 2))
         )
-        np.testing.assert_array_equal(forest._router.respond(X, first, last), expected)
-    assert forest._router.pool is pool
+        np.testing.assert_array_equal(forest.router.respond(X, first, last), expected)
+    assert forest.router.pool is pool
 
 
 def complete_forest(depth, n_trees):
@@ -629,7 +629,7 @@ def test_the_first_prediction_of_a_large_forest_sorts_nothing(monkeypatch):
     monkeypatch.delattr(np, "sort")
     X = np.ones((2, 3), dtype=np.float32)
     np.testing.assert_array_equal(forest.predict(X), [1, 1])
-    assert forest._router.pool is None
+    assert forest.router.pool is None
     # The decision needs no array of splits.
     arrays = {"tree_start": forest.tree_start}
     assert make_pool(arrays, n_features=3, n_stored=len(forest.direction)) is None

@@ -258,11 +258,3 @@ def prune(forest, reached):
         arrays[name] = getattr(forest, name)[(pairs - 1) // 2]
     arrays["tree_start"] = np.array([0, len(old)])
     return forest.replaced(without_unused(forest.replaced(arrays)))
-
-
-# Old names, and names that are now in `statistics`; removed when callers have moved.
-leaf_answers = leaf_predictions
-most_sparse = max_sparse_weights
-replace = replace_splits
-settle = recount_and_prune
-shrink = to_half_precision

@@ -569,16 +569,6 @@ class Forest:
         """
         return load_with_header(path, mmap_mode)[0]
 
-    # Old names of the attributes above; removed when callers have moved.
-    _meta = metadata
-    _with = replaced
-    _router = router
-    _table = map_features
-    _respond = response_mapped
-    _owner = tree_of
-    _parents = parents
-    _code_ends = code_ends
-
 
 def load_with_header(path, mmap_mode=None):
     """As `Forest.load`, together with the header of the file.

@@ -16,7 +16,7 @@ from torch import nn
 from .._base import BaseForest, Integral, Interval, Real, StrOptions
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
 from ..forest import Forest
-from ..forest.edit import settle
+from ..forest.edit import recount_and_prune
 from ..training.endtoend import Annealing
 from .network_growth import NetworkTreeGrower
 from .network_training import BLOCK, ImageSet, train_networks
@@ -305,7 +305,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         }
         meta = self._forest_options | {"gate": "hard", "steepness": self.steepness_}
         forest = Forest(arrays, n_features=table.shape[1], **meta)
-        forest = settle(forest, table, target, weight, criterion="entropy")
+        forest = recount_and_prune(forest, table, target, weight, criterion="entropy")
         # The networks of removed splits are removed, and the others numbered anew.
         self.networks_ = nn.ModuleList(networks[column] for column in forest.direction).eval()
         arrays = forest.arrays | {"direction": np.arange(len(self.networks_))}

@@ -12,16 +12,8 @@ import numpy as np
 
 from .._kernels.alternate import Alternator
 from .._kernels.logistic import Logistic
-from ..forest.edit import (
-    leaf_answers,
-    most_sparse,
-    prune,
-    reached_nodes,
-    recount,
-    replace,
-    route,
-    tree_loss,
-)
+from ..forest.edit import max_sparse_weights, prune, replace_splits
+from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
 from .nongreedy import JointSettings, train_jointly
 
 MOMENTUM = 0.9
@@ -72,7 +64,7 @@ def refine_tree(
     options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs, ROW_NORM)
     trainer = Logistic(Z, len(chosen), seed, stop, *options)
     grid = forest.feature_shape, forest.wrap, forest.unordered
-    longest_sparse = most_sparse(forest.n_features, forest.weight_dtype)
+    longest_sparse = max_sparse_weights(forest.n_features, forest.weight_dtype)
     leaf = route(forest, X)
     curve = [tree_loss(forest, leaf, target, weight, scale)]
     # The kernel has weights in float32: they are brought near 1 by a power of two.
@@ -83,7 +75,7 @@ def refine_tree(
         swept = Alternator(
             forest.arrays,
             grid,
-            forest._router.max_taps,
+            forest.router.max_taps,
             longest_sparse,
             data.X,
             offset,
@@ -92,10 +84,10 @@ def refine_tree(
             relative,
             chosen,
             leaf,
-            leaf_answers(forest, scale),
+            leaf_predictions(forest, scale),
             trainer,
         ).sweep()
-        other = replace(forest, *swept)
+        other = replace_splits(forest, *swept)
         arrived = route(other, X)
         other = recount(other, X, target, weight, criterion=criterion, scale=scale, leaf=arrived)
         loss = tree_loss(other, arrived, target, weight, scale)

@@ -85,5 +85,5 @@ def calibrated_baseline(forest, data, mask, quantile):
     """
     if not mask.any():
         return forest.baseline
-    residual = data.y[mask] - forest._respond(data.X[mask])
+    residual = data.y[mask] - forest.response_mapped(data.X[mask])
     return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)

@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.soft import SoftTrainer
-from ..forest.edit import prune, reached_nodes, recount, repack, route, settle, unpack
+from ..forest.edit import prune, recount_and_prune, repack, unpack
+from ..forest.statistics import reached_nodes, recount, route
 from .receptive_fields import receptive_fields
 
 
@@ -163,7 +164,7 @@ def train_together(
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     if curve:
         counted = {"criterion": criterion, "scale": scale}
-        forest = settle(forest, table, target, weight, **counted)
+        forest = recount_and_prune(forest, table, target, weight, **counted)
         if limits[0] > 1 or limits[1] > 0:
             forest = without_small_leaves(forest, table, target, weight, *limits, **counted)
     return forest, {"loss_curve_": np.array(curve), "n_iter_": len(curve)}

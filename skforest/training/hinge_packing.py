@@ -157,7 +157,7 @@ def compacted(forest, table, weight, known=None):
         seen[:, n_inner:] = known
     trees = np.arange(n_trees)
     for start in range(0, len(table), BLOCK):
-        leaf = forest._router.apply(table[start : start + BLOCK])
+        leaf = forest.router.apply(table[start : start + BLOCK])
         seen[trees, leaf] = True
         for tree in trees:
             reached[tree] += np.bincount(leaf[:, tree], weight[start : start + BLOCK], n_nodes)
@@ -188,7 +188,7 @@ def compacted(forest, table, weight, known=None):
     arrays["node_weight"] = reached[kept]
     for name in ("threshold", "direction", "gain"):
         arrays[name] = arrays[name][chosen]
-    return Forest(arrays, **forest._meta)
+    return Forest(arrays, **forest.metadata)
 
 
 class CompleteTrees:

@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.joint import JointTrainer
-from ..forest.edit import repack, route, settle, tree_loss, unpack
+from ..forest.edit import recount_and_prune, repack, unpack
+from ..forest.statistics import route, tree_loss
 
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 # With stable assignments: they are renewed after an epoch that lowers the bound by less than this
@@ -105,7 +106,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
         # Validation rows count for the leaves, too.
         rows = data.X, data.target, data.weight
         options = {"criterion": criterion, "scale": data.target_scale}
-        forest = settle(forest, *rows, **options)
+        forest = recount_and_prune(forest, *rows, **options)
         if trains and not (is_finite and _has_kept_its_gain(grown, forest, data)):
             warnings.warn(
                 f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, "
@@ -114,7 +115,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
                 ConvergenceWarning,
                 stacklevel=2,
             )
-            forest = settle(grown, *rows, **options)
+            forest = recount_and_prune(grown, *rows, **options)
     return forest, {
         "loss_curve_": curve,
         "validation_scores_": scores,
