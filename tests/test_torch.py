@@ -511,7 +511,7 @@ def test_the_kernel_takes_arrays_that_fit_together_only():
     found = HingePass(*arrays, 2, False)
     z = np.ones((3, 1), dtype=np.float32)
     np.testing.assert_array_equal(found.respond(z, False, False), np.full((1, 3, 1), 2))
-    with pytest.raises(ValueError, match="that `answer` kept"):
+    with pytest.raises(ValueError, match="that `respond` kept"):
         found.gradients(np.ones((1, 3, 1), dtype=np.float32), False)
     for k in range(4):
         wrong = list(arrays)
