@@ -38,7 +38,7 @@ KERNEL_LAYERS = (
     "split search loss".split(),
     (
         "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_leaves "
-        "soft_stump hinge hinge_features hinge_layer"
+        "soft_stump hinge hinge_features hinge_head hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}

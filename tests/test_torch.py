@@ -518,7 +518,7 @@ def test_the_kernel_raises_for_arrays_of_other_shapes():
     found = HingePass(*arrays, 2, False)
     z = np.ones((3, 1), dtype=np.float32)
     np.testing.assert_array_equal(found.respond(z, False, False), np.full((1, 3, 1), 2))
-    with pytest.raises(ValueError, match="that `answer` kept"):
+    with pytest.raises(ValueError, match="that `respond` kept"):
         found.gradients(np.ones((1, 3, 1), dtype=np.float32), False)
     for k in range(4):
         wrong = list(arrays)

@@ -24,16 +24,11 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .batches cimport BatchSampler
-from .hinge_features cimport HingeFeatures, Stepper, Test, padded
+from .hinge_features cimport HingeFeatures, Stepper, Test
+from .hinge_head cimport HingeHead
 from .loss cimport Loss
 from .poll cimport poll
 from .random cimport Random, below, next_word, normal, uniform
-
-cdef extern from "matmul.h" nogil:
-    void skf_multiply(
-        const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
-        int64_t
-    )
 
 cdef extern from "hinge.h" nogil:
     enum:
@@ -136,7 +131,8 @@ cdef class HingeTrainer:
     # parameters, and the state of the optimiser
     cdef readonly HingeFeatures features
     cdef int32_t[:, :, ::1] tests
-    cdef float[:, ::1] tests_mean, tests_power, head, head_mean, head_power
+    cdef HingeHead head
+    cdef float[:, ::1] tests_mean, tests_power
     cdef int32_t[:, ::1] row_of
     cdef float[:, :, ::1] value
     cdef int64_t[::1] counts
@@ -149,8 +145,6 @@ cdef class HingeTrainer:
     # scratch of a batch
     cdef int32_t[::1] rows
     cdef float[:, ::1] out, g
-    cdef float[:, ::1] responses, response_slopes   # of trees, with a head: (n_trees, n_rows)
-    cdef float[:, ::1] g_transposed, head_gradient
     cdef float[::1] slope, test_gradient
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
@@ -193,11 +187,9 @@ cdef class HingeTrainer:
         self.n_tests = self.tests.shape[1]
         self.n_outputs = loss.n_outputs
         self.vector = self.value.shape[2]
-        self.head = arrays["head"]
-        self.head_mean = arrays["head_mean"]
-        self.head_power = arrays["head_power"]
-        self.has_head = self.head.shape[0] > 0
-        self.response_width = self.head.shape[1] if self.has_head else self.vector
+        self.has_head = arrays["head"].shape[0] > 0
+        self.response_width = arrays["head"].shape[1] if self.has_head else self.vector
+        self.head = HingeHead(arrays, n) if self.has_head else None
         self.work_of_row = (
             self.features.linear_width * self.features.n_taps // 8
             + self.n_trees * (depth + self.n_outputs)
@@ -205,11 +197,6 @@ cdef class HingeTrainer:
         self.rows = np.zeros(n, dtype=np.int32)
         self.out = np.zeros((n, self.response_width), dtype=np.float32)
         self.g = np.zeros((n, self.response_width), dtype=np.float32)
-        n_heads = self.n_trees if self.has_head else 0
-        self.responses = np.zeros((n_heads, padded(n)), dtype=np.float32)
-        self.response_slopes = np.zeros((n_heads, padded(n)), dtype=np.float32)
-        self.g_transposed = np.zeros((self.response_width, padded(n)), dtype=np.float32)
-        self.head_gradient = np.zeros((n_heads, self.response_width), dtype=np.float32)
         self.slope = np.zeros(n, dtype=np.float32)
         self.test_gradient = np.zeros(n, dtype=np.float32)
         self.leaf = np.zeros((self.n_trees, n), dtype=np.int32)
@@ -319,7 +306,8 @@ cdef class HingeTrainer:
                 for tree in range(self.n_trees):
                     self.walk(tree, 0, n)
                     self.add_response(tree, 0, n, 1)
-                self.apply_head(n)
+                if self.has_head:
+                    self.head.apply(&self.out[0, 0], n)
                 for i in range(n):
                     for k in range(self.n_outputs):
                         result[start + i, k] = self.out[i, k]
@@ -350,7 +338,8 @@ cdef class HingeTrainer:
         cdef const double[::1] norm = np.sqrt(np.square(vectors).sum(axis=1))
         cdef double[::1] head_norm = np.ones(self.n_trees)
         if self.has_head:
-            head_norm = np.sqrt(np.square(np.asarray(self.head, dtype=np.float64)).sum(axis=1))
+            head = self.arrays["head"].astype(np.float64)
+            head_norm = np.sqrt(np.square(head).sum(axis=1))
         with nogil:
             while start < n_rows:
                 n = min(self.features.block, n_rows - start)
@@ -440,7 +429,8 @@ cdef class HingeTrainer:
                     self.init_leaves(tree, start, n_rows)
                     self.add_response(tree, start, n_rows, scale)
             start += n_rows
-        self.apply_head(n)
+        if self.has_head:
+            self.head.apply(&self.out[0, 0], n)
         return 0
 
     cdef void walk(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
@@ -484,11 +474,9 @@ cdef class HingeTrainer:
         return 0
 
     cdef void clear_responses(self, int64_t n) noexcept nogil:
-        cdef int64_t tree
         memset(&self.out[0, 0], 0, n * self.response_width * sizeof(float))
         if self.has_head:
-            for tree in range(self.n_trees):
-                memset(&self.responses[tree, 0], 0, n * sizeof(float))
+            self.head.clear(n)
 
     cdef void add_response(
         self, int64_t tree, int64_t start, int64_t n, float scale
@@ -497,17 +485,8 @@ cdef class HingeTrainer:
         skf_hinge_response(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
             &self.margin[tree, start], n, self.vector, scale,
-            &self.responses[tree, start] if self.has_head else &self.out[start, 0]
+            &self.head.responses[tree, start] if self.has_head else &self.out[start, 0]
         )
-
-    cdef void apply_head(self, int64_t n) noexcept nogil:
-        """f = H^T h."""
-        if self.has_head:
-            skf_multiply(
-                &self.responses[0, 0], 1, self.responses.shape[1], n, self.n_trees,
-                &self.head[0, 0], self.response_width, self.response_width, &self.out[0, 0],
-                self.response_width
-            )
 
     # ------------------------------------------------------------------------------ backward pass
 
@@ -534,16 +513,12 @@ cdef class HingeTrainer:
         loss = self.evaluate_loss(n)
         self.features.clear_gradient(n)
         if self.has_head:
-            self.backpropagate_head(n)
+            self.head.backpropagate(&self.g[0, 0], self.n_outputs, n)
         for tree in range(self.n_trees):
             if self.is_kept[tree]:
                 self.step_tree(tree, n, scale, &stepper)
         if self.has_head:
-            skf_hinge_step(
-                &stepper, &self.head[0, 0], self.response_width, &self.head_mean[0, 0],
-                &self.head_power[0, 0], self.response_width, &self.head_gradient[0, 0], NULL,
-                self.n_trees, self.response_width
-            )
+            self.head.step(&stepper)
         self.features.step(&stepper, n)
         return loss
 
@@ -572,23 +547,6 @@ cdef class HingeTrainer:
                 self.g[i, k] = <float>(self.slopes[k] / n)
         return total / n
 
-    cdef void backpropagate_head(self, int64_t n) noexcept nogil:
-        """Derivatives by the responses of trees, H g, and by the head, h g^T."""
-        cdef int64_t i, k
-        for i in range(n):
-            for k in range(self.n_outputs):
-                self.g_transposed[k, i] = self.g[i, k]
-        skf_multiply(
-            &self.head[0, 0], self.response_width, 1, self.n_trees, self.n_outputs,
-            &self.g_transposed[0, 0], self.g_transposed.shape[1], padded(n),
-            &self.response_slopes[0, 0], self.response_slopes.shape[1]
-        )
-        skf_multiply(
-            &self.responses[0, 0], self.responses.shape[1], 1, self.n_trees, n, &self.g[0, 0],
-            self.response_width, self.response_width, &self.head_gradient[0, 0],
-            self.response_width
-        )
-
     cdef void step_tree(
         self, int64_t tree, int64_t n, float scale, const Stepper* stepper
     ) noexcept nogil:
@@ -601,7 +559,7 @@ cdef class HingeTrainer:
         memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
         skf_hinge_gradient(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
-            &self.response_slopes[tree, 0] if self.has_head else &self.g[0, 0], &self.slot[0], n,
+            &self.head.slopes[tree, 0] if self.has_head else &self.g[0, 0], &self.slot[0], n,
             self.vector, scale, &self.slope[0], &self.sums[0, 0]
         )
         skf_hinge_step(
