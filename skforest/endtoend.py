@@ -380,7 +380,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             **self._search_options(data),
             mean=units.mean,
             unit=units.unit,
-            receptive_fields=units.places,
+            receptive_fields=units.receptive_fields,
             n_used=n_used,
             n_epochs=annealing.greedy_epochs,
             learning_rate=annealing.learning_rate,
@@ -401,9 +401,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         _, min_leaf = self._min_samples(data)
         forest, record = train_together(
             forest,
-            data.X,
-            data.target,
-            data.weight,
+            data,
             seed,
             control.stop,
             self._annealing,
@@ -411,7 +409,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             float(self.smoothness),
             (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
             self._criterion,
-            data.target_scale,
+            control.report,
         )
         return self._gated(forest), record
 

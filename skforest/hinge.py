@@ -32,9 +32,8 @@ from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._training_set import TrainingSet
 from .forest import Forest
 from .forest.storage import join
-from .training.calibration import calibrated_baseline
 from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
-from .training.losses import LOSSES, TargetUnits, make_loss
+from .training.losses import LOSSES, TargetUnits, calibrated_baseline, make_loss
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
@@ -328,6 +327,7 @@ class _HingeForest(BootstrapMixin, BaseForest):
             self._settings,
             seed,
             control.stop,
+            control.report,
         )
         return self._packed(training, data), training.record
 

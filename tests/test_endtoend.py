@@ -18,7 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
-from skforest.training.endtoend import Annealing, grid_edges, patch_places
+from skforest._feature_map import FeatureGrid
+from skforest.training.endtoend import Annealing
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
@@ -330,7 +331,7 @@ def test_training_separates_what_can_be_separated():
 @pytest.mark.parametrize("shape", [(12,), (4, 3), (2, 3, 2)])
 def test_smoothness_adds_the_gradient_of_equation_15(shape):
     case = Case(12, p=12, n_splits=3)
-    options = {"engine": "products", "edges": grid_edges(shape)}
+    options = {"engine": "products", "edges": FeatureGrid(shape, int(np.prod(shape))).edges()}
     plain = case.settled(1.0).evaluate(1.0)["gradient"]
     smooth = case.settled(1.0, smoothness=0.3, **options).evaluate(1.0)["gradient"]
     wanted = oracles.smoothness_gradient(case.W / case.unit, shape, 0.3) / case.unit
@@ -415,7 +416,7 @@ def test_a_split_has_the_features_of_one_place():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 12)).astype(np.float32)
     y = rng.integers(3, size=300)
-    places = patch_places((3, 4), (2, 2))
+    places = FeatureGrid((3, 4), 12).receptive_fields((2, 2))
     assert places.tolist()[:2] == [[0, 1, 4, 5], [1, 2, 5, 6]] and len(places) == 6
     tree = grown(X, y, places=places, depth=5)
     used = [set(np.flatnonzero(row)) for row in tree["dense"]]
@@ -629,7 +630,7 @@ def test_patches_and_smoothness_in_every_number_of_dimensions(cls, shape):
     def roughness(smoothness):
         forest = cls(2, smoothness=smoothness, **options).fit(X, y).forest_
         W = forest.directions().toarray()
-        a, b = grid_edges(np.atleast_1d(shape).tolist()).T
+        a, b = FeatureGrid(shape, int(np.prod(shape))).edges().T
         return (np.square(W[:, a] - W[:, b]).sum(axis=1) / np.square(W).sum(axis=1)).mean()
 
     assert roughness(1.0) < 0.7 * roughness(0.0)
@@ -845,5 +846,5 @@ def test_rates_fall_along_a_cosine():
 
 
 def test_neighbours_of_a_grid():
-    assert grid_edges((2, 2)).tolist() == [[0, 2], [1, 3], [0, 1], [2, 3]]
-    assert len(grid_edges((3, 4, 5))) == 2 * 20 + 3 * 15 + 4 * 12
+    assert FeatureGrid((2, 2), 4).edges().tolist() == [[0, 2], [1, 3], [0, 1], [2, 3]]
+    assert len(FeatureGrid((3, 4, 5), 60).edges()) == 2 * 20 + 3 * 15 + 4 * 12

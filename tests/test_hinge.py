@@ -27,18 +27,17 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest._feature_map import FeatureGrid
 from skforest.training import losses
-from skforest.training.calibration import weighted_quantile
 from skforest.training.hinge import (
     HingeInput,
     HingeSettings,
     HingeTraining,
-    kernel_places,
     new_arrays,
     train_hinge,
-    whole_rows,
 )
 from skforest.training.hinge_packing import HingePacker, compacted
+from skforest.training.losses import weighted_quantile
 
 NEVER = np.zeros(1, dtype=np.uint8)
 LOSSES = {
@@ -168,7 +167,7 @@ def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None):
     random = np.random.RandomState(seed)
     if arrays is None:
         if fields is None:
-            fields = whole_rows(n_columns)
+            fields = np.arange(n_columns, dtype=np.int32)[None]
         arrays = new_arrays(how, fields, loss.n_outputs, np.ones(n_columns), random)
     return HingeTrainer(
         arrays, n_columns, how.depth, 0.5, how.fern, loss, how.optimizer, how.momentum,
@@ -187,7 +186,7 @@ def small_problem(how, loss, seed=0, n=24, n_columns=6, fields=None):
 
 
 # A kernel of 2 by 2 pixels goes over an image of 2 by 3.
-PATCHES = kernel_places((2, 3), 2, 1)
+PATCHES = FeatureGrid((2, 3), 6).receptive_fields((2, 2))
 STRUCTURES = [
     {},
     {"fern": True},
@@ -206,7 +205,7 @@ STRUCTURES = [
 def parted(change):
     """Settings and fields of a structure."""
     change = dict(change)
-    fields = PATCHES if change.pop("patches", False) else whole_rows(6)
+    fields = PATCHES if change.pop("patches", False) else np.arange(6, dtype=np.int32)[None]
     return settings(**change), fields
 
 
@@ -465,7 +464,7 @@ def bag_of(how, fields=None, seed=0, n=200):
         spread.astype(float),
         emphasis,
         spread,
-        whole_rows(6) if fields is None else fields,
+        np.arange(6, dtype=np.int32)[None] if fields is None else fields,
     )
     target = y[:, None].astype(float)
     training = train_hinge(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
@@ -528,14 +527,14 @@ def test_estimators_predict_what_the_forest_answers(cls, structure, features, he
 
 
 def test_places_of_kernels():
-    found = kernel_places((4, 5, 2), 3, 1)
+    found = FeatureGrid((4, 5, 2), 40).receptive_fields((3, 3))
     image = np.arange(40).reshape(4, 5, 2)
     assert found.shape == (6, 18)
     for q, (i, j) in enumerate(np.ndindex(2, 3)):
         assert set(found[q]) == set(image[i : i + 3, j : j + 3].ravel())
         # The same pixel of the kernel has the same weight at every place.
         np.testing.assert_array_equal(found[q] - found[0], image[i, j, 0])
-    assert kernel_places((28, 28), 5, 3).shape == (64, 25)
+    assert FeatureGrid((28, 28), 784).receptive_fields((5, 5), 3).shape == (64, 25)
 
 
 @pytest.mark.parametrize("side", [5, 6, 7])
@@ -786,7 +785,7 @@ def test_one_row_and_two(cls):
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
-    monkeypatch.setattr("skforest._base._bar", lambda total, name: None)
+    monkeypatch.setattr("skforest._base._progress_bar", lambda total, name, unit: None)
     model = quick(cls, verbose=2).fit(X, y)
     assert f"{cls.__name__}: 2 of 2 trees" in capsys.readouterr().out
     model.set_params(verbose=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .statistics import leaf_predictions, reached_nodes, recount, route, tree_loss  # noqa: F401
+from .statistics import reached_nodes, recount, route
 from .storage import HALF_ARRAYS, without_unused
 
 

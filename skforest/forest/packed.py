@@ -20,12 +20,12 @@ from scipy import sparse
 from .._feature_map import FeatureMap, scaled
 from .._tree import Router
 from .._version import __version__
-from .inspection import decision_path, feature_importances, max_depth
 from .io import as_value_error, narrow, read_forest, widen, write_forest
-from .links import LINKS
+from .statistics import decision_path, feature_importances, max_depth
 from .storage import (
     ARRAYS,
     HALF_ARRAYS,
+    LINKS,
     METADATA,
     cast_exactly,
     check_arrays,

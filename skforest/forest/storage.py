@@ -11,9 +11,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from .._tree import GATES
-from .links import LINKS
+
+# From the sum or mean of leaf values to the scale of predictions; arrays have one row per sample.
+LINKS = {
+    "identity": lambda raw: raw,
+    "softmax": lambda raw: softmax(raw, axis=1),
+    "sigmoid": expit,
+    "log": np.exp,
+}
 
 MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
 MAX_AXES = 8  # as in direction.pxd

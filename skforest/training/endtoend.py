@@ -6,7 +6,6 @@ EM (equations 6 to 13) while the steepness increases.
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack
 from ..forest.statistics import reached_nodes, recount, route
-from .receptive_fields import receptive_fields
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Units:
     ----------
     mean, unit : ndarray of shape (n_features,), float32
         Training is that of rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
-    places : ndarray of shape (n_places, n_used), int32
+    receptive_fields : ndarray of shape (n_places, n_used), int32
         Features of a split, one row for each choice.
     edges : ndarray of shape (n_edges, 2), int32
         Neighbours whose weights the smoothness term couples.
@@ -62,60 +60,21 @@ class Units:
 
     mean: np.ndarray
     unit: np.ndarray
-    places: np.ndarray
+    receptive_fields: np.ndarray
     edges: np.ndarray
 
 
-def grid_edges(shape):
-    """Pairs of neighbours in a grid.
-
-    Parameters
-    ----------
-    shape : tuple of int
-
-    Returns
-    -------
-    edges : ndarray of shape (n_edges, 2), int32
-    """
-    number = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-    pairs = []
-    for axis in range(len(shape)):
-        along = np.moveaxis(number, axis, 0)
-        pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
-    return np.ascontiguousarray(np.concatenate(pairs))
-
-
-def patch_places(shape, size):
-    """Features under a patch at all of its places.
-
-    Parameters
-    ----------
-    shape, size : tuple of int
-        Of the grid, and of the patch.
-
-    Returns
-    -------
-    places : ndarray of shape (n_places, n_used), int32
-    """
-    return receptive_fields(shape, size)
-
-
 def train_together(
-    forest, table, target, weight, seed, stop, annealing, units, smoothness, limits, criterion,
-    scale=1.0,
-):  # fmt: skip
+    forest, data, seed, stop, annealing, units, smoothness, limits, criterion, report=None
+):
     """Train all splits and leaves of a tree together, then recompute its leaves.
 
     Parameters
     ----------
     forest : Forest
         Of one tree, with the gate "sigmoid".
-    table : ndarray of shape (n_rows, n_features), float32
-        Scaled as the tree takes it.
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-        0 for rows outside the bootstrap sample of the tree.
+    data : TrainingSet
+        The sample of the tree.
     seed : int
     stop : ndarray of shape (1,), uint8
     annealing : Annealing
@@ -124,7 +83,8 @@ def train_together(
     limits : tuple (int, float)
         Least number of rows of a leaf, and least weight.
     criterion : {"entropy", "squared_error"}
-    scale : float, default=1.0
+    report : callable, default=None
+        Called with the number of epochs done and the number of all epochs.
 
     Returns
     -------
@@ -140,8 +100,8 @@ def train_together(
         child = forest.child.copy()
         child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
         trainer = SoftTrainer(
-            table, target, forest.n_outputs, weight, units.mean, units.unit, child, W, threshold,
-            annealing.batch_size, smoothness, units.edges, seed, stop,
+            data.X, data.target, data.n_outputs, data.weight, units.mean, units.unit, child, W,
+            threshold, annealing.batch_size, smoothness, units.edges, seed, stop,
         )  # fmt: skip
         for epoch, rate in enumerate(annealing.rates()):
             loss = trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
@@ -158,38 +118,29 @@ def train_together(
                 curve = []
                 break
             curve.append(loss)
+            if report is not None:
+                report(epoch + 1, annealing.finetune_epochs)
         if curve:
             W, threshold = trainer.planes()
     # Also without training: directions are stored as sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     if curve:
-        counted = {"criterion": criterion, "scale": scale}
-        forest = recount_and_prune(forest, table, target, weight, **counted)
+        rows = data.X, data.target, data.weight
+        options = {"criterion": criterion, "scale": data.target_scale}
+        forest = recount_and_prune(forest, *rows, **options)
         if limits[0] > 1 or limits[1] > 0:
-            forest = without_small_leaves(forest, table, target, weight, *limits, **counted)
+            forest = _merge_small_leaves(forest, *rows, *limits, **options)
     return forest, {"loss_curve_": np.array(curve), "n_iter_": len(curve)}
 
 
-def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **counted):
+def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **options):
     """Merge leaves until each has a least number of rows and a least weight.
 
     A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
-
-    Parameters
-    ----------
-    forest, table, target, weight
-        As in `train_together`.
-    min_leaf, min_weight : int, float
-    **counted
-        Further parameters of `recount`.
-
-    Returns
-    -------
-    forest : Forest
     """
     trains = weight > 0
     while len(forest.threshold):
-        leaf = route(forest, table)[trains]
+        leaf = route(forest, X)[trains]
         n_rows = np.bincount(leaf, minlength=forest.n_nodes)
         small = (forest.child < 0) & (
             (n_rows < min_leaf) | (np.bincount(leaf, weight[trains], forest.n_nodes) < min_weight)
@@ -203,5 +154,5 @@ def without_small_leaves(forest, table, target, weight, min_leaf, min_weight, **
             return forest
         kept = np.flatnonzero((forest.child < 0) & ~small)
         forest = prune(forest, reached_nodes(forest, kept))
-        forest = recount(forest, table, target, weight, **counted)
+        forest = recount(forest, X, target, weight, **options)
     return forest

@@ -16,9 +16,8 @@ from sklearn.utils import gen_batches
 from .._kernels.hinge import HingeTrainer, padded_vector
 from .._kernels.hinge_features import padded
 from .._kernels.loss import Loss
-from .calibration import validation_mask
 from .hinge_packing import HingePacker, compacted
-from .receptive_fields import receptive_fields
+from .losses import validation_mask
 
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
@@ -102,27 +101,6 @@ class HingeInput:
         return table
 
 
-def whole_rows(n_features):
-    """The receptive field of inner products with whole rows."""
-    return np.arange(n_features, dtype=np.int32)[None]
-
-
-def kernel_places(feature_shape, size, stride):
-    """The receptive fields of a kernel at all of its places in an image.
-
-    Parameters
-    ----------
-    feature_shape : tuple of int
-        Height, width, and perhaps channels, all of which a kernel sees.
-    size, stride : int
-
-    Returns
-    -------
-    fields : ndarray of shape (n_places, size * size * n_channels), int32
-    """
-    return receptive_fields(feature_shape, (size, size), stride)
-
-
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     """Initial parameters (algorithm 1), as `HingeTrainer` takes them.
 
@@ -191,7 +169,7 @@ def _pool(n_linear, n_identity, first, shape, random):
     return np.where(is_column, column, linear).astype(np.int32)
 
 
-def train_hinge(source, target, loss, weight, settings, seed, stop):
+def train_hinge(source, target, loss, weight, settings, seed, stop, report=None):
     """Train one bag.
 
     Parameters
@@ -203,6 +181,8 @@ def train_hinge(source, target, loss, weight, settings, seed, stop):
     settings : HingeSettings
     seed : int
     stop : ndarray of shape (1,), uint8
+    report : callable, default=None
+        Called with the number of evaluations done and the number of all evaluations.
 
     Returns
     -------
@@ -210,7 +190,7 @@ def train_hinge(source, target, loss, weight, settings, seed, stop):
         After its last step.
     """
     training = HingeTraining(source, target, loss, weight, settings, seed, stop)
-    training.run()
+    training.run(report)
     return training
 
 
@@ -248,12 +228,10 @@ class HingeTraining:
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
         self.validation_rows = np.flatnonzero(mask)
-        self.validation_table, self.validation_target = (
-            self.table[self.validation_rows],
-            target[self.validation_rows],
-        )
+        self.validation_table = self.table[self.validation_rows]
+        self.validation_target = target[self.validation_rows]
 
-    def run(self):
+    def run(self, report=None):
         """Train for all steps, or until the validation loss stops falling.
 
         Raises
@@ -272,6 +250,8 @@ class HingeTraining:
                 return
             self.loss_curve.append(loss)
             self.n_done += len(steps)
+            if report is not None:
+                report(len(self.loss_curve), -(-settings.n_steps // size))
             watched = self._validation_loss() if early_stopping else loss
             if not (np.isfinite(loss) and np.isfinite(watched)):
                 self._fail()
