@@ -25,7 +25,8 @@ MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
 # A feature is measured in units of its deviation, but of at least this share of the largest one.
 MIN_SPREAD = 0.3
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
-VISITS = 80_000  # "auto" epochs: rows shown in all
+# "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
+GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
 CACHED = 2**18  # numbers of a batch, which is read twice
 # Parameters whose resolved values stay when trees are added.
@@ -63,7 +64,7 @@ greedy_epochs : "auto" or int
     "auto": 80000 / n for n training rows, but 4 to {most_epochs}.
 finetune_epochs : "auto" or int
     Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
-    it was grown. "auto": 80000 / n for n rows, but 8 to 30.
+    it was grown. "auto": 400000 / n for n rows, but 8 to 30.
 learning_rate : "auto" or float
     Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
     units of the reciprocal of the deviation of its feature. Constant while trees grow, then
@@ -238,8 +239,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             {
                 "n_estimators": min(max(TREE_ROWS // n, 16), 50),
                 "max_depth": depth if self.max_leaf_nodes is None else None,
-                "greedy_epochs": min(max(VISITS // n, 4), most),
-                "finetune_epochs": min(max(VISITS // n, 8), 30),
+                "greedy_epochs": min(max(GREEDY_VISITS // n, 4), most),
+                "finetune_epochs": min(max(JOINT_VISITS // n, 8), 30),
                 "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
                 "steepness_step": 0.2 if self._is_table() else 0.1,
             }
