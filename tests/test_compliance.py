@@ -19,8 +19,8 @@ CLASSES = [
 ]
 
 # Settings that take other paths through the training, for the estimators that have the first
-# parameter; of the others they take those that they have. Without feature_shape a patch is a run of
-# columns.
+# parameter; of the others they take those that they have. A patch without feature_shape is a run
+# of columns.
 CONFIGURATIONS = [
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy", "bootstrap": True},
