@@ -34,7 +34,7 @@ CONFIGURATIONS = [
     {"objective": "random", "min_samples_leaf": 10},
     {"objective": "oc1", "n_restarts": 1},
     {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
-    {"structure": "fern", "features": "both", "n_bags": 2, "max_depth": 3, "optimizer": "adagrad"},
+    {"structure": "fern", "n_bags": 2, "optimizer": "adagrad", "max_iter": 600},
     {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
     {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
@@ -86,7 +86,7 @@ def configured(configurations):
             if "n_estimators" in defaults:
                 own["n_estimators"] = 5
             if "n_bags" in defaults:
-                own = {"max_depth": 3} | own | {"n_estimators": 10, "max_iter": 200}
+                own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
             estimators.append(cls(**own))
     return estimators
 
