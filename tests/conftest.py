@@ -63,7 +63,7 @@ def fitted_attributes(cls, train):
 
 def _classes(item):
     params = getattr(item, "callspec", None) and item.callspec.params
-    return [value for value in (params or {}).values() if isinstance(value, type)]
+    return [cls for cls in ALL if any(value is cls for value in (params or {}).values())]
 
 
 def _takes_part(item):

@@ -18,11 +18,10 @@ CLASSES = [
     if isinstance(thing, type) and issubclass(thing, BaseEstimator)
 ]
 
-# Small settings, and settings that take other paths through the code. An estimator takes part in a
-# configuration if it has its first parameter, and takes over what else it has of it. Without
-# feature_shape a patch is a run of columns.
+# Settings that take other paths through the training, for the estimators that have the first
+# parameter; of the others they take those that they have. A patch without feature_shape is a run
+# of columns.
 CONFIGURATIONS = [
-    {},
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy", "bootstrap": True},
     {"projection": "patch", "wrap": True, "contrast": "mix"},
@@ -35,7 +34,7 @@ CONFIGURATIONS = [
     {"objective": "random", "min_samples_leaf": 10},
     {"objective": "oc1", "n_restarts": 1},
     {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
-    {"structure": "fern", "features": "both", "n_bags": 2, "max_depth": 3, "optimizer": "adagrad"},
+    {"structure": "fern", "n_bags": 2, "optimizer": "adagrad", "max_iter": 600},
     {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
     {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
@@ -46,12 +45,39 @@ SKIPPED = "array_api"
 each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 
 
-def configured():
-    """Estimators of few trees, in every configuration."""
+# The checks whose result depends on the training. All others are about code that every
+# configuration shares.
+OF_TRAINING = {
+    f"check_{name}"
+    for name in (
+        "class_weight_classifiers",
+        "classifiers_classes",
+        "classifiers_one_label",
+        "classifiers_one_label_sample_weights",
+        "classifiers_train",
+        "decision_proba_consistency",
+        "estimators_dtypes",
+        "estimators_pickle",
+        "fit2d_1feature",
+        "fit2d_1sample",
+        "fit_idempotent",
+        "methods_sample_order_invariance",
+        "methods_subset_invariance",
+        "regressor_multioutput",
+        "regressors_int",
+        "regressors_train",
+        "sample_weight_equivalence_on_dense_data",
+        "sample_weights_not_overwritten",
+    )
+}
+
+
+def configured(configurations):
+    """Estimators of few trees, in some configurations."""
     estimators = []
     for cls in CLASSES:
         defaults = cls().get_params()
-        for config in CONFIGURATIONS:
+        for config in configurations:
             if config and next(iter(config)) not in defaults:
                 continue
             own = {name: value for name, value in config.items() if name in defaults}
@@ -60,7 +86,7 @@ def configured():
             if "n_estimators" in defaults:
                 own["n_estimators"] = 5
             if "n_bags" in defaults:
-                own = {"max_depth": 3} | own | {"n_estimators": 10, "max_iter": 200}
+                own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
             estimators.append(cls(**own))
     return estimators
 
@@ -75,8 +101,26 @@ def run_check(estimator, check):
         raise
 
 
-@parametrize_with_checks(configured())
+def parametrize_with_checks_of_training(estimators):
+    """`parametrize_with_checks`, with all checks that are not of training marked as slow."""
+    mark = parametrize_with_checks(estimators).mark
+    names, cases = mark.args
+    cases = [
+        pytest.param(
+            estimator, check, marks=() if check.func.__name__ in OF_TRAINING else pytest.mark.slow
+        )
+        for estimator, check in cases
+    ]
+    return pytest.mark.parametrize(names, cases, **mark.kwargs)
+
+
+@parametrize_with_checks(configured([{}]))
 def test_scikit_learn_checks(estimator, check):
+    run_check(estimator, check)
+
+
+@parametrize_with_checks_of_training(configured(CONFIGURATIONS))
+def test_scikit_learn_checks_of_training(estimator, check):
     run_check(estimator, check)
 
 

@@ -286,6 +286,9 @@ def test_bytes_are_exact_over_their_whole_range(estimator):
     np.testing.assert_array_equal(response(model, X.astype(np.uint8)), response(model, X))
     # Rows between and beyond the bytes are not handled as bytes.
     np.testing.assert_array_equal(response(model, X + 1e-3)[:5], response(model, X[:5] + 1e-3))
+    between = X + 0.75
+    between[0] = X[0]  # bytes in the first row only
+    np.testing.assert_array_equal(response(model, between)[1:], response(model, between[1:]))
     far = np.array([[300.0] * 6, [-5.0] * 6, [255.0] * 6, [0.0] * 6])
     together = response(model, far)
     for row, expected in zip(far, together):

@@ -11,7 +11,7 @@ from makers import fixed, grow, start_python
 from scipy import stats
 from skforest._kernels.projection import AxisSampler, BoxSampler, SparseSampler, draw
 
-N = 20_000
+N = 8_000
 PLACEMENTS = ["corner", "inside"]
 
 
