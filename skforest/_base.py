@@ -37,6 +37,7 @@ from .forest import Forest
 from .forest.storage import join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 # Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
@@ -254,7 +255,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         super()._validate_params()
         check_n_jobs(getattr(self, "n_jobs", None))
         for name, value in self.get_params(deep=False).items():
-            is_count = isinstance(value, Integral) and name not in ("random_state", "max_iter")
+            is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
             if is_count and value > MAX_COUNT:
                 raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
 
@@ -567,8 +568,11 @@ def check_columns(X):
         return
     if dtype.kind == "O" and getattr(X, "ndim", 0) == 2:
         for j, column in enumerate(X.T):
-            if any(isinstance(value, str | bytes) for value in column):
-                _check_kind("U", f"column {j} of X")
+            for value in column:
+                if isinstance(value, str | bytes):
+                    _check_kind("U", f"column {j} of X", value)
+    elif dtype.kind in "US" and X.size:
+        _check_kind("U", "X", X.ravel()[0])
     else:
         _check_kind(dtype.kind, "X")
 
@@ -594,12 +598,12 @@ def _kind_of(X, name, dtype):
     return "f"
 
 
-def _check_kind(kind, where):
+def _check_kind(kind, where, example="..."):
     if kind in "US":
         raise ValueError(
             f"{where} holds strings or categories, numbers are needed; encode them first, as with "
             "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
-            "float)"
+            f"float: {str(example)!r})"
         )
     if kind in "mM":
         raise TypeError(

@@ -174,8 +174,10 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _check_target_type(self, y):
         dtype = getattr(y, "dtype", None)
-        kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
-        if kind in "USmM" or (kind == "O" and np.ndim(y) == 1 and _first_string(y) is not None):
+        has_strings = isinstance(dtype, np.dtype) and dtype.kind in "USmM"
+        if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and dtype == object):
+            has_strings = any(isinstance(value, str | bytes) for value in y)
+        if has_strings:
             classifier = type(self).__name__.replace("Regressor", "Classifier")
             raise ValueError(
                 f"y holds strings or dates, {type(self).__name__} predicts numbers; to predict "
@@ -289,9 +291,10 @@ class RoutingMixin:
 def check_no_missing_labels(y):
     """Raise ValueError if a label is None or NaN, with its position."""
     values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
-    if not isinstance(values, list | tuple | np.ndarray) or np.ndim(values) != 1:
-        return
-    if isinstance(values, np.ndarray) and values.dtype != object:
+    if isinstance(values, np.ndarray):
+        if values.dtype != object or values.ndim != 1:
+            return
+    elif not isinstance(values, list | tuple):
         return
     for i, label in enumerate(values):
         # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
@@ -300,7 +303,3 @@ def check_no_missing_labels(y):
             raise ValueError(
                 f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
             )
-
-
-def _first_string(values):
-    return next((value for value in values if isinstance(value, str | bytes)), None)

@@ -42,7 +42,7 @@ KEPT = (
 # max_features="auto": powers of the number of features that are compared on held-out rows, where
 # there are at least so many rows; and settings of the forests compared, which are hard, so that
 # `routing` does not influence training.
-POWERS = (0.5, 0.8)
+POWERS = (0.5, 0.8, 1.0)
 MIN_COMPARED_ROWS = 1000
 COMPARED = {"n_trees": 6, "batch_size_": 100, "routing": "hard"}
 
@@ -83,8 +83,8 @@ max_features : {"auto", "sqrt", "log2"}, int, float or None
     Features of a split, drawn for each split. An int is a count, a float a multiple of the number
     of features, None all, "sqrt" the square root of the number of features. "auto": all for a
     single tree, and with `smoothness`; half of them with `feature_shape`; else their square root,
-    rounded up, or, from 1000 rows on, their power 0.8, if small forests on a part of the rows
-    have less error with it on others. Constant features are left out.
+    rounded up; from 1000 rows on that, their power 0.8 or all of them, whichever has the least
+    error in small forests on held-out rows. Constant features are left out.
 feature_shape : int, tuple of int or None
     Shape of the grid that the features fill, such as (28, 28); for `patch_size` and `smoothness`.
     X may then be given as ``(n_samples, *feature_shape)``. The features of a grid have one unit,

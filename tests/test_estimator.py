@@ -554,12 +554,12 @@ def test_oob_score_by_hand(estimator, weighted):
     for tree, count in zip(estimator.forest_, counts):
         out = (count == 0)[:, None]
         of_samples = tree.response(X)
-        sample = [np.flatnonzero(rows.position == row)[0] for row in range(len(rows))]
+        sample = [np.flatnonzero(rows.row_of_sample == row)[0] for row in range(len(rows))]
         total = total + of_samples[sample] * out
         n_trees = n_trees + out
     assert (n_trees > 0).all()
-    expected = np.where(rows.position[:, None] < 0, np.nan, (total / n_trees)[rows.position])
-    seen = rows.position >= 0
+    expected = np.where(rows.row_of_sample[:, None] < 0, np.nan, (total / n_trees)[rows.row_of_sample])
+    seen = rows.row_of_sample >= 0
     assert seen.all() != weighted
     if is_classifier(estimator):
         np.testing.assert_allclose(estimator.oob_decision_function_, expected, rtol=1e-6)

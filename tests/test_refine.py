@@ -149,7 +149,7 @@ def test_no_new_plane_alone_raises_the_loss_of_its_node(make, seed):
     split, weights, threshold = alternator(forest, X, target, weight).sweep()
     before = weight @ oracles.row_losses(forest, route(forest, X), target, prediction)
     for k in range(len(split)):
-        forest = skforest.forest.edit.replace(forest, split[[k]], weights[[k]], threshold[[k]])
+        forest = skforest.forest.edit.replace_splits(forest, split[[k]], weights[[k]], threshold[[k]])
         after = weight @ oracles.row_losses(forest, route(forest, X), target, prediction)
         assert after <= before * (1 + 1e-12)
         before = after
