@@ -175,7 +175,7 @@ class ForestRegressorMixin(RegressorMixin):
     def _check_target_type(self, y):
         dtype = getattr(y, "dtype", None)
         has_strings = isinstance(dtype, np.dtype) and dtype.kind in "USmM"
-        if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and dtype == object):
+        if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and dtype.kind == "O"):
             has_strings = any(isinstance(value, str | bytes) for value in y)
         if has_strings:
             classifier = type(self).__name__.replace("Regressor", "Classifier")

@@ -306,7 +306,7 @@ def test_targets_too_large_for_a_mean(regressor):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -319,7 +319,7 @@ def test_one_row(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -328,7 +328,7 @@ def test_two_rows(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -340,7 +340,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -375,7 +375,7 @@ def test_one_feature_among_constant_ones(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -386,7 +386,7 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
@@ -513,7 +513,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -685,7 +685,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -694,7 +694,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
-@pytest.mark.needs("bootstrap")
+@pytest.mark.needs("max_features")
 def test_parameters_that_need_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()

@@ -22,6 +22,7 @@ from skforest._kernels.loss import (
     QuantileLoss,
     SquaredError,
 )
+from skforest._kernels.rows import tree_seed
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
@@ -840,7 +841,7 @@ def test_a_stream_is_learnt_part_by_part(cls):
     assert not np.array_equal(model.forest_.response(X), before)
     assert len(model.loss_curve_[0]) == 11 and model.n_iter_[0] > 40
     # What the trainer has learnt is what the forest answers, also where the last part never was.
-    training = model._stream[0]
+    training = model._stream[1][0]
     assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
 
 
@@ -888,3 +889,33 @@ def test_classes_and_targets_of_later_parts():
         part = slice(100 * (k % 3), 100 * (k % 3 + 1))
         model.partial_fit(X[part], 1000 + y[part])
     assert model.score(X, 1000 + y) > 0.8
+
+
+# ------------------------------------------------------------------------------------ bootstrap
+
+
+@pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+def test_bags_draw_bootstrap_samples_and_score_the_rows_left_out(cls):
+    X, y = make_classification(150, 5, random_state=0)
+    options = {"n_estimators": 10, "n_bags": 4, "max_iter": 60, "random_state": 0}
+    model = cls(bootstrap=True, oob_score=True, **options).fit(X, y)
+    total, n_bags = 0.0, 0
+    data = model._known_training_set(X, y, None)
+    for bag in range(4):
+        out = data.bootstrap(tree_seed(model._seed, bag), len(data)) == 0
+        first, last = model.forest_.bag_start[bag : bag + 2]
+        response = model.forest_[first:last].response_mapped(data.X)
+        total = total + out[:, None] * response
+        n_bags = n_bags + out
+    known = n_bags > 0
+    expected = (total[known] / n_bags[known][:, None])[:, 0]
+    found = getattr(model, "oob_decision_function_", None)
+    found = model.oob_prediction_ if found is None else found[:, 0]
+    row = data.row_of_sample
+    np.testing.assert_allclose(
+        found[known[row]], expected[(np.cumsum(known) - 1)[row][known[row]]]
+    )
+    plain = cls(**options).fit(X, y)
+    assert (plain.forest_.threshold[:5] != model.forest_.threshold[:5]).any()
+    with pytest.raises(ValueError, match="needs bootstrap=True"):
+        cls(oob_score=True, **options).fit(X, y)
