@@ -16,8 +16,7 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
-from skforest.torch.network import default_network  # noqa: E402
-from skforest.torch.network_training import likelihood  # noqa: E402
+from skforest.torch.network import default_network, likelihood  # noqa: E402
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0
