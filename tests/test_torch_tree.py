@@ -271,7 +271,7 @@ def test_mean_and_unit_of_images_and_of_tables():
         ({"routing": "warm"}, "routing"),
         ({"network": 3}, "network"),
         ({"feature_shape": (3, 3)}, "feature_shape"),
-        ({"feature_shape": (1, 1, 2, 2)}, "feature_shape"),
+        ({"feature_shape": (1, 1, 2, 2)}, "feature_shape=.* has 4 lengths"),
         ({"network": lambda shape: torch.nn.Flatten()}, r"network returned shape .* is required"),
         (
             {"network": lambda shape: None},

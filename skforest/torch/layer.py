@@ -18,13 +18,15 @@ MAX_DECAY = 0.99  # weight of the stored statistics after 99 batches or more, li
 
 # Sections that docstrings share.
 SHARED_DOC = {
-    "sizes": """\
+    "parameters": """\
     n_features : int
         Number of input features, at least 1.
     n_outputs : int
         Number of outputs, at least 1.
-""",
-    "options": """\
+    n_estimators : int, default=100
+        Number of trees, or ferns, at least 1.
+    max_depth : int, default=5
+        Number of tests on the path to each leaf, 1 to 16.
     standardise : {"batch", "running", None}, default="batch"
         How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
         expect. "batch": by the statistics of each batch in training, with their gradient, and by
@@ -228,9 +230,9 @@ class _HingeLayer(nn.Module):
         options = {"device": device, "dtype": dtype}
         self.standardise = None
         if standardise is not None:
-            batch = partial(nn.BatchNorm1d, affine=False)
-            kinds = {"batch": batch, "running": RunningStandardiser}
-            self.standardise = kinds[standardise](n_features, **options)
+            is_batch = standardise == "batch"
+            kind = partial(nn.BatchNorm1d, affine=False) if is_batch else RunningStandardiser
+            self.standardise = kind(n_features, **options)
         n_tests = max_depth if self._is_fern else 2**max_depth - 1
         self.thresholds = nn.Parameter(torch.empty(n_estimators, n_tests, **options))
         self.leaves = nn.Parameter(torch.empty(n_estimators, 2**max_depth, n_outputs, **options))
@@ -347,12 +349,7 @@ class HingeForest(_HingeLayer):
 
     Parameters
     ----------
-    {sizes}
-    n_estimators : int, default=100
-        Number of trees, at least 1.
-    max_depth : int, default=5
-        Number of tests on the path to each leaf, 1 to 16.
-    {options}
+    {parameters}
 
     Attributes
     ----------
@@ -403,12 +400,7 @@ class HingeFern(_HingeLayer):
 
     Parameters
     ----------
-    {sizes}
-    n_estimators : int, default=100
-        Number of ferns, at least 1.
-    max_depth : int, default=5
-        Number of tests of a fern, 1 to 16.
-    {options}
+    {parameters}
 
     Attributes
     ----------

@@ -28,19 +28,11 @@ N_STANDARDISE = 1024  # samples that standardise a new network
 
 
 def default_network(shape):
-    """Small convolutional network of section 3.4 of the paper, adapted to the image size.
+    """Small convolutional network of section 3.4, for images of (channels, height, width).
 
-    Parameters
-    ----------
-    shape : tuple (int, int, int)
-        Channels, height and width of the images.
-
-    Returns
-    -------
-    network : Module
-        From shape (n, \\*shape) to (n, 1). For images of 28 x 28 or more, both convolutions have
-        5 x 5 kernels and both are followed by 2 x 2 max pooling. A kernel covers at most half of a
-        side, rounded up, and sides of less than 8 are not pooled.
+    For images of 28 x 28 or more, both convolutions have 5 x 5 kernels and both are followed by
+    2 x 2 max pooling. A kernel covers at most half of a side, rounded up, and sides of less than 8
+    are not pooled.
     """
     channels, *sides = shape
     parts = []
@@ -132,12 +124,10 @@ def likelihood(child, networks, leaves, x, y, steepness, min_reach=MIN_REACH):
         Class probabilities of the leaves.
     x : tensor of shape (n_samples, channels, height, width)
     y : tensor of shape (n_samples,), int64
-        Class numbers.
     steepness : float
         Gamma of equation 5.
     min_reach : float, default=0.003
-        A sample that reaches the less probable child of a split with a smaller probability leaves
-        it out.
+        A sample skips the less probable child of a split if it reaches it with less probability.
 
     Returns
     -------
@@ -174,8 +164,7 @@ def train_networks(
         As in `likelihood`.
     counts : tensor of shape (n_leaves, n_classes)
         Initial weights of the classes in the leaves, up to a common factor.
-    images : ImageSet
-    index : tensor of shape (n_samples,), int64
+    images, index : ImageSet, and tensor of shape (n_samples,), int64
         Samples to train on.
     batch_size : int
     schedule : sequence of (float, float)
@@ -183,7 +172,7 @@ def train_networks(
     exact_counts : bool, default=False
         Whether `counts` are those of all samples, and not an estimate.
     report : callable, default=None
-        Called after every epoch with its number and loss.
+        Called with the number and the loss of every epoch.
 
     Returns
     -------
@@ -248,26 +237,9 @@ def entropy(counts):
 class NetworkTreeGrower:
     """Grows a tree best first: the split of largest information gain is the next.
 
-    Parameters
-    ----------
-    images : ImageSet
-    shape : tuple (int, int, int)
-        Channels, height and width of the images.
-    make_network : callable or None
-        As the parameter `network` of `E2ENetworkTree`.
-    annealing : Annealing
-    max_leaf_nodes : int
-    report : callable
-        Called with a line of text after every split.
-
-    Attributes
-    ----------
-    child : list of int
-        As in `likelihood`.
-    networks : list of StandardisedNetwork
-        In the order of the splits.
-    leaf_samples : list of tensor of int64
-        Samples that reach each leaf.
+    `make_network` is the parameter `network` of `E2ENetworkTree`; `report` is called with a line
+    of text after every split. `grow` sets `child` and `networks`, as in `likelihood`, and the
+    samples that reach each leaf.
     """
 
     def __init__(self, images, shape, make_network, annealing, max_leaf_nodes, report):
@@ -337,20 +309,14 @@ class NetworkTreeGrower:
         return None
 
     def _initial_leaves(self, network, index):
-        """Weights of the classes in both leaves of a new split.
-
-        Leaves with equal class probabilities have the probabilities of the two sides as their
-        responsibilities.
-        """
+        """Weights of the classes in both leaves of a new split, by the probabilities of sides."""
         images = self.images
         z = torch.from_numpy(images.outputs(network, index))
         p = torch.sigmoid(self.annealing.steepness * z)
         weight = images.weight[index.numpy()]
         weight = torch.from_numpy(weight / weight.max()).float()
         leaves = torch.zeros(2, images.n_classes)
-        for leaf, responsibility in enumerate((1 - p, p)):
-            leaves[leaf].index_add_(0, images.y[index], responsibility * weight)
-        return leaves
+        return leaves.index_add_(1, images.y[index], torch.stack([1 - p, p]) * weight)
 
     def _new_network(self, x):
         """A new network, standardised by some images."""
