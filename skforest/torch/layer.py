@@ -158,12 +158,10 @@ class RunningStandardiser(nn.Module):
         Parameters
         ----------
         z : tensor of shape (..., n_features)
-            Features.
 
         Returns
         -------
         z : tensor of shape (..., n_features)
-            Standardised features.
         """
         samples = z.detach().reshape(-1, self.n_features)
         if not self.training or len(samples) < 2:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from scipy.special import xlogy
 from torch import nn
+
+from ..training.endtoend import Annealing
 
 MIN_BATCHES = 10  # steps of an epoch, unless its batches would have fewer samples than
 MIN_BATCH_SIZE = 16
@@ -234,23 +238,23 @@ def entropy(counts):
     return (xlogy(counts.sum(), counts.sum()) - xlogy(counts, counts).sum()) / np.log(2)
 
 
+@dataclass
 class NetworkTreeGrower:
     """Grows a tree best first: the split of largest information gain is the next.
 
-    `make_network` is the parameter `network` of `E2ENetworkTree`; `report` is called with a line
-    of text after every split. `grow` sets `child` and `networks`, as in `likelihood`, and the
-    samples that reach each leaf.
+    `grow` sets `child` and `networks`, as in `likelihood`, and the samples that reach each leaf.
     """
 
-    def __init__(self, images, shape, make_network, annealing, max_leaf_nodes, report):
-        self.images = images
-        self.shape = shape
-        self.make_network = make_network
-        self.annealing = annealing
-        self.max_leaf_nodes = max_leaf_nodes
-        self.report = report
-        self.child, self.networks, self.leaf_samples = [-1], [], []
-        self._modules = []  # all that `make_network` has returned
+    images: ImageSet
+    shape: tuple[int, int, int]  # channels, height and width
+    make_network: Callable | None  # the parameter `network` of `E2ENetworkTree`
+    annealing: Annealing
+    max_leaf_nodes: int
+    report: Callable  # called with a line of text after every split
+    child: list = field(default_factory=lambda: [-1])
+    networks: list = field(default_factory=list)
+    leaf_samples: list = field(default_factory=list)
+    _modules: list = field(default_factory=list)  # all that `make_network` has returned
 
     def grow(self):
         """Grow the tree; set the attributes."""

@@ -51,10 +51,10 @@ def _route(z, trees):
 
 
 def gains_of_tests(layer, z):
-    """Sum, for each test of a layer, of the norms of the gradients of responses by its feature.
+    """Sum over samples of the norms of their gradients at each test of a layer.
 
-    The gradient of a sample is the vector of its leaf, at the test of its smallest margin. `z` are
-    standardised features; ndarray of shape (n_samples, n_features), float64.
+    A sample has a gradient at the test of its smallest margin only: the vector of its leaf. `z`
+    are standardised features, an ndarray of shape (n_samples, n_features) of float64.
     """
     thresholds, leaves = (t.detach().double().cpu() for t in (layer.thresholds, layer.leaves))
     tensors = thresholds, leaves, layer.features.cpu(), torch.ones(len(leaves))

@@ -157,9 +157,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "verbose": ["verbose"],
         **ForestClassifierMixin._parameter_constraints,
     }
-    # `BaseForest` reads these; they are no parameters of a single tree.
-    bootstrap = oob_score = warm_start = False
-    max_samples = n_jobs = None
+    warm_start = False  # read by `BaseForest`; not a parameter of a single tree
 
     def __init__(
         self,
