@@ -5,12 +5,12 @@ This file checks the parameters; `_picture` draws.
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ._feature_map import FeatureGrid
 from ._picture import Picture, Style, Tree, layout
 from .forest import Forest
 
@@ -202,14 +202,7 @@ def _shape(forest, given):
     if given is None:
         has_patches = len(forest.box_corner) > 0
         return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
-    lengths = np.atleast_1d(given)
-    is_valid = lengths.dtype.kind in "iu" and lengths.ndim == 1 and (lengths > 0).all()
-    if not is_valid or math.prod(lengths.tolist()) != forest.n_features:
-        raise ValueError(
-            f"feature_shape={given!r} must be positive ints with the product "
-            f"{forest.n_features}, the number of features of the forest"
-        )
-    return tuple(lengths.tolist())
+    return FeatureGrid(given, forest.n_features).shape
 
 
 def _axes(ax):

@@ -835,6 +835,8 @@ def test_unsupported_modules_and_estimators_raise():
         to_estimator(layer, X=np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"x has shape \(2, 1\), .*\(n_samples, 7\)"):
         from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))(torch.zeros(2, 1))
+    with pytest.raises(ValueError, match='link=.sigmoid. must be "identity", "softmax" or "log"'):
+        HingeEnsemble([layer], torch.zeros(4), torch.ones(4), torch.zeros(3), "sigmoid")
     ensemble = from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))
     assert "link='softmax'" in repr(ensemble) and isinstance(ensemble, HingeEnsemble)
     other = copy.deepcopy(ensemble)

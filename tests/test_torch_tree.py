@@ -16,8 +16,7 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
-from skforest.torch.network import default_network  # noqa: E402
-from skforest.torch.network_training import likelihood  # noqa: E402
+from skforest.torch.network import default_network, likelihood  # noqa: E402
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0
@@ -272,7 +271,7 @@ def test_mean_and_unit_of_images_and_of_tables():
         ({"routing": "warm"}, "routing"),
         ({"network": 3}, "network"),
         ({"feature_shape": (3, 3)}, "feature_shape"),
-        ({"feature_shape": (1, 1, 2, 2)}, "feature_shape"),
+        ({"feature_shape": (1, 1, 2, 2)}, "feature_shape=.* has 4 lengths"),
         ({"network": lambda shape: torch.nn.Flatten()}, r"network returned shape .* is required"),
         (
             {"network": lambda shape: None},

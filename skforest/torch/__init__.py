@@ -8,10 +8,8 @@ try:
 except ImportError as error:
     raise ImportError('skforest.torch needs PyTorch: pip install "skforest[torch]"') from error
 
-from .conversion import from_estimator, to_estimator
-from .ensemble import HingeEnsemble
-from .layer import HingeFern, HingeForest
-from .standardiser import RunningStandardiser
+from .conversion import HingeEnsemble, from_estimator, to_estimator
+from .layer import HingeFern, HingeForest, RunningStandardiser
 from .tree import E2ENetworkTree
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Conversion of fitted hinge forests to modules of PyTorch and back."""
+"""Fitted hinge forests as modules of PyTorch, and the conversion between the two."""
 
 from __future__ import annotations
 
@@ -13,14 +13,121 @@ from torch import nn
 from torch.nn.utils import skip_init
 
 from .._base import draw_seed
-from .._feature_map import scaled
+from .._feature_map import FeatureMap
 from ..forest import Forest
 from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..training.hinge_packing import CompleteTrees, compacted
-from .ensemble import HingeEnsemble
-from .layer import HingeFern, HingeForest
+from .layer import HingeFern, HingeForest, RunningStandardiser, check_option
 from .response import gains_of_tests
-from .standardiser import RunningStandardiser
+
+
+class HingeEnsemble(nn.Module):
+    """Fitted hinge forest as a module, as returned by `from_estimator`.
+
+    Parameters
+    ----------
+    bags : iterable of Module
+        Each maps scaled samples to the sum of its trees: a `torch.nn.Sequential` of a
+        `torch.nn.Linear` and a `HingeForest` or `HingeFern`.
+    offset, scale : tensor of shape (n_features,)
+        Samples are scaled to ``(x - offset) * scale`` in the dtype of these tensors, then
+        converted to the dtype of the parameters.
+    baseline : tensor of shape (n_outputs,)
+        Added to the sum of each bag.
+    link : {"identity", "softmax", "log"}
+        Inverse link from the sum of a bag to the scale of predictions, on which bags are averaged.
+        "log": the exponential of the sum is the prediction.
+    classes : ndarray of shape (n_outputs,), default=None
+        Class labels. None: regression.
+    feature_names : list of str, default=None
+        Names of the features.
+    spread : ndarray of shape (n_features,), default=None
+        Standard deviations of the scaled features, for `feature_importances_` of the estimator
+        that `to_estimator` returns.
+
+    Attributes
+    ----------
+    bags : ModuleList
+        The bags.
+    offset, scale, baseline : tensor
+        Buffers.
+
+    Raises
+    ------
+    ValueError
+        If `link` is another one.
+
+    See Also
+    --------
+    from_estimator : Make the module of a fitted estimator.
+    to_estimator : Make an estimator of the module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import RandomHingeForestRegressor
+    >>> from skforest.torch import from_estimator
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> module = from_estimator(RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X, y))
+    >>> module.link, len(module.bags), module(torch.from_numpy(X)).shape
+    ('identity', 2, torch.Size([442, 1]))
+    """
+
+    def __init__(
+        self, bags, offset, scale, baseline, link, classes=None, feature_names=None, spread=None
+    ):
+        super().__init__()
+        self.bags = nn.ModuleList(bags)
+        self.register_buffer("offset", offset)
+        self.register_buffer("scale", scale)
+        self.register_buffer("baseline", baseline)
+        # The links of the losses of hinge forests; `forward` averages bags on their scale.
+        self.link = check_option("link", link, ("identity", "softmax", "log"))
+        self.classes = classes
+        self.feature_names = feature_names
+        self.spread = spread
+
+    def forward(self, x):
+        """Predict.
+
+        Parameters
+        ----------
+        x : tensor of shape (n_samples, n_features)
+            Samples, in the units of the training set of the estimator.
+
+        Returns
+        -------
+        out : tensor of shape (n_samples, n_outputs)
+            In classification logits, whose softmax is the probabilities. In regression the
+            predicted target, or with the Poisson loss the logarithm of the predicted mean.
+
+        Raises
+        ------
+        ValueError
+            If x has another shape.
+        """
+        if x.dim() != 2 or x.shape[1] != len(self.offset):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}, but the module expects "
+                f"(n_samples, {len(self.offset)})"
+            )
+        dtype = next(self.parameters()).dtype
+        scaled = ((x - self.offset) * self.scale).to(dtype)
+        raw = torch.stack([bag(scaled) for bag in self.bags]) + self.baseline.to(dtype)
+        if len(raw) == 1:
+            return raw[0]
+        if self.link == "identity":
+            return raw.mean(dim=0)
+        # Logarithm of the mean over bags of probabilities, or of exponentials.
+        if self.link == "softmax":
+            raw = raw.log_softmax(dim=2)
+        return raw.logsumexp(dim=0) - math.log(len(raw))
+
+    def extra_repr(self):
+        """Return the parameters of the module for `repr`."""
+        return f"link={self.link!r}"
+
 
 # ---------------------------------------------------------------------------- estimator to module
 
@@ -183,16 +290,15 @@ def to_estimator(module, *, classes=None, X=None):
         "feature_names": module.feature_names,
     }
     shared = {
-        "offset": module.offset.numpy(force=True).astype(np.float64),
-        "scale": module.scale.numpy(force=True).astype(np.float64),
-        "baseline": module.baseline.numpy(force=True).astype(np.float64)[order],
+        "offset": _array(module.offset),
+        "scale": _array(module.scale),
+        "baseline": _array(module.baseline)[order],
     }
-    table = np.zeros((0, n_features), dtype=np.float32)
-    if X is not None:
-        X = check_array(X, dtype=np.float64)
-        if X.shape[1] != n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
-        table = scaled(X, shared["offset"], shared["scale"])
+    X = np.zeros((0, n_features)) if X is None else check_array(X, dtype=np.float64)
+    if X.shape[1] != n_features:
+        raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
+    table = FeatureMap(shared["offset"], shared["scale"]).transform(X)
+    if len(X):
         spread = table.std(axis=0, dtype=np.float64)
         shared["spread"] = np.where(spread > 0, spread, 1)
     if module.spread is not None:
@@ -204,14 +310,10 @@ def to_estimator(module, *, classes=None, X=None):
 def _ensemble_of_one(module, classes):
     """A layer, or a sequence that ends with one, as an ensemble of one bag."""
     bag = _Bag(module)
-    n_outputs, n_features = bag.layer.n_outputs, bag.weight.shape[1]
-    return HingeEnsemble(
-        [module],
-        torch.zeros(n_features, dtype=torch.float64),
-        torch.ones(n_features, dtype=torch.float64),
-        torch.zeros(n_outputs, dtype=torch.float64),
-        "identity" if classes is None else "softmax",
-    )
+    offset = torch.zeros(bag.weight.shape[1], dtype=torch.float64)
+    baseline = torch.zeros(bag.layer.n_outputs, dtype=torch.float64)
+    link = "identity" if classes is None else "softmax"
+    return HingeEnsemble([module], offset, torch.ones_like(offset), baseline, link)
 
 
 def _sorted_classes(classes, n_outputs):
@@ -225,6 +327,11 @@ def _sorted_classes(classes, n_outputs):
             f"classes={classes!r} must name each of the {n_outputs} outputs of the module once"
         )
     return order, labels
+
+
+def _array(tensor):
+    """A tensor as ndarray of float64."""
+    return tensor.numpy(force=True).astype(np.float64)
 
 
 def _parts(module):
@@ -247,7 +354,7 @@ def _normalisation(part):
         zeros = torch.zeros_like(factor)
         factor = factor if part.weight is None else factor * part.weight
         tensors = part.running_mean, factor, zeros if part.bias is None else part.bias
-    return [t.numpy(force=True).astype(np.float64) for t in tensors]
+    return [_array(tensor) for tensor in tensors]
 
 
 class _Bag:
@@ -264,8 +371,7 @@ class _Bag:
             raise ValueError(
                 'module has a layer with aggregate="none"; "sum" or "mean" is required'
             )
-        if self.layer.standardise is not None:
-            front.append(self.layer.standardise)
+        front += [] if self.layer.standardise is None else [self.layer.standardise]
         linear = (part for part in front if isinstance(part, nn.Linear))
         n = next((part.in_features for part in linear), self.layer.n_features)
         self.weight, self.bias = sparse.identity(n, format="csr"), np.zeros(n)
@@ -275,7 +381,7 @@ class _Bag:
     def _append(self, part):
         """Compose the affine map with a module that follows it."""
         if isinstance(part, nn.Linear):
-            weight = part.weight.numpy(force=True).astype(np.float64)
+            weight = _array(part.weight)
             self.weight, self.bias = weight @ self.weight, weight @ self.bias
             if part.bias is not None:
                 self.bias = self.bias + part.bias.numpy(force=True)
@@ -289,25 +395,11 @@ class _Bag:
                 "BatchNorm1d, RunningStandardiser, Flatten, Dropout and Identity can be converted"
             )
 
-    @property
-    def is_fern(self):
-        return isinstance(self.layer, HingeFern)
-
     def pack(self, table, order, shared, meta):
         """The bag as a Forest.
 
-        Parameters
-        ----------
-        table : ndarray of shape (n_samples, n_features), float32
-            Scaled samples, for node weights and gains.
-        order : ndarray of shape (n_outputs,)
-            Output of the module that each output of the forest is.
-        shared, meta : dict
-            Arrays and metadata that all bags have in common.
-
-        Returns
-        -------
-        forest : Forest
+        `table` has the scaled samples for node weights and gains; `order`, for each output of the
+        forest, that of the module; `shared` and `meta` what all bags have in common.
         """
         layer, n_features = self.layer, self.weight.shape[1]
         feature = layer.features.numpy(force=True)
@@ -315,7 +407,7 @@ class _Bag:
         leaves = layer.leaves.numpy(force=True).astype(np.float32)[:, :, order]
         n_trees, n_leaves, n_outputs = leaves.shape
         gain = gains_of_tests(layer, table @ self.weight.T + self.bias)
-        if self.is_fern:
+        if self.layer._is_fern:
             # The splits of a level share the gain of its test equally.
             level = np.repeat(np.arange(layer.max_depth), 2 ** np.arange(layer.max_depth))
             threshold, feature = threshold[:, level], feature[:, level]
@@ -353,7 +445,7 @@ def _estimator(forests, bags, classes, feature_names):
     layer = bags[0].layer
     parameters = {
         "n_estimators": layer.n_estimators,
-        "structure": "fern" if bags[0].is_fern else "tree",
+        "structure": "fern" if layer._is_fern else "tree",
         "features": "linear",
         "n_directions": layer.n_features,
         "max_depth": layer.max_depth,

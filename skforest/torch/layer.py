@@ -1,30 +1,32 @@
-"""Random hinge forests and ferns as layers of a PyTorch network."""
+"""Random hinge forests and ferns as layers of a PyTorch network, and their standardisation."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import nn
 
-from ._checks import check_int, check_option
 from .response import HingeTrees, response_by_kernel, response_by_tensors
-from .standardiser import RunningStandardiser
 
 THRESHOLD_RANGE = 3.0  # initial thresholds are uniform in -3 to 3 standard deviations (section 4)
 LEAF_DEVIATION = 0.01  # standard deviation of the initial leaf vectors (section 4)
+MIN_VARIANCE = 1e-7  # added to the variance, as in `RandomHingeForestClassifier`
+MAX_DECAY = 0.99  # weight of the stored statistics after 99 batches or more, likewise
 
-# Sections that the docstrings of both layers share.
+# Sections that docstrings share.
 SHARED_DOC = {
-    "sizes": """\
+    "parameters": """\
     n_features : int
         Number of input features, at least 1.
     n_outputs : int
         Number of outputs, at least 1.
-""",
-    "options": """\
+    n_estimators : int, default=100
+        Number of trees, or ferns, at least 1.
+    max_depth : int, default=5
+        Number of tests on the path to each leaf, 1 to 16.
     standardise : {"batch", "running", None}, default="batch"
         How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
         expect. "batch": by the statistics of each batch in training, with their gradient, and by
@@ -54,19 +56,141 @@ SHARED_DOC = {
     Raises
     ------
     TypeError
-        If a parameter that must be an int is none.
+        If a parameter that must be an int is not one.
     ValueError
         If a parameter is out of range.
+""",
+    "references": """\
+    References
+    ----------
+    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+       Differentiable Learning", 2018.
 """,
 }
 
 
-def _with_shared_doc(layer):
-    """Put the shared sections into the docstring of a layer."""
-    if layer.__doc__:  # None under `python -OO`
+def _with_shared_doc(module):
+    """Put the shared sections into the docstring of a class."""
+    if module.__doc__:  # None under `python -OO`
         for name, text in SHARED_DOC.items():
-            layer.__doc__ = layer.__doc__.replace(f"    {{{name}}}\n", text)
-    return layer
+            module.__doc__ = module.__doc__.replace(f"    {{{name}}}\n", text)
+    return module
+
+
+def check_int(name, value, low, high=None):
+    """Return a parameter as int; raise unless it is an int from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} must be an int")
+    if value < low or (high is not None and value > high):
+        valid = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name}={value} must be {valid}")
+    return int(value)
+
+
+def check_option(name, value, options):
+    """Return a parameter that is one of at least two options; raise ValueError otherwise."""
+    if value not in options:
+        *most, last = (f'"{option}"' if option else repr(option) for option in options)
+        raise ValueError(f"{name}={value!r} must be {', '.join(most)} or {last}")
+    return value
+
+
+@_with_shared_doc
+class RunningStandardiser(nn.Module):
+    """Standardise features to mean 0 and standard deviation 1 by running statistics.
+
+    This is the batch normalisation of the random hinge forest [1]_ (section 4). Training and
+    evaluation use the same stored mean and variance, which are constants for the gradient, and the
+    module has no parameters. In training mode the statistics are updated after a batch has been
+    standardised: ``stored = a * stored + (1 - a) * batch`` with ``a = min(t / (t + 1), 0.99)``,
+    where t is the number of earlier batches. The first batch of at least two samples is
+    standardised by its own statistics. A batch of one sample does not change the statistics.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features, at least 1.
+    device : torch.device, default=None
+        Device of the buffers. None: the default device of PyTorch.
+    dtype : torch.dtype, default=None
+        Dtype of `mean` and `variance`. None: the default dtype of PyTorch.
+
+    Attributes
+    ----------
+    mean : tensor of shape (n_features,)
+        Running mean; a buffer, initially 0.
+    variance : tensor of shape (n_features,)
+        Running unbiased variance; a buffer, initially 1.
+    n_batches : tensor of shape (), int64
+        Number of batches in the statistics; a buffer, initially 0.
+
+    {references}
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skforest.torch import RunningStandardiser
+    >>> standardiser = RunningStandardiser(2)
+    >>> standardiser(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
+    tensor([[-0.7071, -0.7071],
+            [ 0.7071,  0.7071]])
+    >>> standardiser.mean
+    tensor([ 2., 20.])
+    """
+
+    def __init__(self, n_features, *, device=None, dtype=None):
+        super().__init__()
+        self.n_features = check_int("n_features", n_features, 1)
+        options = {"device": device, "dtype": dtype}
+        self.register_buffer("mean", torch.zeros(n_features, **options))
+        self.register_buffer("variance", torch.ones(n_features, **options))
+        self.register_buffer("n_batches", torch.zeros((), dtype=torch.long, device=device))
+
+    def reset_parameters(self):
+        """Reset the running statistics."""
+        self.mean.zero_()
+        self.variance.fill_(1)
+        self.n_batches.zero_()
+
+    def forward(self, z):
+        """Standardise features.
+
+        Parameters
+        ----------
+        z : tensor of shape (..., n_features)
+
+        Returns
+        -------
+        z : tensor of shape (..., n_features)
+        """
+        samples = z.detach().reshape(-1, self.n_features)
+        if not self.training or len(samples) < 2:
+            return (z - self.mean) * self.unit
+        mean = samples.mean(dim=0)
+        # Several times as fast as `torch.var`.
+        variance = (samples - mean).square().sum(dim=0) / (len(samples) - 1)
+        statistics = {"mean": mean, "variance": variance}
+        # `torch.where`, since reading `n_batches` would make a graphics card wait.
+        for name, batch in statistics.items():
+            stored = getattr(self, name)
+            stored.copy_(torch.where(self.n_batches == 0, batch, stored))
+        out = (z - self.mean) * self.unit
+        n_batches = self.n_batches.to(self.mean.dtype)
+        decay = (n_batches / (n_batches + 1)).clamp(max=MAX_DECAY)
+        for name, batch in statistics.items():
+            stored = getattr(self, name)
+            stored.copy_(decay * stored + (1 - decay) * batch)
+        self.n_batches.add_(1)
+        return out
+
+    @property
+    def unit(self):
+        """Reciprocal standard deviations, tensor of shape (n_features,)."""
+        return (self.variance + MIN_VARIANCE).rsqrt()
+
+    def extra_repr(self):
+        """Return the text of the module for `repr`."""
+        return str(self.n_features)
 
 
 class _HingeLayer(nn.Module):
@@ -104,9 +228,9 @@ class _HingeLayer(nn.Module):
         options = {"device": device, "dtype": dtype}
         self.standardise = None
         if standardise is not None:
-            batch = partial(nn.BatchNorm1d, affine=False)
-            kinds = {"batch": batch, "running": RunningStandardiser}
-            self.standardise = kinds[standardise](n_features, **options)
+            is_batch = standardise == "batch"
+            kind = partial(nn.BatchNorm1d, affine=False) if is_batch else RunningStandardiser
+            self.standardise = kind(n_features, **options)
         n_tests = max_depth if self._is_fern else 2**max_depth - 1
         self.thresholds = nn.Parameter(torch.empty(n_estimators, n_tests, **options))
         self.leaves = nn.Parameter(torch.empty(n_estimators, 2**max_depth, n_outputs, **options))
@@ -141,7 +265,7 @@ class _HingeLayer(nn.Module):
         Raises
         ------
         TypeError
-            If z is no tensor, or has another dtype than the parameters.
+            If z is not a tensor, or has another dtype than the parameters.
         ValueError
             If z has another number of features, or is on another device than the parameters.
         """
@@ -223,12 +347,7 @@ class HingeForest(_HingeLayer):
 
     Parameters
     ----------
-    {sizes}
-    n_estimators : int, default=100
-        Number of trees, at least 1.
-    max_depth : int, default=5
-        Number of tests on the path to each leaf, 1 to 16.
-    {options}
+    {parameters}
 
     Attributes
     ----------
@@ -258,10 +377,7 @@ class HingeForest(_HingeLayer):
     With ``aggregate="sum"`` the learning rate must decrease with the number of trees: 0.3 to 3
     over `n_estimators` is a good start for Adam.
 
-    References
-    ----------
-    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
-       Differentiable Learning", 2018.
+    {references}
 
     Examples
     --------
@@ -282,12 +398,7 @@ class HingeFern(_HingeLayer):
 
     Parameters
     ----------
-    {sizes}
-    n_estimators : int, default=100
-        Number of ferns, at least 1.
-    max_depth : int, default=5
-        Number of tests of a fern, 1 to 16.
-    {options}
+    {parameters}
 
     Attributes
     ----------

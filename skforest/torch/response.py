@@ -18,26 +18,12 @@ from .._kernels.hinge_layer import HingePass
 
 
 class HingeTrees(NamedTuple):
-    """Trees or ferns of one depth.
+    """Trees, with their tests in the order of a heap, or ferns, with one test for each level."""
 
-    Parameters
-    ----------
-    thresholds : tensor of shape (n_trees, n_tests)
-        Thresholds of the tests of a tree in the order of a heap; one test a level for a fern.
-    leaves : tensor of shape (n_trees, 2**depth, n_outputs)
-        Vectors of the leaves.
-    features : tensor of shape (n_trees, n_tests), int64
-        Column that a test compares with its threshold.
-    tree_weight : tensor of shape (n_trees,)
-        Factor of the response of each tree. A tree of weight 0 has no gradients.
-    depth : int
-    is_fern : bool
-    """
-
-    thresholds: torch.Tensor
-    leaves: torch.Tensor
-    features: torch.Tensor
-    tree_weight: torch.Tensor
+    thresholds: torch.Tensor  # (n_trees, n_tests)
+    leaves: torch.Tensor  # (n_trees, 2**depth, n_outputs)
+    features: torch.Tensor  # (n_trees, n_tests), int64: column that a test compares
+    tree_weight: torch.Tensor  # (n_trees,); a tree of weight 0 has no gradients
     depth: int
     is_fern: bool
 
@@ -46,12 +32,7 @@ class HingeTrees(NamedTuple):
 
 
 def _route(z, trees):
-    """Leaf and test of the smallest margin of every sample in every tree (algorithm 3).
-
-    Returns
-    -------
-    leaf, test : tensor of shape (n_samples, n_trees), int64
-    """
+    """Leaf, and test of smallest margin, of every sample (row) in every tree (algorithm 3)."""
     index = torch.arange(len(trees.thresholds), device=z.device)
     leaf = torch.zeros(len(z), len(index), dtype=torch.long, device=z.device)
     test, smallest = leaf, None
@@ -70,19 +51,10 @@ def _route(z, trees):
 
 
 def gains_of_tests(layer, z):
-    """Sum, for each test, of the norms of the gradients of the responses by its feature.
+    """Sum over samples of the norms of their gradients at each test of a layer.
 
-    The gradient of a sample is the vector of its leaf, at the test of its smallest margin.
-
-    Parameters
-    ----------
-    layer : HingeForest or HingeFern
-    z : ndarray of shape (n_samples, n_features), float64
-        Features, standardised if the layer does so.
-
-    Returns
-    -------
-    gains : ndarray of shape (n_trees, n_tests), float64
+    A sample has a gradient at the test of its smallest margin only: the vector of its leaf. `z`
+    are standardised features, an ndarray of shape (n_samples, n_features) of float64.
     """
     thresholds, leaves = (t.detach().double().cpu() for t in (layer.thresholds, layer.leaves))
     tensors = thresholds, leaves, layer.features.cpu(), torch.ones(len(leaves))
@@ -112,21 +84,10 @@ class _SparseLookup(torch.autograd.Function):
 
 
 def response_by_tensors(z, trees, per_tree, sparse):
-    """Responses of trees, by operations of PyTorch.
+    """Responses of trees, by operations of PyTorch; of shape (n_samples, n_trees or 1, n_outputs).
 
-    Parameters
-    ----------
-    z : tensor of shape (n_samples, n_features)
-        Standardised features.
-    trees : HingeTrees
-    per_tree : bool
-        Whether the responses of the trees are returned separately, and not their sum.
-    sparse : bool
-        Whether the gradient of `trees.leaves` is a sparse tensor.
-
-    Returns
-    -------
-    response : tensor of shape (n_samples, n_trees or 1, n_outputs)
+    `per_tree`: the responses of the trees separately, and not their sum. `sparse`: the gradient of
+    the leaves is a sparse tensor.
     """
     # The route has no gradient: only the smallest margin of a sample has one (equations 11 and
     # 12), and that of a margin of 0 is 0.
@@ -148,7 +109,7 @@ def response_by_tensors(z, trees, per_tree, sparse):
 
 
 class _KernelResponse(torch.autograd.Function):
-    """`response_by_tensors` by the compiled loops."""
+    """The function of `response_by_kernel`, with its derivatives."""
 
     @staticmethod
     def forward(
@@ -182,10 +143,7 @@ class _KernelResponse(torch.autograd.Function):
 
 
 def response_by_kernel(z, trees, per_tree, sparse):
-    """Responses of trees, by the compiled loops; float32 on the CPU.
-
-    Parameters and return value are those of `response_by_tensors`.
-    """
+    """`response_by_tensors` by the compiled loops; float32 on the CPU."""
     # Within `forward`, gradients are always disabled; so their state is read here.
     flags = torch.is_grad_enabled(), per_tree, sparse, trees.depth, trees.is_fern
     tensors = trees.thresholds, trees.leaves, trees.features, trees.tree_weight

@@ -6,20 +6,19 @@ features are these numbers.
 
 from __future__ import annotations
 
-import math
 from typing import get_type_hints
 
 import numpy as np
 import torch
 from torch import nn
 
-from .._base import BaseForest, Integral, Interval, Real, StrOptions
+from .._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
+from .._feature_map import FeatureGrid
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
 from ..forest import Forest
 from ..forest.edit import recount_and_prune
 from ..training.endtoend import Annealing
-from .network_growth import NetworkTreeGrower
-from .network_training import BLOCK, ImageSet, train_networks
+from .network import BLOCK, ImageSet, NetworkTreeGrower, train_networks
 
 
 class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
@@ -158,9 +157,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "verbose": ["verbose"],
         **ForestClassifierMixin._parameter_constraints,
     }
-    # `BaseForest` reads these; they are no parameters of a single tree.
-    bootstrap = oob_score = warm_start = False
-    max_samples = n_jobs = None
+    warm_start = False  # read by `BaseForest`; not a parameter of a single tree
 
     def __init__(
         self,
@@ -179,52 +176,37 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         random_state=None,
         verbose=0,
     ):
-        self.network = network
-        self.feature_shape = feature_shape
-        self.max_leaf_nodes = max_leaf_nodes
-        self.greedy_epochs = greedy_epochs
-        self.finetune_epochs = finetune_epochs
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.steepness = steepness
-        self.steepness_step = steepness_step
-        self.routing = routing
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.verbose = verbose
+        store_parameters(self, locals())
 
     # --------------------------------------------------------------------------------- parameters
 
-    def _members(self, is_warm_start):
+    def _member_counts(self, is_warm_start):
         return "trees", 1, 0
 
-    def _resolve(self, rows, target, is_warm_start):
+    def _resolve_settings(self, data, is_warm_start):
         if isinstance(self.network, nn.Module):
             raise TypeError(
                 "network must be a function that makes a new module for every split, from the "
                 f"shape (channels, height, width); got the module {type(self.network).__name__}"
             )
-        n_features = rows.X.shape[1]
-        shape = np.atleast_1d(n_features if self.feature_shape is None else self.feature_shape)
-        is_valid = shape.ndim == 1 and shape.dtype.kind in "iu" and 1 <= len(shape) <= 3
-        if not is_valid or (shape < 1).any() or math.prod(shape.tolist()) != n_features:
+        shape = FeatureGrid(self.feature_shape, data.X.shape[1]).shape
+        if len(shape) > 3:
             raise ValueError(
-                f"feature_shape={self.feature_shape!r} must be one to three positive ints with "
-                f"the product {n_features}, the number of features of X"
+                f"feature_shape={self.feature_shape} has {len(shape)} lengths; images have at "
+                "most 3: channels, height and width"
             )
-        self._shape = (1,) * (3 - len(shape)) + tuple(shape.tolist())
+        self._shape = (1,) * (3 - len(shape)) + shape
         self.steepness_ = self._annealing.final
-        self._set_units(rows)
+        self._set_units(data)
 
-    def _set_units(self, rows):
+    def _set_units(self, data):
         """Set `mean_` and `unit_` by weighted moments of the features."""
-        weight = rows.weight / rows.weight.sum()
-        mean = _weighted_sum(rows.X, weight, lambda X: X)
-        variance = _weighted_sum(rows.X, weight, lambda X: np.square(X - mean))
+        mean = data.mean()
+        varies = data.X.max(axis=0) > data.X.min(axis=0)
+        deviation = np.where(varies, data.spread().astype(np.float64), 0)
         if self.feature_shape is not None:
-            variance += np.square(mean - mean.mean())
-            mean[:], variance[:] = mean.mean(), variance.mean()
-        deviation = np.sqrt(variance)
+            variance = np.square(deviation) + np.square(mean - mean.mean())
+            mean[:], deviation[:] = mean.mean(), np.sqrt(variance.mean())
         self.mean_ = mean.astype(np.float32)
         # A deviation below the rounding error of float32 counts as 0.
         varies = deviation > 1e-6 * np.abs(mean)
@@ -248,12 +230,11 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
 
     # ----------------------------------------------------------------------------------- training
 
-    def _fit_forest(self, rows, target, trees):
-        weight = self._tree_weight(rows, target, self._seed)
-        return self._fit_tree(rows, target, weight, self._seed, None)
+    def _fit_forest(self, data, members):
+        return self._fit_tree(self._tree_sample(data, self._seed), self._seed, None)
 
-    def _fit_tree(self, rows, target, weight, seed, stop):
-        images = ImageSet(rows.X, target, weight, self._as_images, self.n_classes_)
+    def _fit_tree(self, data, seed, control):
+        images = ImageSet(data, self._as_images)
         annealing = self._annealing
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.default_generator.manual_seed(seed)
@@ -265,7 +246,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
             if grower.networks and annealing.finetune_epochs:
                 self.loss_curve_ = self._train_jointly(grower, images, annealing)
         self.n_iter_ = len(self.loss_curve_)
-        return self._pack(grower.child, grower.networks, images, target, weight)
+        return self._pack(grower.child, grower.networks, images, data)
 
     def _train_jointly(self, grower, images, annealing):
         """Train all networks of a grown tree; return the losses."""
@@ -279,17 +260,17 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
             grower.networks,
             torch.from_numpy(counts.astype(np.float32)),
             images,
-            torch.from_numpy(np.flatnonzero(images.weight)),
+            images.weighted_samples(),
             annealing.batch_size,
             schedule,
             exact_counts=True,
             report=lambda epoch, loss: self._report(f"epoch {epoch + 1}, loss {loss:.4f}"),
         )
 
-    def _pack(self, child, networks, images, target, weight):
+    def _pack(self, child, networks, images, data):
         """The hard tree, with leaves counted from the samples that reach them; set `networks_`."""
-        every_sample = torch.arange(len(target))
-        table = np.zeros((len(target), max(len(networks), 1)), dtype=np.float32)
+        every_sample = torch.arange(len(data))
+        table = np.zeros((len(data), max(len(networks), 1)), dtype=np.float32)
         for column, network in enumerate(networks):
             table[:, column] = images.outputs(network, every_sample)
         n_classes = self.n_classes_
@@ -298,14 +279,14 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
             "child": np.where(np.array(child) < 0, -1, child),
             "threshold": np.zeros(len(networks)),
             "direction": np.arange(len(networks)),
-            # Leaf values of one class each; `settle` replaces those of impure leaves.
+            # Leaf values of one class each; `recount_and_prune` replaces those of impure leaves.
             "value": np.ones(n_classes),
             "value_index": np.arange(n_classes),
             "value_start": np.arange(n_classes + 1),
         }
-        meta = self._forest_options | {"gate": "hard", "steepness": self.steepness_}
+        meta = self._task_metadata | {"gate": "hard", "steepness": self.steepness_}
         forest = Forest(arrays, n_features=table.shape[1], **meta)
-        forest = recount_and_prune(forest, table, target, weight, criterion="entropy")
+        forest = recount_and_prune(forest, table, data.target, data.weight, criterion="entropy")
         # The networks of removed splits are removed, and the others numbered anew.
         self.networks_ = nn.ModuleList(networks[column] for column in forest.direction).eval()
         arrays = forest.arrays | {"direction": np.arange(len(self.networks_))}
@@ -320,34 +301,12 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         outputs = self._outputs(X, on_path=self.routing == "hard")
         return self._gated(self.forest_).response(outputs)
 
+    # Both are documented in the base class; they follow hard routing.
+
     def apply(self, X):
-        """Return the leaf that each sample reaches by hard routing.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, \\*feature_shape)
-
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, 1), int32
-            Node numbers.
-        """
         return self.forest_.apply(self._outputs(X, on_path=True))
 
     def decision_path(self, X):
-        """Return the nodes that each sample passes by hard routing.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, \\*feature_shape)
-
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the sample passes the node.
-        n_nodes_ptr : ndarray of shape (2,)
-            0 and the number of nodes.
-        """
         return self.forest_.decision_path(self._outputs(X, on_path=True))
 
     @property
@@ -392,13 +351,3 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
                 samples[left] = index[~goes_right] if on_path else index
                 samples[left + 1] = index[goes_right] if on_path else index
         return outputs
-
-
-def _weighted_sum(X, weight, function):
-    """Weighted sum over rows of a function of a table, in float64."""
-    total = np.zeros(X.shape[1])
-    for start in range(0, len(X), BLOCK):
-        block = slice(start, start + BLOCK)
-        # Not by BLAS, whose last bits depend on its number of threads.
-        total += np.einsum("i,ij->j", weight[block], function(X[block]), dtype=np.float64)
-    return total
