@@ -168,10 +168,15 @@ def test_strings_in_X(estimator):
     good = clone(estimator).fit(X, y)
     for kind in (str, object):
         texts = X.astype(str).astype(kind)
-        texts[3, 2] = "abc"
-        refuses(estimator, texts, y, "abc", r"\bX\b")
-        with pytest.raises(ValueError, match="abc"):
+        refuses(estimator, texts, y, "strings", "OneHotEncoder", r"\bX\b")
+        with pytest.raises(ValueError, match="strings"):
             good.predict(texts)
+    mixed = X.astype(object)
+    mixed[3, 2] = "abc"
+    refuses(estimator, mixed, y, "abc", "column 2 of X")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(mixed, columns=[f"c{j}" for j in range(X.shape[1])])
+    refuses(estimator, frame, y, "column 'c2'")
     refuses(estimator, "abc", y)
 
 
@@ -534,7 +539,7 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    of_trees = ["balanced_subsample"] if "bootstrap" in classifier.get_params() else []
+    of_trees = ["balanced_subsample"] if "max_features" in classifier.get_params() else []
     for class_weight in (None, "balanced", *of_trees):
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]

@@ -162,7 +162,9 @@ def test_fit_takes_sample_weight(cls):
 
 
 @pytest.mark.parametrize(
-    "cls", [cls for cls in CLASSES if "oob_score" in cls().get_params()], ids=lambda c: c.__name__
+    "cls",
+    [cls for cls in CLASSES if {"oob_score", "max_features"} <= cls().get_params().keys()],
+    ids=lambda c: c.__name__,
 )
 @pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
 def test_methods_beyond_the_checks(cls, projection, tmp_path):
