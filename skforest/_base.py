@@ -598,12 +598,13 @@ def _kind_of(X, name, dtype):
     return "f"
 
 
-def _check_kind(kind, where, example="..."):
+def _check_kind(kind, where, example=None):
     if kind in "US":
+        value = "" if example is None else f": {str(example)!r}"
         raise ValueError(
             f"{where} holds strings or categories, numbers are needed; encode them first, as with "
             "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
-            f"float: {str(example)!r})"
+            f"float{value})"
         )
     if kind in "mM":
         raise TypeError(
@@ -697,7 +698,9 @@ class Progress:
         self.unit = unit
         self.start = time.perf_counter()
         self.n_shown = 0
-        self.bar = _progress_bar(total, name, unit) if self.verbose else None
+        # A single tree shows its epochs instead, once their number is known.
+        shows_bar = self.verbose and (total > 1 or unit != "tree")
+        self.bar = _progress_bar(total, name, unit) if shows_bar else None
 
     def update(self, n_done):
         """Show that `n_done` trees are trained."""
