@@ -178,19 +178,19 @@ def summary(stored):
     Returns
     -------
     dict of str to dict
-        By model: geometric means of the relative errors, number of tables on which the error is
-        smaller than that of RandomForest, median fit time, geometric mean of the relative fit
-        times, and number of seeds.
+        By model: geometric means and medians of the relative errors, number of tables on which the
+        error is smaller than that of RandomForest, median fit time, geometric mean of the relative
+        fit times, and number of seeds.
     """
     every = [*data.CLASSIFICATION, *data.REGRESSION]
     found = {}
     for model in (name for name in MODELS if name in stored):
         if not stored[model]["errors"].keys() >= set(every):
             continue
-        means = {
-            task: _geometric(relative(stored, model, names, offset=0.05))
-            for task, names in TABLES.items()
-        }
+        means = {}
+        for task, names in TABLES.items():
+            ratios = relative(stored, model, names, offset=0.05)
+            means |= {task: _geometric(ratios), f"{task}_median": float(np.median(ratios))}
         smaller = relative(stored, model, every) if model != REFERENCE else np.ones(1)
         seconds = [np.mean(stored[model]["seconds"][name]) for name in every]
         found[model] = {
