@@ -257,6 +257,19 @@ def endtoend_table(stored):
     return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
 
 
+def engines_table(stored):
+    """Return head and rows of the two ways to compute joint training of end-to-end trees."""
+    rows = []
+    for engine in ("lists", "products"):
+        names = [f"endtoend:engines/{engine}-{when}" for when in ("first", "last")]
+        pairs = [(stored[name], stored[f"{name}-seconds"]) for name in names]
+        cells = [
+            ", ".join(results.show(row["value"], row["unit"]) for row in pair) for pair in pairs
+        ]
+        rows.append((engine, *cells, _commands([pair[0] for pair in pairs])))
+    return ("Engine", "First epoch", "Last epoch", "Command"), rows
+
+
 TABLES = {
     "peers": peers_table,
     "images": images_table,
@@ -271,6 +284,7 @@ TABLES = {
     "hinge_published": published_table,
     "endtoend_steepness": steepness_table,
     "endtoend_routing": endtoend_table,
+    "endtoend_engines": engines_table,
 }
 
 
