@@ -87,7 +87,8 @@ def tables(options):
 
 def images(options):
     """Measure all models on letters, digits and satellite pixels."""
-    return _measure(options, IMAGES, _image, "peers_images.json")
+    quick = {"classification": ["satimage"]}
+    return _measure(options, groups.pick(options, IMAGES, quick), _image, "peers_images.json")
 
 
 def _table(name, seed, options):
