@@ -120,7 +120,7 @@ def peers(summary, ours, path):
             panel.plot(*point, marker, color=color)
             # Labels point inwards and alternate, so that those of close points do not overlap.
             side = ("right", -6) if point[0] > middle else ("left", 6)
-            shift = (side[1], -9 if k % 2 else 4)
+            shift = (side[1], 4 if k % 2 else -9)
             panel.annotate(
                 name, point, shift, textcoords="offset points", ha=side[0], fontsize=8, color=color
             )
