@@ -181,7 +181,7 @@ def summary(stored):
     dict of str to dict
         By model: geometric means and medians of the relative errors, number of tables on which the
         error is smaller than that of RandomForest, median fit time, geometric mean of the relative
-        fit times, and number of seeds.
+        fit times, and numbers of seeds.
     """
     every = [*data.CLASSIFICATION, *data.REGRESSION]
     found = {}
@@ -199,7 +199,7 @@ def summary(stored):
             "better": int(np.sum(smaller < 1)),
             "seconds": float(np.median(seconds)),
             "time": _geometric(relative(stored, model, every, "seconds")),
-            "seeds": min(len(runs) for runs in stored[model]["errors"].values()),
+            "seeds": sorted({len(runs) for runs in stored[model]["errors"].values()}),
         }
     return found
 

@@ -75,7 +75,7 @@ def peers_table(_):
             f"{row['better']} of 32" if name != peers.REFERENCE else "",
             f"{row['seconds']:.2f} s",
             f"{row['time']:.2f}x",
-            str(row["seeds"]),
+            " or ".join(map(str, row["seeds"])),
         )
         for name, row in found.items()
     ]
