@@ -13,30 +13,21 @@ from libc.math cimport INFINITY, isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from .descent cimport (
+    skf_add_rows,
+    skf_logistic_loss,
+    skf_logistic_slopes,
+    skf_margins,
+    skf_momentum_step,
+    skf_rescale,
+    skf_wrong_side,
+)
 from .memory cimport Scratch
-from .node_moments cimport node_moments
 from .poll cimport poll
-from .random cimport below, next_word
-
-cdef extern from "descent.h" nogil:
-    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_momentum_step(
-        float*, float*, float*, const float*, int64_t, float, float, float, float, float*
-    )
-    void skf_rescale(float*, int64_t, float, float)
-    void skf_logistic_slopes(float*, const float*, const float*, int64_t)
-    double skf_wrong_side(
-        const float*, const float*, const float*, const float*, int64_t, float
-    )
-    double skf_logistic_loss(const float*, const float*, const float*, int64_t)
-    void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
-        const float*, float, float*
-    )
+from .random cimport next_word, shuffle
+from .stump cimport node_moments, pack_rows, padded_length
 
 cdef enum:
-    LANES = 16              # copied rows are padded to a multiple of this
     CACHED = 1 << 21        # floats: 8 MiB, about a cache; rows are copied where they fit into it
     MIN_EPOCHS = 3
     PATIENCE = 3            # evaluations without progress before the rate is halved
@@ -87,7 +78,7 @@ cdef class Logistic:
         self.side = self.scratch.floats(n)
         self.weight = self.scratch.floats(n)
         self.mean = self.scratch.floats(p)
-        self.own_rows = self.scratch.floats(min(n * (p + LANES), <int64_t>CACHED))
+        self.own_rows = self.scratch.floats(min(n * padded_length(p), <int64_t>CACHED))
         self.node_mean = self.scratch.floats(p)
         self.varying = self.scratch.ints(p)
         self.seen = self.scratch.ints(p)
@@ -164,7 +155,7 @@ cdef class Logistic:
     cdef bint prepare(self) noexcept nogil:
         """Centre and scale the rows; False where they are all equal."""
         cdef int64_t n = self.n, p = self.n_features
-        cdef int64_t i, j, stride
+        cdef int64_t j, stride
         cdef double square
         # 1. one centre, and one scale for all features
         square = node_moments(
@@ -185,18 +176,16 @@ cdef class Logistic:
         self.p = p
         self.scale = self.node_scale
         memcpy(self.mean, self.node_mean, p * sizeof(float))
-        stride = (self.n_varying + LANES - 1) // LANES * LANES
+        stride = padded_length(self.n_varying)
         if n * stride <= CACHED:
-            skf_gather_rows(
-                self.table, self.at, n, self.varying, 0, self.n_varying, stride, self.node_mean,
+            pack_rows(
+                self.table, self.at, n, self.varying, 0, self.n_varying, self.node_mean,
                 <float>self.node_scale, self.own_rows
             )
             self.rows = self.own_rows
             self.p = stride
             self.scale = 1
             memset(self.mean, 0, stride * sizeof(float))
-            for i in range(n):
-                self.at[i] = i * stride
         return True
 
     # ------------------------------------------------------------------------------------ training
@@ -233,9 +222,8 @@ cdef class Logistic:
 
     cdef void epoch(self, double rate) noexcept nogil:
         """Show the rows once, in batches; `margin` has the margins of the current weights."""
-        cdef int64_t i, row, other, size, start = 0, n = self.n
+        cdef int64_t i, row, size, start = 0, n = self.n
         cdef int32_t* visit = self.visit
-        cdef int32_t swap
         if n <= self.batch_size:
             memcpy(self.batch_at, self.at, n * sizeof(int64_t))
             memcpy(self.batch_margin, self.margin, n * sizeof(float))
@@ -243,11 +231,7 @@ cdef class Logistic:
             memcpy(self.batch_weight, self.weight, n * sizeof(float))
             self.step(n, rate)
             return
-        for i in range(n - 1, 0, -1):
-            other = below(&self.random, <int>(i + 1))
-            swap = visit[i]
-            visit[i] = visit[other]
-            visit[other] = swap
+        shuffle(&self.random, visit, n, n)
         while start < n:
             size = min(<int64_t>self.batch_size, n - start)
             for i in range(size):
