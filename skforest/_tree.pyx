@@ -176,8 +176,7 @@ cdef class Router:
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
         double[:, ::1] response
     ) except -1:
-        cdef int64_t i, tree, n = table.n_samples
-        cdef bint is_apply = leaves is not None
+        cdef int64_t tree, n = table.n_samples
         cdef Scratch scratch = Scratch()
         cdef RoutedRows rows = routed_rows(scratch, n)
         cdef const float* weight = rows.margin if self.gate == MARGIN else NULL
@@ -185,11 +184,7 @@ cdef class Router:
         with nogil:
             for tree in range(first_tree, last_tree):
                 self.route_tree(tree, table, &taps, &rows)
-                if is_apply:
-                    for i in range(n):
-                        leaves[i, tree] = rows.leaf[i]
-                else:
-                    self.add_values(tree, rows.leaf, weight, n, &response[0, 0])
+                self.store(tree, rows.leaf, weight, 0, n, leaves, response)
         return 0
 
     cdef void route_tree(
@@ -268,9 +263,8 @@ cdef class Router:
         double[:, ::1] response
     ) except -1:
         cdef SumRouter sum_router = self.sum_router
-        cdef int64_t i, n, tree, start = 0, n_rows = table.n_samples
+        cdef int64_t n, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, sum_router.block_rows())
-        cdef bint is_apply = leaves is not None
         cdef uint32_t[::1] sums = np.empty(block * sum_router.size, dtype=np.uint32)
         cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
         with nogil:
@@ -281,11 +275,7 @@ cdef class Router:
                 )
                 for tree in range(first_tree, last_tree):
                     sum_router.route(tree, &sums[0], n, &leaf[0])
-                    if is_apply:
-                        for i in range(n):
-                            leaves[start + i, tree] = leaf[i]
-                    else:
-                        self.add_values(tree, &leaf[0], NULL, n, &response[start, 0])
+                    self.store(tree, &leaf[0], NULL, start, n, leaves, response)
                 start += n
         return 0
 
@@ -308,12 +298,11 @@ cdef class Router:
         cdef const int32_t[::1] columns = pool.columns_of(first_tree, last_tree)
         cdef int64_t i, n, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, <int64_t>POOL_ROWS)
-        cdef bint is_apply = leaves is not None
         cdef float[::1] projections = np.empty(block * pool.n_columns, dtype=np.float32)
         cdef Scratch scratch = Scratch()
         cdef float[::1] column = np.empty(block, dtype=np.float32)
         cdef float[::1] margins = np.empty(block, dtype=np.float32)
-        cdef float* margin = &margins[0] if self.gate == MARGIN and not is_apply else NULL
+        cdef float* margin = &margins[0] if self.gate == MARGIN and leaves is None else NULL
         cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
         cdef int64_t[::1] offset = np.empty(block, dtype=np.int64)
         cdef Taps taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
@@ -330,15 +319,23 @@ cdef class Router:
                     pool.route(
                         tree, self.tree_start[tree], &projections[0], n, &leaf[0], margin
                     )
-                    if is_apply:
-                        for i in range(n):
-                            leaves[start + i, tree] = leaf[i]
-                    else:
-                        self.add_values(tree, &leaf[0], margin, n, &response[start, 0])
+                    self.store(tree, &leaf[0], margin, start, n, leaves, response)
                 start += n
         return 0
 
     # --------------------------------------------------------------------------- values of leaves
+
+    cdef void store(
+        self, int64_t tree, const int32_t* leaf, const float* weight, int64_t start, int64_t n,
+        int32_t[:, ::1] leaves, double[:, ::1] response
+    ) noexcept nogil:
+        """Store the leaves of the n rows from `start` on, or add their values to `response`."""
+        cdef int64_t i
+        if leaves is None:
+            self.add_values(tree, leaf, weight, n, &response[start, 0])
+            return
+        for i in range(n):
+            leaves[start + i, tree] = leaf[i]
 
     cdef void add_values(
         self, int64_t tree, const int32_t* leaf, const float* weight, int64_t n, double* out

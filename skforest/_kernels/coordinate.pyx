@@ -171,14 +171,12 @@ cdef class CoordinateSplitter(SearchSplitter):
         return high > low and self.cut_sorted(sample, cut)
 
     cdef void draw_direction(self) noexcept nogil:
-        """Draw a direction with a standard normal weight for every feature."""
         cdef int32_t j
         for j in range(self.table.n_features):
             self.direction[j] = <float>normal(&self.random)
         self.set_taps()
 
     cdef void set_taps(self) noexcept nogil:
-        """Set the taps to the direction."""
         self.taps.kind = DENSE
         self.taps.n = self.table.n_features
         self.taps.dense = self.direction
@@ -249,7 +247,6 @@ cdef class CoordinateSplitter(SearchSplitter):
             self.w[j] = shrink * (self.w[j] + amount * self.direction[j])
 
     cdef void keep_best(self) noexcept nogil:
-        """Keep the plane if it is better than those of all starts so far."""
         if self.score > self.best_score:
             self.best_score = self.score
             memcpy(self.best_w, self.w, self.table.n_features * sizeof(double))

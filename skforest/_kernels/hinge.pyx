@@ -126,10 +126,8 @@ cdef class HingeFeatures:
         self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
         self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
         self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
-        self.centre = np.zeros(self.width, dtype=np.float32)
-        self.unit = np.zeros(self.width, dtype=np.float32)
-        self.sum = np.zeros(self.width, dtype=np.float32)
-        self.square = np.zeros(self.width, dtype=np.float32)
+        self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
+        self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
         self.set_units()
 
     # --------------------------------------------------------------------------------- statistics
@@ -295,8 +293,8 @@ cdef class HingeHead:
         self.weights_power = arrays["head_power"]
         self.n_trees = self.weights.shape[0]
         self.width = self.weights.shape[1]
-        self.responses = np.zeros((self.n_trees, padded(n_rows)), dtype=np.float32)
-        self.slopes = np.zeros((self.n_trees, padded(n_rows)), dtype=np.float32)
+        shape = 2, self.n_trees, padded(n_rows)
+        self.responses, self.slopes = np.zeros(shape, dtype=np.float32)
         self.g_transposed = np.zeros((self.width, padded(n_rows)), dtype=np.float32)
         self.gradient = np.zeros((self.n_trees, self.width), dtype=np.float32)
 
@@ -468,22 +466,15 @@ cdef class HingeTrainer:
             self.features.linear_width * self.features.n_taps // 8
             + self.n_trees * (depth + self.n_outputs)
         )
-        self.rows = np.zeros(n, dtype=np.int32)
-        self.out = np.zeros((n, self.response_width), dtype=np.float32)
-        self.g = np.zeros((n, self.response_width), dtype=np.float32)
-        self.slope = np.zeros(n, dtype=np.float32)
-        self.test_gradient = np.zeros(n, dtype=np.float32)
-        self.leaf = np.zeros((self.n_trees, n), dtype=np.int32)
-        self.test = np.zeros((self.n_trees, n), dtype=np.int32)
+        self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
+        self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)
+        self.slope, self.test_gradient = np.zeros((2, n), dtype=np.float32)
+        self.leaf, self.test = np.zeros((2, self.n_trees, n), dtype=np.int32)
         self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
         self.is_kept = np.ones(self.n_trees, dtype=np.uint8)
-        self.number = np.zeros(n, dtype=np.int32)
-        self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
-        self.used = np.zeros(n, dtype=np.int32)
         self.sums = np.zeros((n, self.vector), dtype=np.float32)
-        self.raw = np.zeros(self.n_outputs)
-        self.slopes = np.zeros(self.n_outputs)
+        self.raw, self.slopes = np.zeros((2, self.n_outputs))
 
     def __reduce__(self):
         """For pickle: everything but the rows, which `set_rows` gives again."""
@@ -669,16 +660,13 @@ cdef class HingeTrainer:
         for name, array in before.items():
             self.arrays[name][...] = array
         self.optimizer = optimizer
-        self.momentum = momentum
-        self.decay = decay
-        self.dropout = dropout
+        self.momentum, self.decay, self.dropout = momentum, decay, dropout
         self.features.set_units()
         return loss, found
 
     # ------------------------------------------------------------------------------- forward pass
 
     cdef void draw(self, int64_t n) noexcept nogil:
-        """Draw n rows, and copy them to the features."""
         cdef int64_t i
         self.sampler.draw(&self.random, &self.rows[0], n)
         for i in range(n):
@@ -739,7 +727,6 @@ cdef class HingeTrainer:
         return 0
 
     cdef int grow_values(self) except -1:
-        """Double the memory for vectors of leaves."""
         old = self.arrays["value"]
         value = np.zeros((2 * len(old) + BLOCK, *old.shape[1:]), dtype=np.float32)
         value[:len(old)] = old

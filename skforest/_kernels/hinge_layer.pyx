@@ -214,8 +214,7 @@ cdef class HingePass:
     def prepare(self, int64_t n, int64_t room):
         """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""
         width = padded_vector(self.n_outputs)
-        self.g = np.zeros((n, width), dtype=np.float32)
-        self.own = np.zeros((n, width), dtype=np.float32)
+        self.g, self.own = np.zeros((2, n, width), dtype=np.float32)
         self.sums = np.zeros((room, width), dtype=np.float32)
         self.slope = np.zeros(n, dtype=np.float32)
         self.own_row = np.arange(n, dtype=np.int32)

@@ -307,7 +307,6 @@ cdef class JointLeaves:
             self.theta[i] = self.theta[i] - step * exp(self.theta[i] - self.log_sum[leaf])
 
     cdef void raise_label(self, int64_t leaf, int64_t row, double step) noexcept nogil:
-        """Raise the class of a row."""
         cdef int64_t at = self.entry(leaf, self.label[row])
         if at >= 0:
             self.theta[at] = self.theta[at] + step
@@ -315,7 +314,6 @@ cdef class JointLeaves:
             self.other[leaf] = self.other[leaf] + step
 
     cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil:
-        """Move the value of a leaf towards the target of a row."""
         cdef double* theta = self.theta + self.leaf_start[leaf]
         cdef int32_t k
         for k in range(self.n_outputs):
@@ -629,13 +627,12 @@ cdef class JointTrainer:
         losses : ndarray of shape (n_chosen,), float64
         """
         cdef int64_t i
-        losses = np.zeros(rows.shape[0])
+        cdef const int32_t[::1] leaves = self.route(rows)
+        losses = np.empty(rows.shape[0])
         cdef double[::1] out = losses
         with nogil:
             for i in range(rows.shape[0]):
-                if self.must_stop(self.p):
-                    break
-                out[i] = self.leaves.loss(self.descend(rows[i]), rows[i])
+                out[i] = self.leaves.loss(leaves[i], rows[i])
         return losses
 
     @property
@@ -696,7 +693,6 @@ cdef class JointTrainer:
         return self.margin[split]
 
     cdef int32_t descend(self, int64_t row) noexcept nogil:
-        """Leaf that a row reaches."""
         cdef int32_t node = 0
         self.n_inferred = self.n_inferred + 1
         while self.child[node] >= 0:
@@ -809,7 +805,6 @@ cdef class JointTrainer:
         return total
 
     cdef int add_term(self, int64_t split, int64_t row, double slope) except -1 nogil:
-        """Add a term to the list of a split."""
         cdef GradientTerm term
         cdef int32_t number = <int32_t>split
         term.at = row * self.p

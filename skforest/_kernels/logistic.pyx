@@ -9,7 +9,7 @@ where s_i is the side of row i, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a CO
 smallest weight of wrong rows during training is kept.
 """
 
-from libc.math cimport INFINITY, isfinite, sqrt
+from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -25,12 +25,11 @@ from .descent cimport (
 from .memory cimport Scratch
 from .poll cimport poll
 from .random cimport next_word, shuffle
-from .stump cimport node_moments, pack_rows, padded_length
+from .stump cimport Rate, node_moments, pack_rows, padded_length, start_rate, update_rate
 
 cdef enum:
     CACHED = 1 << 21        # floats: 8 MiB, about a cache; rows are copied where they fit into it
     MIN_EPOCHS = 3
-    PATIENCE = 3            # evaluations without progress before the rate is halved
     EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
     PARTS = 16              # candidates on the way from the start to the current hyperplane
 
@@ -101,10 +100,11 @@ cdef class Logistic:
         False, and nothing is overwritten, where every hyperplane on the way has more weight on the
         wrong side than the start.
         """
-        cdef int64_t i, j, n_epochs, stalled = 0
+        cdef int64_t i, j, n_epochs
         cdef int32_t feature
         cdef bint found = False
-        cdef double loss, total = 0, rate = self.learning_rate, last = INFINITY
+        cdef double loss, total = 0
+        cdef Rate rate = start_rate(self.learning_rate)
         self.n = n
         for i in range(n):
             total += self.weight[i]
@@ -122,7 +122,7 @@ cdef class Logistic:
         for i in range(1, n_epochs + 1):
             if poll(&self.stop[0], &self.work, n * self.p):
                 return False
-            self.epoch(rate)
+            self.epoch(rate.value)
             if self.rows == self.table and i % EVALUATE != 0 and i < n_epochs:
                 continue
             self.compute_margins(self.at, n, self.margin)
@@ -130,16 +130,8 @@ cdef class Logistic:
             if not isfinite(loss):
                 break
             found = self.keep_best() or found
-            if loss < 0.999 * last:
-                last = loss
-                stalled = 0
-                continue
-            stalled += 1
-            if stalled == PATIENCE:
-                stalled = 0
-                rate /= 2
-                if rate < self.learning_rate / 50:
-                    break
+            if not update_rate(&rate, loss):
+                break
         if not found:
             return False
         memset(plane, 0, self.n_features * sizeof(double))

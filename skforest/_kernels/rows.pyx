@@ -1,12 +1,12 @@
-"""Rows of a training set: canonical order, equal rows, bootstrap draws.
+"""Rows of a training set: canonical order, equal rows, bootstrap draws, batches.
 
-`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest learns
-depends on the set of rows alone: not on the order of the samples, nor on whether a row is given k
-times or has weight k. The order also looks random to any model, so that a row's neighbours in
-memory tell nothing about it. `skforest._training_set` builds on this.
+`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest
+learns depends on the set of rows alone: not on the order of the samples, nor on whether a row is
+given k times or has weight k. The order also looks random to any model, so that a row's neighbours
+in memory tell nothing about it. `skforest._training_set` builds on this.
 
-`BatchSampler` draws the batches of stochastic gradient descent, epoch by epoch and in proportion to
-weights. An epoch has row i floor(c_i + u) times, with c_i = weight_i / (mean weight) and a new
+`BatchSampler` draws the batches of stochastic gradient descent, epoch by epoch and in proportion
+to weights. An epoch has row i floor(c_i + u) times, with c_i = weight_i / (mean weight) and a new
 uniform u in [0, 1): c_i times on average. The order within an epoch is random. Batches continue
 over the end of an epoch.
 """

@@ -128,7 +128,6 @@ cdef class SoftTrainer:
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
     ) except -1
-    cdef void reset_optimizer(self) noexcept nogil
     cdef void set_bias(self, int64_t split) noexcept nogil
     cdef int reset(self) except -1 nogil
     cdef int init_leaves(self, float steepness) except -1 nogil

@@ -29,7 +29,7 @@ density is a normal one with a diagonal covariance. Splits step by Adam. A tree 
 stump.
 
 A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
-row reaches with a probability below `faint`, but never the likelier one. The engine of products
+row reaches with a probability below `FAINT`, but never the likelier one. The engine of products
 visits all nodes, with the margins of all splits as one product of matrices and all gradients as
 another; it is used while rows visit a good part of the tree.
 """
@@ -71,29 +71,17 @@ cdef enum:
     MOST_VISITS = 1 << 22      # of a batch in the engine of products
     MOST_NUMBERS = 1 << 30     # of visits
 
-cdef inline float faint() noexcept nogil:
-    """Probability of reaching a child below which it is left out."""
-    return <float>3e-3
-
-cdef inline double often() noexcept nogil:
-    """Share of the splits that a row visits above which products are faster than lists."""
-    return 0.3
-
-cdef inline double lightest() noexcept nogil:
-    """Least weight of a batch that makes a step; the mean weight of a row is 1."""
-    return 1e-30
-
-cdef inline double rare() noexcept nogil:
-    """Added to the share of a class in a leaf."""
-    return 1e-6
-
-cdef inline double narrow() noexcept nogil:
-    """Least variance of a leaf, as a part of that of all rows."""
-    return 1e-2
-
-cdef inline double weightless() noexcept nogil:
-    """Weight of a leaf up to which an update leaves it as it is."""
-    return 1e-12
+cdef extern from *:
+    """
+    #define FAINT 3e-3f      /* probability of reaching a child below which it is left out */
+    #define OFTEN 0.3        /* share of visited splits above which products beat lists */
+    #define LIGHTEST 1e-30   /* least weight of a batch that steps; rows have a mean weight of 1 */
+    #define RARE 1e-6        /* added to the share of a class in a leaf */
+    #define NARROW 1e-2      /* least variance of a leaf, as a part of that of all rows */
+    #define WEIGHTLESS 1e-12 /* weight of a leaf up to which an update leaves it as it is */
+    """
+    const float FAINT
+    const double OFTEN, LIGHTEST, RARE, NARROW, WEIGHTLESS
 
 
 cdef inline int64_t padded(int64_t n) noexcept nogil:
@@ -131,13 +119,10 @@ cdef class SoftLeaves:
 
     def values(self):
         """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
-        shape = self.n_leaves, self.n_outputs
-        cdef int64_t i, n = self.n_leaves * self.n_outputs
+        cdef int64_t n = self.n_leaves, k = self.n_outputs
         if self.is_class:
-            return np.array([self.share[i] for i in range(n)]).reshape(shape)
-        mean = np.array([self.mean[i] for i in range(n)]).reshape(shape)
-        precision = np.array([self.precision[i] for i in range(n)]).reshape(shape)
-        return mean, 1 / precision
+            return np.array(<float[:n, :k]>self.share, dtype=np.float64)
+        return np.array(<double[:n, :k]>self.mean), 1 / np.array(<double[:n, :k]>self.precision)
 
     cdef void reset(
         self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
@@ -163,7 +148,7 @@ cdef class SoftLeaves:
             for i in range(n):
                 y = target[i * n_outputs + k] - mean
                 square += weight[i] * y * y
-            self.least_variance[k] = narrow() * square / n
+            self.least_variance[k] = NARROW * square / n
             if not self.least_variance[k] > 0:
                 self.least_variance[k] = 1
 
@@ -231,7 +216,7 @@ cdef class SoftLeaves:
             weight = self.weight[leaf]
             self.weight[leaf] = 0
             at = leaf * self.n_outputs
-            if not weight > weightless() and not self.is_unset:
+            if not weight > WEIGHTLESS and not self.is_unset:
                 memset(self.sum + at, 0, self.n_outputs * sizeof(double))
                 if not self.is_class:
                     memset(self.square + at, 0, self.n_outputs * sizeof(double))
@@ -241,7 +226,7 @@ cdef class SoftLeaves:
                 mean = self.sum[at + k] / weight if weight > 0 else no_mean
                 self.sum[at + k] = 0
                 if self.is_class:
-                    self.share[at + k] = <float>((mean + rare()) / (1 + self.n_outputs * rare()))
+                    self.share[at + k] = <float>((mean + RARE) / (1 + self.n_outputs * RARE))
                     continue
                 variance = self.square[at + k] / weight - mean * mean if weight > 0 else 0
                 variance = max(variance, self.least_variance[k])
@@ -503,16 +488,13 @@ cdef class SoftTrainer:
         self.leaves.reset(
             self.target, self.weight, self.n, self.n_outputs, self.n_splits + 1
         )
-        self.reset_optimizer()
-        return 0
-
-    cdef void reset_optimizer(self) noexcept nogil:
         memset(self.first, 0, self.n_splits * self.p * sizeof(float))
         memset(self.second, 0, self.n_splits * self.p * sizeof(float))
         memset(self.centre_first, 0, self.n_splits * sizeof(double))
         memset(self.centre_second, 0, self.n_splits * sizeof(double))
         memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
         self.share_visited = 0
+        return 0
 
     cdef int init_leaves(self, float steepness) except -1 nogil:
         """First values of the leaves: an M-step after an E-step with equal likelihoods."""
@@ -553,7 +535,7 @@ cdef class SoftTrainer:
                 self.batch_label[i] = self.label[row]
             total += self.weight[row]
         self.dense = self.engine == PRODUCTS or (
-            self.engine == AUTO and self.n_splits > 1 and self.share_visited > often()
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > OFTEN
             and self.n_nodes * size <= MOST_VISITS
         )
         # Epochs end early at a stop flag, so that only signals matter here.
@@ -633,7 +615,7 @@ cdef class SoftTrainer:
                 continue
             if self.dense:
                 for i in range(self.first_visit[node], self.first_visit[node] + size):
-                    seen += visits.reach[i] >= faint()
+                    seen += visits.reach[i] >= FAINT
             else:
                 seen += self.n_visits[node]
             self.enter(node, steepness)
@@ -661,7 +643,7 @@ cdef class SoftTrainer:
         self.first_visit[child] = self.visits.n
         self.first_visit[child + 1] = self.visits.n + n
         skf_branch(
-            &self.visits, start, n, -1 if self.dense else faint(), self.n_visits + child,
+            &self.visits, start, n, -1 if self.dense else FAINT, self.n_visits + child,
             self.n_visits + child + 1
         )
         return 0
@@ -704,7 +686,7 @@ cdef class SoftTrainer:
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
-        if not total > lightest():
+        if not total > LIGHTEST:
             memset(gradient, 0, self.p * sizeof(float))
             return
         for i in range(n):

@@ -1,5 +1,6 @@
 # The rows and the leaves of a stump: a hyperplane between two leaves that splits one node.
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -8,6 +9,7 @@ from .direction cimport Table
 from .memory cimport Scratch
 
 cdef enum:
+    PATIENCE = 3            # evaluations without progress before a learning rate is halved
     LANES = 16              # packed rows are padded to a multiple of this many numbers
     BLOCK = 256             # rows that are summed in float32, which is exact enough for a mean
 
@@ -15,6 +17,31 @@ cdef enum Objective:
     CO2 = 0             # the convex-concave bound
     SOFT = 1            # the expected loss of a sigmoid split
     MIXED = 2           # either, at random for each node
+
+
+cdef struct Rate:
+    # A learning rate that is halved where the loss no longer decreases.
+    double value
+    double smallest
+    double loss                # the last one that counted as progress
+    int32_t n_stalled          # evaluations without progress
+
+
+cdef inline Rate start_rate(double value) noexcept nogil:
+    return Rate(value, value / 50, INFINITY, 0)
+
+
+cdef inline bint update_rate(Rate* rate, double loss) noexcept nogil:
+    """Halve the rate after PATIENCE evaluations without progress; False where it is too small."""
+    rate.n_stalled += 1
+    if loss < 0.999 * rate.loss:
+        rate.loss = loss
+        rate.n_stalled = 0
+    elif rate.n_stalled == PATIENCE:
+        rate.n_stalled = 0
+        rate.value /= 2
+        return rate.value >= rate.smallest
+    return True
 
 
 cdef inline double node_moments(

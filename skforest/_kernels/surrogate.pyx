@@ -32,14 +32,15 @@ from .memory cimport Scratch
 from .random cimport below, shuffle, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
-from .stump cimport CO2, MIXED, SOFT, NodeRows, StumpLeaves, padded_length
+from .stump cimport (
+    CO2, MIXED, SOFT, NodeRows, Rate, StumpLeaves, padded_length, start_rate, update_rate
+)
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
 
 cdef enum:
     MIN_HOLDOUT_ROWS = 40   # rows of the smallest node that holds some out
     MIN_EPOCHS = 3
-    PATIENCE = 3            # epochs without progress before the rate is halved
     MEASURE = 5             # epochs of several batches between two evaluations on all rows
     SHORTEST = 128          # the first hyperplane is shortened down to this fraction
 
@@ -248,8 +249,9 @@ cdef class StumpSplitter(SearchSplitter):
         that the rows had in their batch, and gain is measured only in some of the epochs.
         """
         cdef int objective = self.objective
-        cdef int64_t n_epochs, n = self.n_train, stalled = 0, done = 0
-        cdef double loss, rate = self.learning_rate, last = INFINITY, length = 1, first_score
+        cdef int64_t n_epochs, n = self.n_train, done = 0
+        cdef double loss, length = 1, first_score
+        cdef Rate rate = start_rate(self.learning_rate)
         cdef bint one_batch = n <= self.batch_size
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
@@ -273,9 +275,9 @@ cdef class StumpSplitter(SearchSplitter):
                     self.init_plane(axis, length)
             self.n_active = 0
             if one_batch:
-                loss = self.whole_step(rate, objective)
+                loss = self.whole_step(rate.value, objective)
             else:
-                loss = self.epoch(rate, objective)
+                loss = self.epoch(rate.value, objective)
                 if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
                     self.measure_plane()
             if not isfinite(loss):
@@ -292,17 +294,9 @@ cdef class StumpSplitter(SearchSplitter):
                 length /= 2
                 self.init_plane(axis, length)
                 self.leaves.sum_sides(self.margin)
-                last = INFINITY
-            if loss < 0.999 * last:
-                last = loss
-                stalled = 0
-            else:
-                stalled += 1
-            if stalled == PATIENCE:
-                stalled = 0
-                rate /= 2
-                if rate < self.learning_rate / 50:
-                    break
+                rate.loss = INFINITY
+            if not update_rate(&rate, loss):
+                break
         if not one_batch:
             self.measure_projection()
         return 0
@@ -360,7 +354,6 @@ cdef class StumpSplitter(SearchSplitter):
         return length
 
     cdef bint has_rows_on_wrong_side(self) noexcept nogil:
-        """Is a training row on the side of its larger loss?"""
         cdef int64_t i
         for i in range(self.n_train):
             if self.margin[i] * self.leaves.delta[i] > 0:
@@ -504,7 +497,6 @@ cdef class StumpSplitter(SearchSplitter):
         return True
 
     cdef bint keep_axis(self, const Split* axis, Split* split) noexcept nogil:
-        """Split by the cut of the single feature."""
         self.project_best()
         split[0] = axis[0]
         return False
