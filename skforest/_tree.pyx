@@ -19,41 +19,27 @@ any leaf.
 
 - node by node (`route_tree`): the rows that reach a node are projected at once and partitioned
   into its children, as in growing;
-- for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (sums.pyx);
+- for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (route.pyx);
 - for trees that share a few directions, over a pool, which has each row projected once on each of
-  them (pool.pyx).
+  them (route.pyx).
 
 Rows never influence each other, so that blocks of any size give the same bits.
 """
 
 from libc.math cimport exp, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memset
 
 import numpy as np
 
 from ._kernels.direction cimport (
-    DENSE,
-    NO_DTYPE,
-    UINT8,
-    WEIGHTED,
-    Directions,
-    Table,
-    Taps,
-    alloc_taps,
-    as_directions,
-    as_grid,
-    as_table,
-    box_volume,
-    free_taps,
-    project,
-    unfold,
+    DENSE, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Taps, as_directions, as_grid, as_table,
+    box_volume, project, reserve_taps, unfold
 )
 from ._kernels.memory cimport Scratch
-from ._kernels.pool cimport DirectionPool
-from ._kernels.pool import make_pool
-from ._kernels.route cimport RoutedRows, partition_rows, routed_rows
-from ._kernels.sums cimport SumRouter, sums_apply
+from ._kernels.route cimport (
+    DirectionPool, RoutedRows, SumRouter, partition_rows, routed_rows, sums_apply
+)
+from ._kernels.route import make_pool
 
 cdef extern from "route.h" nogil:
     void skf_add_values(
@@ -190,25 +176,15 @@ cdef class Router:
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
         double[:, ::1] response
     ) except -1:
-        cdef int64_t i, tree, n = table.n_samples
-        cdef bint is_apply = leaves is not None
+        cdef int64_t tree, n = table.n_samples
         cdef Scratch scratch = Scratch()
         cdef RoutedRows rows = routed_rows(scratch, n)
         cdef const float* weight = rows.margin if self.gate == MARGIN else NULL
-        cdef Taps taps
-        memset(&taps, 0, sizeof(Taps))
-        try:
-            alloc_taps(&taps, self.max_taps, &self.directions.grid)
-            with nogil:
-                for tree in range(first_tree, last_tree):
-                    self.route_tree(tree, table, &taps, &rows)
-                    if is_apply:
-                        for i in range(n):
-                            leaves[i, tree] = rows.leaf[i]
-                    else:
-                        self.add_values(tree, rows.leaf, weight, n, &response[0, 0])
-        finally:
-            free_taps(&taps)
+        cdef Taps taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        with nogil:
+            for tree in range(first_tree, last_tree):
+                self.route_tree(tree, table, &taps, &rows)
+                self.store(tree, rows.leaf, weight, 0, n, leaves, response)
         return 0
 
     cdef void route_tree(
@@ -287,9 +263,8 @@ cdef class Router:
         double[:, ::1] response
     ) except -1:
         cdef SumRouter sum_router = self.sum_router
-        cdef int64_t i, n, tree, start = 0, n_rows = table.n_samples
+        cdef int64_t n, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, sum_router.block_rows())
-        cdef bint is_apply = leaves is not None
         cdef uint32_t[::1] sums = np.empty(block * sum_router.size, dtype=np.uint32)
         cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
         with nogil:
@@ -300,11 +275,7 @@ cdef class Router:
                 )
                 for tree in range(first_tree, last_tree):
                     sum_router.route(tree, &sums[0], n, &leaf[0])
-                    if is_apply:
-                        for i in range(n):
-                            leaves[start + i, tree] = leaf[i]
-                    else:
-                        self.add_values(tree, &leaf[0], NULL, n, &response[start, 0])
+                    self.store(tree, &leaf[0], NULL, start, n, leaves, response)
                 start += n
         return 0
 
@@ -327,41 +298,44 @@ cdef class Router:
         cdef const int32_t[::1] columns = pool.columns_of(first_tree, last_tree)
         cdef int64_t i, n, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, <int64_t>POOL_ROWS)
-        cdef bint is_apply = leaves is not None
         cdef float[::1] projections = np.empty(block * pool.n_columns, dtype=np.float32)
+        cdef Scratch scratch = Scratch()
         cdef float[::1] column = np.empty(block, dtype=np.float32)
         cdef float[::1] margins = np.empty(block, dtype=np.float32)
-        cdef float* margin = &margins[0] if self.gate == MARGIN and not is_apply else NULL
+        cdef float* margin = &margins[0] if self.gate == MARGIN and leaves is None else NULL
         cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
         cdef int64_t[::1] offset = np.empty(block, dtype=np.int64)
-        cdef Taps taps
-        memset(&taps, 0, sizeof(Taps))
-        try:
-            alloc_taps(&taps, self.max_taps, &self.directions.grid)
-            with nogil:
-                while start < n_rows:
-                    n = min(n_rows - start, block)
-                    for i in range(n):
-                        offset[i] = (start + i) * table.n_features
-                    pool.fill(
-                        columns, &self.directions, table, &taps, &offset[0], n, &column[0],
-                        &projections[0]
+        cdef Taps taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        with nogil:
+            while start < n_rows:
+                n = min(n_rows - start, block)
+                for i in range(n):
+                    offset[i] = (start + i) * table.n_features
+                pool.fill(
+                    columns, &self.directions, table, &taps, &offset[0], n, &column[0],
+                    &projections[0]
+                )
+                for tree in range(first_tree, last_tree):
+                    pool.route(
+                        tree, self.tree_start[tree], &projections[0], n, &leaf[0], margin
                     )
-                    for tree in range(first_tree, last_tree):
-                        pool.route(
-                            tree, self.tree_start[tree], &projections[0], n, &leaf[0], margin
-                        )
-                        if is_apply:
-                            for i in range(n):
-                                leaves[start + i, tree] = leaf[i]
-                        else:
-                            self.add_values(tree, &leaf[0], margin, n, &response[start, 0])
-                    start += n
-        finally:
-            free_taps(&taps)
+                    self.store(tree, &leaf[0], margin, start, n, leaves, response)
+                start += n
         return 0
 
     # --------------------------------------------------------------------------- values of leaves
+
+    cdef void store(
+        self, int64_t tree, const int32_t* leaf, const float* weight, int64_t start, int64_t n,
+        int32_t[:, ::1] leaves, double[:, ::1] response
+    ) noexcept nogil:
+        """Store the leaves of the n rows from `start` on, or add their values to `response`."""
+        cdef int64_t i
+        if leaves is None:
+            self.add_values(tree, leaf, weight, n, &response[start, 0])
+            return
+        for i in range(n):
+            leaves[start + i, tree] = leaf[i]
 
     cdef void add_values(
         self, int64_t tree, const int32_t* leaf, const float* weight, int64_t n, double* out
@@ -403,6 +377,7 @@ cdef class Router:
         """
         cdef int64_t n = table.n_samples
         cdef int64_t tree, node, root, split, i, n_nodes, most = 0
+        cdef Scratch scratch = Scratch()
         cdef double gate
         cdef float threshold
         cdef int32_t child
@@ -412,33 +387,29 @@ cdef class Router:
         cdef double[:, ::1] weight = np.empty((most, n), dtype=np.float64)
         cdef float[::1] column = np.empty(n, dtype=np.float32)
         cdef int64_t[::1] offset = np.arange(n, dtype=np.int64) * table.n_features
-        memset(&taps, 0, sizeof(Taps))
-        try:
-            alloc_taps(&taps, self.max_taps, &self.directions.grid)
-            with nogil:
-                for tree in range(first_tree, last_tree):
-                    root = self.tree_start[tree]
-                    n_nodes = self.tree_start[tree + 1] - root
-                    for i in range(n):
-                        weight[0, i] = 1
-                    for node in range(n_nodes):
-                        child = self.child[root + node]
-                        if child < 0:
-                            for i in range(n):
-                                self.add_value(
-                                    tree, <int32_t>node, weight[node, i], &response[i, 0]
-                                )
-                            continue
-                        split = (root - tree) // 2 + (child - 1) // 2
-                        threshold = self.threshold[split]
-                        unfold(&taps, &self.directions, self.direction[split], table)
-                        project(&taps, table, &offset[0], n, &column[0])
+        taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        with nogil:
+            for tree in range(first_tree, last_tree):
+                root = self.tree_start[tree]
+                n_nodes = self.tree_start[tree + 1] - root
+                for i in range(n):
+                    weight[0, i] = 1
+                for node in range(n_nodes):
+                    child = self.child[root + node]
+                    if child < 0:
                         for i in range(n):
-                            gate = 1 / (1 + exp(-self.steepness * (<double>column[i] - threshold)))
-                            weight[child, i] = weight[node, i] * (1 - gate)
-                            weight[child + 1, i] = weight[node, i] * gate
-        finally:
-            free_taps(&taps)
+                            self.add_value(
+                                tree, <int32_t>node, weight[node, i], &response[i, 0]
+                            )
+                        continue
+                    split = (root - tree) // 2 + (child - 1) // 2
+                    threshold = self.threshold[split]
+                    unfold(&taps, &self.directions, self.direction[split], table)
+                    project(&taps, table, &offset[0], n, &column[0])
+                    for i in range(n):
+                        gate = 1 / (1 + exp(-self.steepness * (<double>column[i] - threshold)))
+                        weight[child, i] = weight[node, i] * (1 - gate)
+                        weight[child + 1, i] = weight[node, i] * gate
         return 0
 
     # -------------------------------------------------------------------------------- directions
@@ -478,34 +449,31 @@ cdef class Router:
         cdef const int32_t[::1] code = codes
         cdef int64_t i, filled = 0, n = code.shape[0]
         cdef int32_t t
+        cdef Scratch scratch = Scratch()
         cdef Table table
         cdef Taps taps
         table.dtype = NO_DTYPE
         table.n_features = self.directions.n_features
-        memset(&taps, 0, sizeof(Taps))
         starts = np.zeros(n + 1, dtype=np.int64)
         cdef int64_t[::1] indptr = starts
         cdef int32_t[::1] indices
         cdef float[::1] data
-        try:
-            alloc_taps(&taps, self.count_taps(code), &self.directions.grid)
-            for i in range(n):
-                unfold(&taps, &self.directions, code[i], &table)
-                indptr[i + 1] = indptr[i] + taps.n
-            features = np.empty(indptr[n], dtype=np.int32)
-            weights = np.empty(indptr[n], dtype=np.float32)
-            indices = features
-            data = weights
-            for i in range(n):
-                unfold(&taps, &self.directions, code[i], &table)
-                for t in range(taps.n):
-                    indices[filled] = t if taps.kind == DENSE else taps.position[t]
-                    data[filled] = 1
-                    if taps.kind == WEIGHTED:
-                        data[filled] = taps.weight[t]
-                    elif taps.kind == DENSE:
-                        data[filled] = taps.dense[t]
-                    filled += 1
-        finally:
-            free_taps(&taps)
+        taps = reserve_taps(scratch, self.count_taps(code), &self.directions.grid)
+        for i in range(n):
+            unfold(&taps, &self.directions, code[i], &table)
+            indptr[i + 1] = indptr[i] + taps.n
+        features = np.empty(indptr[n], dtype=np.int32)
+        weights = np.empty(indptr[n], dtype=np.float32)
+        indices = features
+        data = weights
+        for i in range(n):
+            unfold(&taps, &self.directions, code[i], &table)
+            for t in range(taps.n):
+                indices[filled] = t if taps.kind == DENSE else taps.position[t]
+                data[filled] = 1
+                if taps.kind == WEIGHTED:
+                    data[filled] = taps.weight[t]
+                elif taps.kind == DENSE:
+                    data[filled] = taps.dense[t]
+                filled += 1
         return starts, features, weights

@@ -32,13 +32,11 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd bins sort sums route pool descent matmul random memory poll rows batches "
-        "node_moments node_rows stump_leaves direction projection _tree"
+        "simd columns descent random memory poll rows direction projection route stump _tree"
     ).split(),
     "split search loss".split(),
     (
-        "grow surrogate coordinate joint joint_leaves logistic alternate soft soft_leaves "
-        "soft_stump hinge hinge_features hinge_head hinge_layer"
+        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}
@@ -104,8 +102,8 @@ def test_the_scan_sees_every_kind_of_import():
     """Were the scan blind, everything below would hold."""
     seen = {path.relative_to(PACKAGE).as_posix(): set(needs(path)) for path in SOURCES}
     assert {"_kernels.random", "_kernels.direction"} <= seen["_kernels/projection.pyx"]
-    assert {"_kernels.projection", "_kernels.bins", "_kernels.sort"} <= seen["_kernels/search.pyx"]
-    assert "_kernels.simd" in seen["_kernels/sort.h"]
+    assert {"_kernels.projection", "_kernels.columns"} <= seen["_kernels/search.pyx"]
+    assert "_kernels.simd" in seen["_kernels/columns.h"]
     assert {"_kernels.direction", "_kernels.route"} <= seen["_tree.pyx"]
     assert {"_base", "_greedy", "_kernels.projection"} <= seen["manifold.py"]
     assert {"forest.storage", "forest.io", "_tree"} <= seen["forest/packed.py"]

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from skforest._kernels.hinge import HingeTrainer, padded_vector
-from skforest._kernels.hinge_features import padded
+from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
 from skforest._kernels.loss import (
     AbsoluteError,
     HuberLoss,

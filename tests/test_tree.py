@@ -20,7 +20,7 @@ from makers import (
     start_python,
     whole_table,
 )
-from skforest._kernels.pool import make_pool
+from skforest._kernels.route import make_pool
 
 from skforest.forest import Forest
 

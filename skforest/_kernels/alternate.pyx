@@ -20,20 +20,8 @@ from libc.string cimport memset
 import numpy as np
 
 from .direction cimport (
-    DENSE,
-    NO_DTYPE,
-    ONE,
-    WEIGHTED,
-    Directions,
-    Table,
-    Taps,
-    alloc_taps,
-    as_directions,
-    as_grid,
-    as_table,
-    free_taps,
-    project,
-    unfold,
+    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Table, Taps, as_directions, as_grid, as_table,
+    project, reserve_taps, unfold
 )
 from .logistic cimport Logistic
 from .memory cimport Buffer, Scratch
@@ -151,7 +139,9 @@ cdef class Alternator:
         self.scratch = Scratch()
         self.by_leaf = routed_rows(self.scratch, n)
         self.trial = routed_rows(self.scratch, n)
-        alloc_taps(&self.taps, max(max_taps, <int32_t>p), &self.directions.grid)
+        self.taps = reserve_taps(
+            self.scratch, max(max_taps, <int32_t>p), &self.directions.grid
+        )
         self.planes = Buffer(sizeof(float))
         self.threshold = self.scratch.floats(n_splits)
         self.new_plane = self.scratch.longs(n_splits)
@@ -166,9 +156,6 @@ cdef class Alternator:
         for i in range(n_splits):
             self.threshold[i] = threshold[i]
             self.new_plane[i] = -1
-
-    def __dealloc__(self):
-        free_taps(&self.taps)
 
     def sweep(self):
         """Visit every node once.

@@ -20,18 +20,15 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from .descent cimport skf_critical_values, skf_tilt_margins
 from .direction cimport DENSE, project
 from .memory cimport Scratch
 from .random cimport normal
 from .search cimport Cut, SearchSplitter
 from .split cimport ENTROPY, Sample, Split
 
-cdef extern from "bins.h" nogil:
+cdef extern from "columns.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
-
-cdef extern from "descent.h" nogil:
-    void skf_critical_values(const double*, const float*, int64_t, float, float*)
-    void skf_tilt_margins(double*, const float*, int64_t, float, double, double)
 
 cdef enum:
     MAX_WEIGHTS = 50        # weights that a round moves, chosen at random
@@ -58,6 +55,20 @@ cdef class CoordinateSplitter(SearchSplitter):
         n_jumps : int
             Random directions that are tried where no single weight improves the split.
     """
+
+    cdef int32_t n_restarts
+    cdef int32_t n_jumps
+
+    # a plane over the rows that are searched; a row is right where its margin is positive
+    cdef double* w
+    cdef double* margin
+    cdef double score          # of its split
+    cdef float* direction      # of a start or a jump
+    cdef float* along          # projection of the rows on the direction
+
+    # the best plane of all starts
+    cdef double* best_w
+    cdef double best_score
 
     def __init__(self, training_set, options, uint64_t seed, stop):
         SearchSplitter.__init__(self, training_set, options, seed, stop)
@@ -160,14 +171,12 @@ cdef class CoordinateSplitter(SearchSplitter):
         return high > low and self.cut_sorted(sample, cut)
 
     cdef void draw_direction(self) noexcept nogil:
-        """Draw a direction with a standard normal weight for every feature."""
         cdef int32_t j
         for j in range(self.table.n_features):
             self.direction[j] = <float>normal(&self.random)
         self.set_taps()
 
     cdef void set_taps(self) noexcept nogil:
-        """Set the taps to the direction."""
         self.taps.kind = DENSE
         self.taps.n = self.table.n_features
         self.taps.dense = self.direction
@@ -238,7 +247,6 @@ cdef class CoordinateSplitter(SearchSplitter):
             self.w[j] = shrink * (self.w[j] + amount * self.direction[j])
 
     cdef void keep_best(self) noexcept nogil:
-        """Keep the plane if it is better than those of all starts so far."""
         if self.score > self.best_score:
             self.best_score = self.score
             memcpy(self.best_w, self.w, self.table.n_features * sizeof(double))

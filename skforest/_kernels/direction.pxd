@@ -74,7 +74,6 @@ cdef struct Taps:
     TapsKind kind
     int32_t n
     int32_t n_plus
-    int32_t capacity
     int32_t* position
     float* weight
     uint64_t* mask
@@ -82,11 +81,7 @@ cdef struct Taps:
     const float* dense
 
 
-cdef int reserve_taps(
-    Scratch scratch, int32_t capacity, const Grid* grid, Taps* taps
-) except -1
-cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil
-cdef void free_taps(Taps* taps) noexcept nogil
+cdef Taps reserve_taps(Scratch scratch, int32_t capacity, const Grid* grid) except *
 cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil
 cdef void unfold_sparse(
     Taps* taps, const int32_t* feature, const float* weight, int32_t n

@@ -12,7 +12,6 @@ are stored as corners and sizes; their sums read eight bytes or four floats at a
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -149,46 +148,23 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
 
 # ------------------------------------------------------------------------------------------- taps
 
-cdef int reserve_taps(
-    Scratch scratch, int32_t capacity, const Grid* grid, Taps* taps
-) except -1:
-    """Reserve arrays for directions of up to `capacity` taps."""
+cdef Taps reserve_taps(Scratch scratch, int32_t capacity, const Grid* grid) except *:
+    """Arrays for directions of up to `capacity` taps, which `scratch` keeps alive."""
+    cdef Taps taps
     cdef int64_t n_along = 1
     cdef int axis
     for axis in range(grid.n_axes):
         n_along += grid.length[axis]
-    taps.capacity = capacity
-    taps.position = scratch.ints(capacity)
-    taps.weight = scratch.floats(capacity)
-    taps.mask = <uint64_t*>scratch.longs(capacity)
-    taps.along = scratch.ints(n_along)
-    return 0
-
-
-cdef int alloc_taps(Taps* taps, int32_t capacity, const Grid* grid) except -1 nogil:
-    """As reserve_taps, in memory that free_taps releases; taps must be zeroed or freed before."""
-    cdef int64_t along = 1
-    cdef int axis
-    for axis in range(grid.n_axes):
-        along += grid.length[axis]
-    taps.capacity = capacity
-    taps.position = <int32_t*>malloc(<size_t>capacity * sizeof(int32_t))
-    taps.weight = <float*>malloc(<size_t>capacity * sizeof(float))
-    taps.mask = <uint64_t*>malloc(<size_t>capacity * sizeof(uint64_t))
-    taps.along = <int32_t*>malloc(<size_t>along * sizeof(int32_t))
-    if not (taps.position and taps.weight and taps.mask and taps.along):
-        free_taps(taps)
-        with gil:
-            raise MemoryError()
-    return 0
-
-
-cdef void free_taps(Taps* taps) noexcept nogil:
-    free(taps.position)
-    free(taps.weight)
-    free(taps.mask)
-    free(taps.along)
-    memset(taps, 0, sizeof(Taps))
+    memset(&taps, 0, sizeof(Taps))
+    # One allocation for all arrays: a call for a single row spends its time on such things.
+    taps.mask = <uint64_t*>scratch.bytes_of(
+        capacity * <int64_t>(sizeof(uint64_t) + sizeof(float) + sizeof(int32_t))
+        + n_along * <int64_t>sizeof(int32_t)
+    )
+    taps.weight = <float*>(taps.mask + capacity)
+    taps.position = <int32_t*>(taps.weight + capacity)
+    taps.along = taps.position + capacity
+    return taps
 
 
 cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil:

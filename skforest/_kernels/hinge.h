@@ -8,7 +8,6 @@
 #define SKFOREST_HINGE_H
 
 #include "descent.h"
-#include "matmul.h"
 #include "route.h"
 
 #define SKF_DEEPEST 32 /* levels of a tree, at most */

@@ -12,47 +12,48 @@ A row has gradients at one leaf and one test of each tree only (equations 11 and
     dL/dw_l = |d_v*| g,   dL/dz[f_v*] = sign(d_v*) w_l . g = -dL/dt_v*
 
 so a step moves the leaves and tests that rows of its batch reach, and the optimiser's state of all
-others stays as it is. Directions of learned features move in every step (`hinge_features.pyx`).
-With a head, a leaf has one number, and f(x) = H^T h(x) with a learned matrix H. Parameters are
-initialised as in algorithm 1, by `training/hinge.py`.
+others stays as it is. Parameters are initialised as in algorithm 1, by `training/hinge.py`.
+
+Features (section 3) are columns of the table, whose statistics never change, and learned ones. A
+learned feature is an inner product with the whole row or with the patch under one receptive field,
+the same weights at each of them (a convolution), and moves in every step:
+
+    u_f = w_f . x,        z_f = (u_f - mean_f) / sqrt(variance_f + 1e-7)
+
+Mean and variance are running statistics of batches: the mean over the first 100 batches, then an
+exponential average in which a batch counts 1 / 100. As in the paper, they are constants to the
+gradient: dL/dw_f = sum over rows of dL/dz_f x / sqrt(variance_f + 1e-7).
+
+With a head, a leaf has one number. With a learned matrix H, h the responses of the trees to a row,
+and g = dL/df,
+
+    f = H^T h,        dL/dh = H g,        dL/dH = sum over rows of h g^T.
 """
 
-from libc.math cimport isfinite
+cimport cython
+from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from .batches cimport BatchSampler
-from .hinge_features cimport HingeFeatures, Stepper, Test
-from .hinge_head cimport HingeHead
+from .descent cimport SKF_TILE, skf_multiply
 from .loss cimport Loss
 from .poll cimport poll
 from .random cimport Random, below, next_word, normal, uniform
-
-cdef extern from "hinge.h" nogil:
-    enum:
-        SKF_WIDE
-
-    void skf_hinge_walk(
-        const Test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
-    )
-    void skf_hinge_response(
-        const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
-    )
-    void skf_hinge_gradient(
-        const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
-        int64_t, int64_t, float, float*, float*
-    )
-    void skf_hinge_step(
-        const Stepper*, float*, int64_t, float*, float*, int64_t, const float*, const int32_t*,
-        int64_t, int64_t
-    )
+from .rows cimport BatchSampler
 
 cdef enum:
+    LEAST_BLOCK = 16           # rows of z, at least
+    CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
     BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
+
+
+cpdef int64_t padded(int64_t n) noexcept nogil:
+    """Floats that n features take in a row of features: a multiple of the tile of a product."""
+    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
 
 def padded_vector(int64_t n):
@@ -61,6 +62,277 @@ def padded_vector(int64_t n):
     while width < n and width < SKF_WIDE:
         width *= 2
     return width if width >= n else (n + SKF_WIDE - 1) // SKF_WIDE * SKF_WIDE
+
+
+@cython.final
+cdef class HingeFeatures:
+    """The features of one batch of rows.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        "direction", "direction_mean", "direction_power", "receptive_fields", "mean", "variance"
+        and "counts", as in `HingeTrainer`. They are changed in place.
+    n_columns : int
+        Of the table.
+    batch_size, n_rows : int
+        Rows of a training step; largest number of rows that are loaded.
+    """
+
+    # parameters, and the state of the optimiser
+    cdef float[:, ::1] direction, direction_mean, direction_power
+    cdef const int32_t[:, ::1] receptive_fields
+    cdef double[::1] mean, variance
+    cdef int64_t[::1] counts
+
+    # sizes, in floats; widths include the padding
+    cdef int64_t n_columns, n_patches, n_taps
+    cdef int64_t patch_width       # learned features of a patch
+    cdef int64_t linear_width      # learned features of all patches
+    cdef int64_t width             # all features
+    cdef int64_t block             # rows of z
+    cdef int64_t batch_size
+    cdef bint is_convolution       # patches are copied out of the rows
+
+    # scratch of a batch
+    cdef float[:, ::1] x, patches, z, dz, gradient, kernels
+    cdef float[::1] centre, unit, sum, square
+
+    def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
+        self.direction = arrays["direction"]
+        self.direction_mean = arrays["direction_mean"]
+        self.direction_power = arrays["direction_power"]
+        self.receptive_fields = arrays["receptive_fields"]
+        self.mean = arrays["mean"]
+        self.variance = arrays["variance"]
+        self.counts = arrays["counts"]
+        self.n_columns = n_columns
+        self.batch_size = batch_size
+        self.n_patches = self.receptive_fields.shape[0]
+        self.n_taps = self.direction.shape[0]
+        self.patch_width = self.direction.shape[1]
+        self.linear_width = self.n_patches * self.patch_width
+        self.width = self.mean.shape[0]
+        self.is_convolution = self.n_patches > 1 or self.n_taps != n_columns
+        self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
+        # A row that is its own only patch is not copied.
+        self.patches = self.x
+        if self.is_convolution:
+            self.patches = np.zeros((n_rows * self.n_patches, self.n_taps), dtype=np.float32)
+        block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
+        self.block = min(n_rows, block)
+        self.z = np.zeros((self.block, self.width), dtype=np.float32)
+        n_slopes = 1 if self.is_convolution else n_rows
+        self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
+        self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
+        self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
+        self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
+        self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
+        self.set_units()
+
+    # --------------------------------------------------------------------------------- statistics
+
+    cdef void set_units(self) noexcept nogil:
+        """Mean and reciprocal deviation of each feature in float32, as the loops read them."""
+        cdef int64_t f
+        for f in range(self.width):
+            self.centre[f] = <float>self.mean[f]
+            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_LEAST_VARIANCE))
+            if f >= self.linear_width:
+                self.unit[f] = <float>(1 / sqrt(self.variance[f]))
+
+    def reset_statistics(self, const float[:, ::1] u):
+        """Mean and variance of given values of the learned features.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_rows, linear_width), float32
+        """
+        cdef int64_t n_rows = u.shape[0]
+        values = np.asarray(u)
+        variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
+        np.asarray(self.mean)[:self.linear_width] = values.mean(axis=0, dtype=np.float64)
+        np.asarray(self.variance)[:self.linear_width] = variance
+        self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
+        self.set_units()
+
+    cdef void clear_sums(self) noexcept nogil:
+        """Before the first block of a batch that trains."""
+        memset(&self.sum[0], 0, self.width * sizeof(float))
+        memset(&self.square[0], 0, self.width * sizeof(float))
+
+    cdef void update_statistics(self, int64_t n) noexcept nogil:
+        """Running mean and variance, from the sums of the standardised features of a batch."""
+        cdef int64_t f, seen = self.counts[1]
+        cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
+        if n < 2:
+            return
+        old = min(old, SKF_LONGEST)
+        for f in range(self.linear_width):
+            # Sums of standardised features cancel less than those of the inner products.
+            deviation = sqrt(self.variance[f] + SKF_LEAST_VARIANCE)
+            mean = self.sum[f] / n
+            variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
+            mean = self.mean[f] + mean * deviation
+            variance = variance * deviation * deviation
+            self.mean[f] = old * self.mean[f] + (1 - old) * mean
+            self.variance[f] = old * self.variance[f] + (1 - old) * variance
+        self.counts[1] = seen + 1
+        self.set_units()
+
+    # -------------------------------------------------------------------------------- rows of z
+
+    cdef void load(self, const float[:, ::1] table, int64_t start, int64_t n) noexcept nogil:
+        """Standardised features of n <= block rows of a table."""
+        memcpy(&self.x[0, 0], &table[start, 0], n * self.n_columns * sizeof(float))
+        self.project(0, n)
+        self.standardize(n)
+
+    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
+        """z of the rows start .. start + n - 1 of x, before they are standardised."""
+        cdef int64_t i, patch, t, first = start * self.n_patches
+        if self.is_convolution:
+            for i in range(n):
+                for patch in range(self.n_patches):
+                    for t in range(self.n_taps):
+                        self.patches[first + i * self.n_patches + patch, t] = (
+                            self.x[start + i, self.receptive_fields[patch, t]]
+                        )
+        if self.linear_width:
+            skf_multiply(
+                &self.patches[first, 0], self.n_taps, 1, n * self.n_patches, self.n_taps,
+                &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
+                self.width // self.n_patches
+            )
+        if self.width > self.linear_width:
+            for i in range(n):
+                memcpy(
+                    &self.z[i, self.linear_width], &self.x[start + i, 0],
+                    self.n_columns * sizeof(float)
+                )
+
+    cdef void standardize(self, int64_t n) noexcept nogil:
+        skf_standardise(
+            &self.z[0, 0], n, self.width, &self.centre[0], &self.unit[0], &self.sum[0],
+            &self.square[0]
+        )
+
+    # ---------------------------------------------------------------------------------- gradients
+
+    cdef void clear_gradient(self, int64_t n) noexcept nogil:
+        if self.is_convolution:
+            memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
+        else:
+            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
+
+    cdef void add_gradient(
+        self, const Test* tests, const int32_t* test, const float* slope, int64_t n
+    ) noexcept nogil:
+        """Add the derivatives of one tree by the features: of row i at test[i] only."""
+        cdef int64_t i
+        if self.is_convolution:
+            # Few of the thousands of features of a row have a gradient: no dense product.
+            skf_kernel_gradient(
+                tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.n_taps,
+                self.patch_width, &self.unit[0], &self.kernels[0, 0]
+            )
+        else:
+            for i in range(n):
+                self.dz[i, tests[test[i]].feature] += slope[i]
+
+    cdef void step(self, const Stepper* stepper, int64_t n) noexcept nogil:
+        """Move the directions; then take the n rows of the batch into the statistics."""
+        if self.linear_width == 0:
+            return
+        self.reduce_gradient(n)
+        skf_hinge_step(
+            stepper, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
+            &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
+            self.n_taps, self.patch_width
+        )
+        self.update_statistics(n)
+
+    cdef void reduce_gradient(self, int64_t n) noexcept nogil:
+        """The gradient of the directions, summed over the rows."""
+        cdef int64_t k, t
+        if self.is_convolution:
+            for t in range(self.n_taps):
+                for k in range(self.patch_width):
+                    self.gradient[t, k] = self.kernels[k, t]
+            return
+        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
+        skf_multiply(
+            &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
+            self.patch_width, &self.gradient[0, 0], self.patch_width
+        )
+
+
+@cython.final
+cdef class HingeHead:
+    """The head: a learned matrix H after the trees.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        "head", "head_mean" and "head_power", as in `HingeTrainer`. They are changed in place.
+    n_rows : int
+        Of a batch, at most.
+    """
+
+    # parameters, and the state of the optimiser: (n_trees, width), with 0 in the padding
+    cdef float[:, ::1] weights, weights_mean, weights_power
+    cdef int64_t n_trees, width
+
+    # of a batch: responses of trees, and the derivatives by them, (n_trees, n_rows)
+    cdef float[:, ::1] responses, slopes
+    cdef float[:, ::1] g_transposed, gradient
+
+    def __init__(self, dict arrays, int64_t n_rows):
+        self.weights = arrays["head"]
+        self.weights_mean = arrays["head_mean"]
+        self.weights_power = arrays["head_power"]
+        self.n_trees = self.weights.shape[0]
+        self.width = self.weights.shape[1]
+        shape = 2, self.n_trees, padded(n_rows)
+        self.responses, self.slopes = np.zeros(shape, dtype=np.float32)
+        self.g_transposed = np.zeros((self.width, padded(n_rows)), dtype=np.float32)
+        self.gradient = np.zeros((self.n_trees, self.width), dtype=np.float32)
+
+    cdef void clear(self, int64_t n) noexcept nogil:
+        """Set the responses to n rows to 0, also those of trees that dropout leaves out."""
+        cdef int64_t tree
+        for tree in range(self.n_trees):
+            memset(&self.responses[tree, 0], 0, n * sizeof(float))
+
+    cdef void apply(self, float* out, int64_t n) noexcept nogil:
+        """out : OUT, (n, width), the raw predictions."""
+        skf_multiply(
+            &self.responses[0, 0], 1, self.responses.shape[1], n, self.n_trees,
+            &self.weights[0, 0], self.width, self.width, out, self.width
+        )
+
+    cdef void backpropagate(self, const float* g, int64_t n_outputs, int64_t n) noexcept nogil:
+        """Derivatives by the responses, in `slopes`, and by H, in `gradient`; g is (n, width)."""
+        cdef int64_t i, k
+        for i in range(n):
+            for k in range(n_outputs):
+                self.g_transposed[k, i] = g[i * self.width + k]
+        skf_multiply(
+            &self.weights[0, 0], self.width, 1, self.n_trees, n_outputs,
+            &self.g_transposed[0, 0], self.g_transposed.shape[1], padded(n), &self.slopes[0, 0],
+            self.slopes.shape[1]
+        )
+        skf_multiply(
+            &self.responses[0, 0], self.responses.shape[1], 1, self.n_trees, n, g, self.width,
+            self.width, &self.gradient[0, 0], self.width
+        )
+
+    cdef void step(self, const Stepper* stepper) noexcept nogil:
+        skf_hinge_step(
+            stepper, &self.weights[0, 0], self.width, &self.weights_mean[0, 0],
+            &self.weights_power[0, 0], self.width, &self.gradient[0, 0], NULL, self.n_trees,
+            self.width
+        )
 
 
 cdef class HingeTrainer:
@@ -194,22 +466,15 @@ cdef class HingeTrainer:
             self.features.linear_width * self.features.n_taps // 8
             + self.n_trees * (depth + self.n_outputs)
         )
-        self.rows = np.zeros(n, dtype=np.int32)
-        self.out = np.zeros((n, self.response_width), dtype=np.float32)
-        self.g = np.zeros((n, self.response_width), dtype=np.float32)
-        self.slope = np.zeros(n, dtype=np.float32)
-        self.test_gradient = np.zeros(n, dtype=np.float32)
-        self.leaf = np.zeros((self.n_trees, n), dtype=np.int32)
-        self.test = np.zeros((self.n_trees, n), dtype=np.int32)
+        self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
+        self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)
+        self.slope, self.test_gradient = np.zeros((2, n), dtype=np.float32)
+        self.leaf, self.test = np.zeros((2, self.n_trees, n), dtype=np.int32)
         self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
         self.is_kept = np.ones(self.n_trees, dtype=np.uint8)
-        self.number = np.zeros(n, dtype=np.int32)
-        self.slot = np.zeros(n, dtype=np.int32)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
-        self.used = np.zeros(n, dtype=np.int32)
         self.sums = np.zeros((n, self.vector), dtype=np.float32)
-        self.raw = np.zeros(self.n_outputs)
-        self.slopes = np.zeros(self.n_outputs)
+        self.raw, self.slopes = np.zeros((2, self.n_outputs))
 
     def __reduce__(self):
         """For pickle: everything but the rows, which `set_rows` gives again."""
@@ -395,16 +660,13 @@ cdef class HingeTrainer:
         for name, array in before.items():
             self.arrays[name][...] = array
         self.optimizer = optimizer
-        self.momentum = momentum
-        self.decay = decay
-        self.dropout = dropout
+        self.momentum, self.decay, self.dropout = momentum, decay, dropout
         self.features.set_units()
         return loss, found
 
     # ------------------------------------------------------------------------------- forward pass
 
     cdef void draw(self, int64_t n) noexcept nogil:
-        """Draw n rows, and copy them to the features."""
         cdef int64_t i
         self.sampler.draw(&self.random, &self.rows[0], n)
         for i in range(n):
@@ -465,7 +727,6 @@ cdef class HingeTrainer:
         return 0
 
     cdef int grow_values(self) except -1:
-        """Double the memory for vectors of leaves."""
         old = self.arrays["value"]
         value = np.zeros((2 * len(old) + BLOCK, *old.shape[1:]), dtype=np.float32)
         value[:len(old)] = old

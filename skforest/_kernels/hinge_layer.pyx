@@ -16,23 +16,8 @@ import numpy as np
 
 from .hinge import padded_vector
 
+from .hinge cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_walk
 from .poll cimport poll
-
-cdef extern from "hinge.h" nogil:
-    ctypedef struct skf_test:
-        float threshold
-        int32_t feature
-
-    void skf_hinge_walk(
-        const skf_test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
-    )
-    void skf_hinge_response(
-        const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
-    )
-    void skf_hinge_gradient(
-        const float*, int64_t, const int32_t*, const float*, const float*, const int32_t*,
-        int64_t, int64_t, float, float*, float*
-    )
 
 cdef enum:
     BLOCK = 256                # rows that are routed together
@@ -135,7 +120,7 @@ cdef class HingePass:
                     if not sound:
                         break
                     skf_hinge_walk(
-                        <const skf_test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
+                        <const Test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
                         self.width, n, &self.leaf[tree, at], &self.test[tree, at],
                         &self.margin[tree, at]
                     )
@@ -229,8 +214,7 @@ cdef class HingePass:
     def prepare(self, int64_t n, int64_t room):
         """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""
         width = padded_vector(self.n_outputs)
-        self.g = np.zeros((n, width), dtype=np.float32)
-        self.own = np.zeros((n, width), dtype=np.float32)
+        self.g, self.own = np.zeros((2, n, width), dtype=np.float32)
         self.sums = np.zeros((room, width), dtype=np.float32)
         self.slope = np.zeros(n, dtype=np.float32)
         self.own_row = np.arange(n, dtype=np.int32)

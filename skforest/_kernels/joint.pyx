@@ -13,34 +13,311 @@ leaf are best left at the row's own signs (equation 12), so that the bound is
     max over leaves of [loss(leaf) - 2 sum of |margins| at the splits where its path flips a sign].
 
 For a tree of one split this is the bound of a CO2 stump (surrogate.pyx). Momentum steps along its
-subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves
-(joint_leaves.pyx). The stable variant (equation 14) replaces the second maximum by the path to
-the leaf that the row was assigned to, which stays fixed for some epochs.
+subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves. The stable
+variant (equation 14) replaces the second maximum by the path to the leaf that the row was assigned
+to, which stays fixed for some epochs.
+
+A leaf with parameters theta has the loss (equations 2 and 3)
+
+    -theta[y] + log(sum over k of exp(theta[k]))      of a row of class y
+    |y - theta|^2 / variance of the target            of a row of target y
+
+Most leaves of a deep tree know few of many classes, so that a leaf lists its own classes and all
+others share one parameter. Gradient steps keep this form: classes that are not listed move
+together. Inference cuts its search by a bound on the loss of a row at any leaf. It is made of the
+largest loss of each label, or of the range of each output, and never shrinks within an epoch:
+leaves that a step has moved only extend it.
 """
 
-from libc.math cimport INFINITY, fabs, sqrt
+cimport cython
+from libc.math cimport INFINITY, exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from .joint_leaves cimport JointLeaves
+from .descent cimport (
+    skf_add_rows,
+    skf_distances,
+    skf_dot,
+    skf_momentum_step,
+    skf_rescale,
+    skf_shrink,
+)
 from .memory cimport Buffer, Scratch
 from .poll cimport poll
-from .random cimport below, next_word
-
-cdef extern from "descent.h" nogil:
-    void skf_dot(const float*, const float*, int64_t, float*)
-    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_distances(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_momentum_step(
-        float*, float*, float*, const float*, int64_t, float, float, float, float, float*
-    )
-    void skf_rescale(float*, int64_t, float, float)
-    void skf_shrink(float*, int64_t, float, float*)
+from .random cimport Random, next_word, shuffle
 
 cdef enum:
     BLOCK = 256                # rows that are added up in float32
+
+
+cdef struct Visit:
+    # A node that waits to be visited in loss-augmented inference.
+    int32_t node
+    int32_t flips              # signs that may still be flipped
+    double score               # g . Wx - h . Wx of the signs g flipped so far
+
+
+cdef struct GradientTerm:
+    # What one row adds to the gradient of a split, slope times the row: an item of a linked list.
+    int64_t at                 # where the row starts in the table
+    float slope
+    int32_t before             # term of the same split, -1 at the end
+
+
+@cython.final
+cdef class JointLeaves:
+    """Parameters of the leaves of one tree, and the target of its rows.
+
+    Parameters
+    ----------
+    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
+        Class numbers, or a real target.
+    n_outputs : int
+    n_leaves : int
+    """
+
+    cdef Scratch scratch
+    cdef object target_array           # keeps `label` or `target` alive
+    cdef bint is_class
+    cdef int32_t n_outputs
+    cdef int64_t n_leaves
+    cdef const int32_t* label          # of each row
+    cdef const double* target          # (n_rows, n_outputs)
+    cdef double loss_scale             # of squared errors
+
+    # Parameters, from leaf_start[leaf] on: of the classes leaf_class, in ascending order; the
+    # classes that a leaf does not list share `other`. In regression: one per output.
+    cdef readonly tuple parameters
+    cdef const int64_t* leaf_start
+    cdef const int32_t* leaf_class
+    cdef double* theta
+    cdef double* other
+
+    cdef double* log_sum               # of exp(theta), of every leaf
+    cdef double* worst                 # largest loss of a label at any leaf that lists it
+    cdef double worst_other            # and at those that do not
+    cdef double* low                   # smallest and largest leaf value of an output
+    cdef double* high
+    cdef double* step_sum              # of the rows of the batch at each leaf
+
+    def __init__(self, target, int32_t n_outputs, int64_t n_leaves):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        self.target_array = target
+        self.is_class = target.ndim == 1
+        if self.is_class:
+            labels = target
+            self.label = &labels[0]
+        else:
+            matrix = target
+            self.target = &matrix[0, 0]
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.loss_scale = 1
+        self.scratch = Scratch()
+        self.log_sum = self.scratch.doubles(n_leaves)
+        self.worst = self.scratch.doubles(n_outputs)
+        self.low = self.scratch.doubles(n_outputs)
+        self.high = self.scratch.doubles(n_outputs)
+        self.step_sum = self.scratch.doubles(n_leaves)
+
+    def set_parameters(self, start, label, theta, other):
+        """Replace the parameters of the leaves; theta and other are trained in place.
+
+        Parameters
+        ----------
+        start : ndarray of shape (n_leaves + 1,), int64
+        label : ndarray of shape (n_entries,), int32
+            Classes that have a parameter of their own in a leaf, in ascending order.
+        theta : ndarray of shape (n_entries,), float64
+            Logarithms of the probabilities of classes, up to a constant, or values of outputs.
+        other : ndarray of shape (n_leaves,), float64
+            Parameter that the classes share which a leaf does not list.
+        """
+        cdef int64_t i
+        cdef const int64_t[::1] start_ = start
+        cdef const int32_t[::1] label_ = label
+        cdef double[::1] theta_ = theta, other_ = other
+        self.parameters = (start, label, theta, other)
+        self.leaf_start = &start_[0]
+        self.leaf_class = &label_[0]
+        self.theta = &theta_[0]
+        self.other = &other_[0]
+        for i in range(self.n_leaves):
+            self.set_log_sum(i)
+
+    cdef void set_loss_scale(
+        self, const float* row_weight, int64_t n_rows, int64_t n_train
+    ) noexcept nogil:
+        """Measure squared errors in units of the variance of the target.
+
+        row_weight : IN, relative to the mean weight of the n_train rows of positive weight
+        """
+        cdef int64_t i
+        cdef int32_t k
+        cdef double mean, square = 0
+        cdef const double* y = self.target
+        if self.is_class:
+            return
+        for k in range(self.n_outputs):
+            mean = 0
+            for i in range(n_rows):
+                mean += row_weight[i] * y[i * self.n_outputs + k] / n_train
+            for i in range(n_rows):
+                square += (
+                    row_weight[i] * (y[i * self.n_outputs + k] - mean)
+                    * (y[i * self.n_outputs + k] - mean)
+                )
+        self.loss_scale = n_train / square if square > 0 else 1
+
+    # ------------------------------------------------------------------------------------- losses
+
+    cdef void set_log_sum(self, int64_t leaf) noexcept nogil:
+        """Logarithm of the sum over all classes; the largest is taken out against overflow."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int64_t n_other = self.n_outputs - (last - first)
+        cdef double largest = -INFINITY, total = 0
+        if not self.is_class:
+            return
+        for i in range(first, last):
+            largest = max(largest, self.theta[i])
+        if n_other > 0:
+            largest = max(largest, self.other[leaf])
+            total = n_other * exp(self.other[leaf] - largest)
+        for i in range(first, last):
+            total += exp(self.theta[i] - largest)
+        self.log_sum[leaf] = largest + log(total)
+
+    cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil:
+        """Index of the parameter of a class, -1 if the leaf does not list it."""
+        cdef int64_t low = self.leaf_start[leaf], high = self.leaf_start[leaf + 1], middle
+        if high - low == self.n_outputs:
+            return low + label
+        while low < high:
+            middle = (low + high) // 2
+            if self.leaf_class[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.leaf_start[leaf + 1] and self.leaf_class[low] == label:
+            return low
+        return -1
+
+    cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil:
+        """Log loss, or scaled squared error, of a row at a leaf (equations 2 and 3)."""
+        cdef double y, total = 0
+        cdef int64_t at
+        cdef int32_t k
+        if self.is_class:
+            at = self.entry(leaf, self.label[row])
+            return self.log_sum[leaf] - (self.theta[at] if at >= 0 else self.other[leaf])
+        at = self.leaf_start[leaf]
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k] - self.theta[at + k]
+            total += y * y
+        return total * self.loss_scale
+
+    cdef void bound_losses(self) noexcept nogil:
+        """Largest loss of each label, and range of each output, over all leaves."""
+        cdef int64_t i
+        cdef int32_t k
+        self.worst_other = 0
+        for k in range(self.n_outputs):
+            self.worst[k] = 0
+            self.low[k] = INFINITY
+            self.high[k] = -INFINITY
+        for i in range(self.n_leaves):
+            self.extend_bounds(i)
+
+    cdef void extend_bounds(self, int64_t leaf) noexcept nogil:
+        """Make the bounds hold for a leaf whose parameters have changed."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int32_t k
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                self.low[k] = min(self.low[k], self.theta[first + k])
+                self.high[k] = max(self.high[k], self.theta[first + k])
+            return
+        for i in range(first, last):
+            k = self.leaf_class[i]
+            self.worst[k] = max(self.worst[k], self.log_sum[leaf] - self.theta[i])
+        if last - first < self.n_outputs:
+            self.worst_other = max(self.worst_other, self.log_sum[leaf] - self.other[leaf])
+
+    cdef double worst_loss(self, int64_t row) noexcept nogil:
+        """Upper bound on the loss of a row at any leaf."""
+        cdef double y, total = 0
+        cdef int32_t k
+        if self.is_class:
+            return max(self.worst[self.label[row]], self.worst_other)
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k]
+            y = max(fabs(y - self.low[k]), fabs(y - self.high[k]))
+            total += y * y
+        return total * self.loss_scale
+
+    # -------------------------------------------------------------------------------------- steps
+
+    cdef void step(
+        self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
+        double rate
+    ) noexcept nogil:
+        """One step along the gradient of the loss of n rows at these leaves (line 10).
+
+        Each leaf descends once for all its rows by the gradient of the logarithm of the sum, and
+        rises for the label of each of them.
+        """
+        cdef int64_t i
+        cdef int32_t leaf
+        cdef double step
+        for i in range(n):
+            leaf = leaves[i]
+            self.step_sum[leaf] = self.step_sum[leaf] + rate * row_weight[rows[i]]
+        if self.is_class:
+            for i in range(n):
+                leaf = leaves[i]
+                if self.step_sum[leaf] > 0:
+                    self.lower_all(leaf, self.step_sum[leaf])
+                    self.step_sum[leaf] = -1        # done, for the other rows of this leaf
+        for i in range(n):
+            leaf = leaves[i]
+            step = rate * row_weight[rows[i]]
+            if self.is_class:
+                self.raise_label(leaf, rows[i], step)
+            else:
+                # Together, the rows of a batch never move a leaf beyond their own values.
+                step *= 2 * self.loss_scale / max(2 * self.loss_scale * self.step_sum[leaf], 1.0)
+                self.move_mean(leaf, rows[i], step)
+        for i in range(n):
+            leaf = leaves[i]
+            if self.step_sum[leaf] != 0:
+                self.step_sum[leaf] = 0
+                self.set_log_sum(leaf)
+                self.extend_bounds(leaf)
+
+    cdef void lower_all(self, int64_t leaf, double step) noexcept nogil:
+        """Lower every class by its probability: the gradient of the logarithm of the sum."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        self.other[leaf] = self.other[leaf] - (
+            step * (self.n_outputs - (last - first)) * exp(self.other[leaf] - self.log_sum[leaf])
+        )
+        for i in range(first, last):
+            self.theta[i] = self.theta[i] - step * exp(self.theta[i] - self.log_sum[leaf])
+
+    cdef void raise_label(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef int64_t at = self.entry(leaf, self.label[row])
+        if at >= 0:
+            self.theta[at] = self.theta[at] + step
+        else:
+            self.other[leaf] = self.other[leaf] + step
+
+    cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef double* theta = self.theta + self.leaf_start[leaf]
+        cdef int32_t k
+        for k in range(self.n_outputs):
+            theta[k] += step * (self.target[row * self.n_outputs + k] - theta[k])
 
 
 cdef class JointTrainer:
@@ -75,6 +352,59 @@ cdef class JointTrainer:
     l1 : float
         Weight of the sum of absolute weights in the objective.
     """
+
+    # parameters
+    cdef double nu
+    cdef double momentum
+    cdef int32_t batch_size
+    cdef int32_t max_flips
+    cdef bint stable
+    cdef double l1
+
+    # rows
+    cdef Scratch scratch
+    cdef object X                # keeps `table` alive
+    cdef const float* table
+    cdef int64_t n
+    cdef int64_t n_train         # rows of positive weight
+    cdef int64_t p
+    cdef float* row_weight       # relative to the mean weight
+    cdef int32_t* assigned       # leaf of every row, fixed between calls of `assign`
+    cdef float* mean             # of the features
+    cdef double scale            # of centred rows, to their root mean square norm
+
+    # the tree: splits and leaves are numbered in the order of their nodes
+    cdef int64_t n_nodes
+    cdef int64_t n_splits
+    cdef int64_t n_leaves
+    cdef int32_t* child          # left child, or -1 - leaf
+    cdef int32_t* parent         # -1 for the root
+    cdef int32_t* leaf_node
+    cdef float* w                # (n_splits, p)
+    cdef double* bias            # of a split: right where scale (w . x - w . mean) > bias
+    cdef float* centre           # scale (w . mean) + bias, of every split
+    cdef JointLeaves leaves
+
+    # scratch of a batch
+    cdef Random random
+    cdef const uint8_t[::1] stop
+    cdef int64_t work            # additions since the last test for signals
+    cdef int32_t* order          # training rows, in the order of an epoch
+    cdef float* margin           # of the current row, at splits where `margin_row` is its number
+    cdef int64_t* margin_row
+    cdef int64_t n_inferred      # number of the current row, counted over all calls
+    cdef Buffer stack            # Visit
+    cdef Buffer terms            # GradientTerm
+    cdef Buffer touched          # splits that have terms
+    cdef int32_t* last_term      # of every split, -1: none
+    cdef int32_t* best_leaf      # of every row of the batch
+    cdef float* velocity         # (n_splits, p)
+    cdef double* bias_velocity
+    cdef float* gradient
+    cdef Buffer term_at          # terms of one split, as the loops read them
+    cdef Buffer term_slope
+    cdef double rate_sum         # of all steps so far
+    cdef double* rate_seen       # of each split: rate_sum when it last shrank
 
     def __init__(
         self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
@@ -194,16 +524,11 @@ cdef class JointTrainer:
         bound : float
             Mean over the training rows, each before the step of its batch.
         """
-        cdef int64_t start = 0, size, i, other
-        cdef int32_t swap
+        cdef int64_t start = 0, size
         cdef double total = 0
         with nogil:
             self.leaves.bound_losses()
-            for i in range(self.n_train - 1, 0, -1):
-                other = below(&self.random, <int>(i + 1))
-                swap = self.order[i]
-                self.order[i] = self.order[other]
-                self.order[other] = swap
+            shuffle(&self.random, self.order, self.n_train, self.n_train)
             while start < self.n_train:
                 size = min(<int64_t>self.batch_size, self.n_train - start)
                 self.batch(start, size, rate, &total)
@@ -302,13 +627,12 @@ cdef class JointTrainer:
         losses : ndarray of shape (n_chosen,), float64
         """
         cdef int64_t i
-        losses = np.zeros(rows.shape[0])
+        cdef const int32_t[::1] leaves = self.route(rows)
+        losses = np.empty(rows.shape[0])
         cdef double[::1] out = losses
         with nogil:
             for i in range(rows.shape[0]):
-                if self.must_stop(self.p):
-                    break
-                out[i] = self.leaves.loss(self.descend(rows[i]), rows[i])
+                out[i] = self.leaves.loss(leaves[i], rows[i])
         return losses
 
     @property
@@ -369,7 +693,6 @@ cdef class JointTrainer:
         return self.margin[split]
 
     cdef int32_t descend(self, int64_t row) noexcept nogil:
-        """Leaf that a row reaches."""
         cdef int32_t node = 0
         self.n_inferred = self.n_inferred + 1
         while self.child[node] >= 0:
@@ -482,7 +805,6 @@ cdef class JointTrainer:
         return total
 
     cdef int add_term(self, int64_t split, int64_t row, double slope) except -1 nogil:
-        """Add a term to the list of a split."""
         cdef GradientTerm term
         cdef int32_t number = <int32_t>split
         term.at = row * self.p

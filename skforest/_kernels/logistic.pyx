@@ -9,37 +9,27 @@ where s_i is the side of row i, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a CO
 smallest weight of wrong rows during training is kept.
 """
 
-from libc.math cimport INFINITY, isfinite, sqrt
+from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from .descent cimport (
+    skf_add_rows,
+    skf_logistic_loss,
+    skf_logistic_slopes,
+    skf_margins,
+    skf_momentum_step,
+    skf_rescale,
+    skf_wrong_side,
+)
 from .memory cimport Scratch
-from .node_moments cimport node_moments
 from .poll cimport poll
-from .random cimport below, next_word
-
-cdef extern from "descent.h" nogil:
-    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_momentum_step(
-        float*, float*, float*, const float*, int64_t, float, float, float, float, float*
-    )
-    void skf_rescale(float*, int64_t, float, float)
-    void skf_logistic_slopes(float*, const float*, const float*, int64_t)
-    double skf_wrong_side(
-        const float*, const float*, const float*, const float*, int64_t, float
-    )
-    double skf_logistic_loss(const float*, const float*, const float*, int64_t)
-    void skf_gather_rows(
-        const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
-        const float*, float, float*
-    )
+from .random cimport next_word, shuffle
+from .stump cimport Rate, node_moments, pack_rows, padded_length, start_rate, update_rate
 
 cdef enum:
-    LANES = 16              # copied rows are padded to a multiple of this
     CACHED = 1 << 21        # floats: 8 MiB, about a cache; rows are copied where they fit into it
     MIN_EPOCHS = 3
-    PATIENCE = 3            # evaluations without progress before the rate is halved
     EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
     PARTS = 16              # candidates on the way from the start to the current hyperplane
 
@@ -87,7 +77,7 @@ cdef class Logistic:
         self.side = self.scratch.floats(n)
         self.weight = self.scratch.floats(n)
         self.mean = self.scratch.floats(p)
-        self.own_rows = self.scratch.floats(min(n * (p + LANES), <int64_t>CACHED))
+        self.own_rows = self.scratch.floats(min(n * padded_length(p), <int64_t>CACHED))
         self.node_mean = self.scratch.floats(p)
         self.varying = self.scratch.ints(p)
         self.seen = self.scratch.ints(p)
@@ -110,10 +100,11 @@ cdef class Logistic:
         False, and nothing is overwritten, where every hyperplane on the way has more weight on the
         wrong side than the start.
         """
-        cdef int64_t i, j, n_epochs, stalled = 0
+        cdef int64_t i, j, n_epochs
         cdef int32_t feature
         cdef bint found = False
-        cdef double loss, total = 0, rate = self.learning_rate, last = INFINITY
+        cdef double loss, total = 0
+        cdef Rate rate = start_rate(self.learning_rate)
         self.n = n
         for i in range(n):
             total += self.weight[i]
@@ -131,7 +122,7 @@ cdef class Logistic:
         for i in range(1, n_epochs + 1):
             if poll(&self.stop[0], &self.work, n * self.p):
                 return False
-            self.epoch(rate)
+            self.epoch(rate.value)
             if self.rows == self.table and i % EVALUATE != 0 and i < n_epochs:
                 continue
             self.compute_margins(self.at, n, self.margin)
@@ -139,16 +130,8 @@ cdef class Logistic:
             if not isfinite(loss):
                 break
             found = self.keep_best() or found
-            if loss < 0.999 * last:
-                last = loss
-                stalled = 0
-                continue
-            stalled += 1
-            if stalled == PATIENCE:
-                stalled = 0
-                rate /= 2
-                if rate < self.learning_rate / 50:
-                    break
+            if not update_rate(&rate, loss):
+                break
         if not found:
             return False
         memset(plane, 0, self.n_features * sizeof(double))
@@ -164,7 +147,7 @@ cdef class Logistic:
     cdef bint prepare(self) noexcept nogil:
         """Centre and scale the rows; False where they are all equal."""
         cdef int64_t n = self.n, p = self.n_features
-        cdef int64_t i, j, stride
+        cdef int64_t j, stride
         cdef double square
         # 1. one centre, and one scale for all features
         square = node_moments(
@@ -185,18 +168,16 @@ cdef class Logistic:
         self.p = p
         self.scale = self.node_scale
         memcpy(self.mean, self.node_mean, p * sizeof(float))
-        stride = (self.n_varying + LANES - 1) // LANES * LANES
+        stride = padded_length(self.n_varying)
         if n * stride <= CACHED:
-            skf_gather_rows(
-                self.table, self.at, n, self.varying, 0, self.n_varying, stride, self.node_mean,
+            pack_rows(
+                self.table, self.at, n, self.varying, 0, self.n_varying, self.node_mean,
                 <float>self.node_scale, self.own_rows
             )
             self.rows = self.own_rows
             self.p = stride
             self.scale = 1
             memset(self.mean, 0, stride * sizeof(float))
-            for i in range(n):
-                self.at[i] = i * stride
         return True
 
     # ------------------------------------------------------------------------------------ training
@@ -233,9 +214,8 @@ cdef class Logistic:
 
     cdef void epoch(self, double rate) noexcept nogil:
         """Show the rows once, in batches; `margin` has the margins of the current weights."""
-        cdef int64_t i, row, other, size, start = 0, n = self.n
+        cdef int64_t i, row, size, start = 0, n = self.n
         cdef int32_t* visit = self.visit
-        cdef int32_t swap
         if n <= self.batch_size:
             memcpy(self.batch_at, self.at, n * sizeof(int64_t))
             memcpy(self.batch_margin, self.margin, n * sizeof(float))
@@ -243,11 +223,7 @@ cdef class Logistic:
             memcpy(self.batch_weight, self.weight, n * sizeof(float))
             self.step(n, rate)
             return
-        for i in range(n - 1, 0, -1):
-            other = below(&self.random, <int>(i + 1))
-            swap = visit[i]
-            visit[i] = visit[other]
-            visit[other] = swap
+        shuffle(&self.random, visit, n, n)
         while start < n:
             size = min(<int64_t>self.batch_size, n - start)
             for i in range(size):

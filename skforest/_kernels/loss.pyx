@@ -92,32 +92,38 @@ cdef class LogLoss(Loss):
         return log_total - (1 - self.smoothing) * raw[label] - mean
 
 
-cdef class SquaredError(Loss):
-    """Half of the squared difference, summed over outputs."""
+cdef class SumOfLosses(Loss):
+    """Base of losses that are sums over the outputs."""
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k
         cdef double loss = 0
         for k in range(self.n_outputs):
-            slope[k] = raw[k] - y[k]
-            loss += slope[k] * slope[k] / 2
+            loss += self.output(raw[k], y[k], &slope[k])
         return loss
 
-
-cdef class AbsoluteError(Loss):
-    """The absolute difference, summed over outputs."""
-
-    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        cdef int64_t k
-        cdef double d, loss = 0
-        for k in range(self.n_outputs):
-            d = raw[k] - y[k]
-            slope[k] = (d > 0) - <int>(d < 0)
-            loss += fabs(d)
-        return loss
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        """The loss of one output; slope : OUT, its derivative."""
+        return 0
 
 
-cdef class HuberLoss(Loss):
+cdef class SquaredError(SumOfLosses):
+    """Half of the squared difference."""
+
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        slope[0] = raw - y
+        return slope[0] * slope[0] / 2
+
+
+cdef class AbsoluteError(SumOfLosses):
+    """The absolute difference."""
+
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        slope[0] = (raw > y) - <int>(raw < y)
+        return fabs(raw - y)
+
+
+cdef class HuberLoss(SumOfLosses):
     """Half of the squared difference up to `delta`, and linear beyond."""
 
     cdef double delta
@@ -126,17 +132,12 @@ cdef class HuberLoss(Loss):
         super().__init__(n_outputs)
         self.delta = delta
 
-    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        cdef int64_t k
-        cdef double d, loss = 0
-        for k in range(self.n_outputs):
-            d = raw[k] - y[k]
-            slope[k] = min(max(d, -self.delta), self.delta)
-            loss += slope[k] * (d - slope[k] / 2)
-        return loss
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        slope[0] = min(max(raw - y, -self.delta), self.delta)
+        return slope[0] * (raw - y - slope[0] / 2)
 
 
-cdef class QuantileLoss(Loss):
+cdef class QuantileLoss(SumOfLosses):
     """Pinball loss: `quantile` per unit of underestimation, 1 - quantile of overestimation."""
 
     cdef double quantile
@@ -145,24 +146,15 @@ cdef class QuantileLoss(Loss):
         super().__init__(n_outputs)
         self.quantile = quantile
 
-    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        cdef int64_t k
-        cdef double d, loss = 0
-        for k in range(self.n_outputs):
-            d = raw[k] - y[k]
-            slope[k] = (1 - self.quantile) * (d > 0) - self.quantile * (d < 0)
-            loss += slope[k] * d
-        return loss
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        slope[0] = (1 - self.quantile) * (raw > y) - self.quantile * (raw < y)
+        return slope[0] * (raw - y)
 
 
-cdef class PoissonLoss(Loss):
+cdef class PoissonLoss(SumOfLosses):
     """Negative log-likelihood of counts with the mean exp(raw), without the constant log(y!)."""
 
-    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        cdef int64_t k
-        cdef double mean, loss = 0
-        for k in range(self.n_outputs):
-            mean = exp(raw[k])
-            slope[k] = mean - y[k]
-            loss += mean - y[k] * raw[k]
-        return loss
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        cdef double mean = exp(raw)
+        slope[0] = mean - y
+        return mean - y * raw

@@ -6,7 +6,7 @@
 # of tree i shifted by one draw, and the trees of a forest would share their bootstraps.
 
 from libc.math cimport cos, exp, expm1, log1p, sqrt
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef struct Random:
     uint64_t state
@@ -42,6 +42,19 @@ cdef inline int below(Random* random, int n) noexcept nogil:
 cdef inline int between(Random* random, int low, int high) noexcept nogil:
     """An integer in low .. high, both included."""
     return low + below(random, high - low + 1)
+
+
+cdef inline void shuffle(
+    Random* random, int32_t* items, int64_t n, int64_t n_drawn
+) noexcept nogil:
+    """Draw n_drawn of n items without replacement and move them to the end, the first one last."""
+    cdef int64_t i, other
+    cdef int32_t item
+    for i in range(n - 1, max(n - n_drawn, <int64_t>1) - 1, -1):
+        other = below(random, <int>(i + 1))
+        item = items[i]
+        items[i] = items[other]
+        items[other] = item
 
 
 cdef inline double uniform(Random* random) noexcept nogil:

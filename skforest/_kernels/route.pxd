@@ -1,8 +1,18 @@
-# Rows on their way through a tree, node by node.
+# Rows on their way through a tree: node by node, by tables of sums, over a pool of directions.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+from .direction cimport Directions, Table, Taps
 from .memory cimport Scratch
+
+cdef extern from "route.h" nogil:
+    ctypedef struct Step "skf_step":
+        uint16_t one
+        uint16_t two
+        uint16_t across
+        uint16_t down
+        int32_t threshold
+        uint32_t next
 
 
 cdef struct RoutedRows:
@@ -68,3 +78,50 @@ cdef inline int32_t partition_rows(
         rows.row[middle + i] = rows.spare_row[i]
         rows.offset[middle + i] = rows.spare_offset[i]
     return middle
+
+
+cdef bint sums_apply(const Directions* directions, int64_t n_splits) noexcept nogil
+
+
+cdef class SumRouter:
+    cdef Scratch scratch
+    cdef int height, width
+    cdef int64_t size              # entries of one table
+    cdef bint small                # no box adds up to 2^15: the tables are uint16
+    cdef Step* steps               # the splits of all trees
+    cdef int32_t* first            # left child of every split
+    cdef int32_t* root             # split at the root of every tree, -1 where it is a leaf
+
+    cdef int build(self, arrays, const Directions* directions) except -1
+    cdef void write_steps(
+        self, const int32_t[::1] child, int32_t first_split, int32_t[::1] step_of
+    ) noexcept nogil
+    cdef int64_t write_boxes(
+        self, const int32_t[::1] child, int32_t first_split, const float[::1] threshold,
+        const int32_t[::1] direction, const Directions* directions, const int32_t[::1] step_of
+    ) noexcept nogil
+    cdef uint16_t position(self, int32_t corner) noexcept nogil
+    cdef int64_t block_rows(self) noexcept nogil
+    cdef void fill(self, uint32_t* sums, const uint8_t* rows, int64_t n) noexcept nogil
+    cdef void route(
+        self, int64_t tree, const uint32_t* sums, int64_t n, int32_t* leaf
+    ) noexcept nogil
+
+
+cdef class DirectionPool:
+    cdef readonly int64_t n_columns      # the directions, and one column of zeros
+    cdef const int32_t[::1] code         # the directions, in ascending order
+    cdef const int32_t[:, ::1] nodes     # skf_node of all trees
+    cdef const int32_t[::1] depth        # of each tree
+    cdef object tree_start
+    cdef dict columns                    # columns that a range of trees uses
+
+    cdef const int32_t[::1] columns_of(self, int64_t first_tree, int64_t last_tree)
+    cdef void fill(
+        self, const int32_t[::1] columns, const Directions* directions, const Table* table,
+        Taps* taps, const int64_t* offset, int64_t n, float* column, float* out
+    ) noexcept nogil
+    cdef void route(
+        self, int64_t tree, int64_t root, const float* projections, int64_t n, int32_t* leaf,
+        float* margin
+    ) noexcept nogil

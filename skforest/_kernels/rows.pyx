@@ -1,17 +1,22 @@
-"""Rows of a training set: canonical order, equal rows, bootstrap draws.
+"""Rows of a training set: canonical order, equal rows, bootstrap draws, batches.
 
-`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest learns
-depends on the set of rows alone: not on the order of the samples, nor on whether a row is given k
-times or has weight k. The order also looks random to any model, so that a row's neighbours in
-memory tell nothing about it. `skforest._training_set` builds on this.
+`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest
+learns depends on the set of rows alone: not on the order of the samples, nor on whether a row is
+given k times or has weight k. The order also looks random to any model, so that a row's neighbours
+in memory tell nothing about it. `skforest._training_set` builds on this.
+
+`BatchSampler` draws the batches of stochastic gradient descent, epoch by epoch and in proportion
+to weights. An epoch has row i floor(c_i + u) times, with c_i = weight_i / (mean weight) and a new
+uniform u in [0, 1): c_i times on average. The order within an epoch is random. Batches continue
+over the end of an epoch.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 import numpy as np
 
-from .random cimport Random, below, hash_seed, next_word, uniform
+from .random cimport Random, below, hash_seed, next_word, shuffle, uniform
 
 
 def tree_seed(uint64_t seed, uint64_t tree):
@@ -196,3 +201,45 @@ def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
                     low = middle + 1
             counts[low] += 1
     return result
+
+
+cdef class BatchSampler:
+    """Draws rows by weight.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,), float64
+        Not negative, not all 0. Rows of weight 0 are never drawn.
+    """
+
+    def __init__(self, weight):
+        self.copies = weight * (np.count_nonzero(weight) / weight.sum())
+        # Each row is in an epoch less than once more often than c_i.
+        self.order = np.zeros(2 * len(weight) + 1, dtype=np.int32)
+        self.n_order = 0
+        self.next_row = 0
+
+    cdef void draw(self, Random* random, int32_t* rows, int64_t n) noexcept nogil:
+        """rows : OUT, the next n rows."""
+        cdef int64_t i
+        for i in range(n):
+            if self.next_row >= self.n_order:
+                self.start_epoch(random)
+            rows[i] = self.order[self.next_row]
+            self.next_row = self.next_row + 1
+
+    cdef void start_epoch(self, Random* random) noexcept nogil:
+        cdef int64_t i, c, n = 0
+        # An epoch of few rows with c_i < 1 may be empty.
+        while n == 0:
+            for i in range(self.copies.shape[0]):
+                if self.copies[i] <= 0:
+                    continue
+                c = <int64_t>(self.copies[i] + uniform(random))
+                while c > 0 and n < self.order.shape[0]:
+                    self.order[n] = <int32_t>i
+                    n += 1
+                    c -= 1
+        shuffle(random, &self.order[0], n, n)
+        self.n_order = n
+        self.next_row = 0

@@ -4,7 +4,7 @@ A node draws `n_candidates` directions a, projects its rows on each, and cuts ev
 where the score of the two sides (see split.pyx) is largest: between any two sorted values, or
 between the bins of an equal-width histogram. The histogram needs one pass over the column instead
 of a sort; its threshold is then placed halfway between the two values next to the cut, so that
-the split is exact in the rows although it was searched in bins. The loops over bins are in bins.h.
+the split is exact in the rows although it was searched in bins. The loops are in columns.h.
 
 Large nodes search in a random subset of their rows. The gain of the split found, and which rows go
 left, are always computed from all rows of the node.
@@ -22,7 +22,7 @@ from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate
 from .random cimport uniform
 from .split cimport ENTROPY, NodeSplitter, Sample, Split
 
-cdef extern from "bins.h" nogil:
+cdef extern from "columns.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
     void skf_bins(const float*, int64_t, float, float, int, int32_t*)
     void skf_cells(const float*, int64_t, float, float, int, const int32_t*, int32_t*)
@@ -30,8 +30,6 @@ cdef extern from "bins.h" nogil:
     void skf_score_squares(const double*, const double*, int, int, double*, double*)
     void skf_score_entropy(const double*, const double*, int, int, double*, double*)
     double skf_xlogx(double)
-
-cdef extern from "sort.h" nogil:
     uint64_t skf_sort_key(float, uint32_t)
     float skf_key_value(uint64_t)
     void skf_sort(uint64_t*, uint64_t*, int64_t)
@@ -104,7 +102,7 @@ cdef class SearchSplitter(NodeSplitter):
         # All rows of a node may be searched, too: its subset can be pure by chance.
         cdef int64_t n = self.n_rows, n_subset = min(self.n_rows, self.max_search_samples)
         cdef int32_t n_bins = self.n_bins
-        reserve_taps(scratch, max(self.sampler.max_taps, 1), &self.sampler.grid, &self.taps)
+        self.taps = reserve_taps(scratch, max(self.sampler.max_taps, 1), &self.sampler.grid)
         self.sampler.reserve_candidate(scratch, &self.candidate)
         self.sampler.reserve_candidate(scratch, &self.best)
         self.subset.offset = scratch.longs(n_subset)

@@ -17,12 +17,19 @@ equation 10. The derivative of the negative log-likelihood by the margin, which 
 14 with the opposite sign, is gamma (g h_left - (1 - g) h_right). A likelihood is a weighted mean
 of those of the leaves, so it cannot underflow however deep the tree is.
 
-The E-step is that of each batch; the M-step of the leaves follows an epoch (equation 13,
-`soft_leaves.pyx`), from the sums of its batches. Splits step by Adam. A tree of one split is a
+The E-step is that of each batch; the M-step of the leaves follows an epoch, from the sums of its
+batches. With responsibilities h_il of leaf l for row i of weight w_i, it sets (equations 6 and 13)
+
+    classes       pi_lk   = sum_i w_i h_il [y_i = k] / sum_i w_i h_il
+    real targets  mean_lk = sum_i w_i h_il y_ik / sum_i w_i h_il, and the variance likewise
+
+where every share is at least about 1e-6, and a variance at least 1 % of that of all rows: a leaf
+that is certain would give other rows no gradient, and one of variance 0 an infinite density. The
+density is a normal one with a diagonal covariance. Splits step by Adam. A tree of one split is a
 stump.
 
 A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
-row reaches with a probability below `faint`, but never the likelier one. The engine of products
+row reaches with a probability below `FAINT`, but never the likelier one. The engine of products
 visits all nodes, with the margins of all splits as one product of matrices and all gradients as
 another; it is used while rows visit a good part of the tree.
 """
@@ -33,23 +40,10 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from .descent cimport SKF_TILE, skf_add_rows, skf_dot, skf_margins, skf_multiply
 from .memory cimport Buffer, Scratch
 from .poll cimport poll
-from .random cimport below, next_word
-from .soft_leaves cimport SoftLeaves
-
-cdef extern from "descent.h" nogil:
-    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_dot(const float*, const float*, int64_t, float*)
-
-cdef extern from "matmul.h" nogil:
-    void skf_multiply(
-        const float*, int64_t, int64_t, int64_t, int64_t, const float*, int64_t, int64_t, float*,
-        int64_t
-    )
-    enum:
-        SKF_TILE
+from .random cimport next_word, shuffle
 
 cdef extern from "soft.h" nogil:
     void skf_gates(const float*, int64_t, float, float, float*)
@@ -77,21 +71,170 @@ cdef enum:
     MOST_VISITS = 1 << 22      # of a batch in the engine of products
     MOST_NUMBERS = 1 << 30     # of visits
 
-cdef inline float faint() noexcept nogil:
-    """Probability of reaching a child below which it is left out."""
-    return <float>3e-3
-
-cdef inline double often() noexcept nogil:
-    """Share of the splits that a row visits above which products are faster than lists."""
-    return 0.3
-
-cdef inline double lightest() noexcept nogil:
-    """Least weight of a batch that makes a step; the mean weight of a row is 1."""
-    return 1e-30
+cdef extern from *:
+    """
+    #define FAINT 3e-3f      /* probability of reaching a child below which it is left out */
+    #define OFTEN 0.3        /* share of visited splits above which products beat lists */
+    #define LIGHTEST 1e-30   /* least weight of a batch that steps; rows have a mean weight of 1 */
+    #define RARE 1e-6        /* added to the share of a class in a leaf */
+    #define NARROW 1e-2      /* least variance of a leaf, as a part of that of all rows */
+    #define WEIGHTLESS 1e-12 /* weight of a leaf up to which an update leaves it as it is */
+    """
+    const float FAINT
+    const double OFTEN, LIGHTEST, RARE, NARROW, WEIGHTLESS
 
 
 cdef inline int64_t padded(int64_t n) noexcept nogil:
     return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
+
+
+cdef class SoftLeaves:
+    """The leaves of one tree.
+
+    Parameters
+    ----------
+    n_leaves : int
+        At most.
+    n_outputs : int
+        Number of classes, or of outputs.
+    is_class : bool
+    """
+
+    def __init__(self, int64_t n_leaves, int32_t n_outputs, bint is_class):
+        cdef Scratch memory = Scratch()
+        cdef int64_t n = n_leaves * n_outputs
+        cdef int64_t n_real = 0 if is_class else n
+        self.memory = memory
+        self.is_class = is_class
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.share = memory.floats(n - n_real)
+        self.mean = memory.doubles(n_real)
+        self.precision = memory.doubles(n_real)
+        self.log_scale = memory.doubles(n_leaves)
+        self.least_variance = memory.doubles(n_outputs)
+        self.weight = memory.doubles(n_leaves)
+        self.sum = memory.doubles(n)
+        self.square = memory.doubles(n_real)
+
+    def values(self):
+        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        cdef int64_t n = self.n_leaves, k = self.n_outputs
+        if self.is_class:
+            return np.array(<float[:n, :k]>self.share, dtype=np.float64)
+        return np.array(<double[:n, :k]>self.mean), 1 / np.array(<double[:n, :k]>self.precision)
+
+    cdef void reset(
+        self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
+        int64_t n_leaves
+    ) noexcept nogil:
+        """Leaves without values and sums, for n rows with a mean weight of 1."""
+        cdef int64_t i, k
+        cdef double mean, square, y
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.is_unset = True
+        memset(self.weight, 0, n_leaves * sizeof(double))
+        memset(self.sum, 0, n_leaves * n_outputs * sizeof(double))
+        if self.is_class:
+            return
+        memset(self.square, 0, n_leaves * n_outputs * sizeof(double))
+        for k in range(n_outputs):
+            mean = 0
+            square = 0
+            for i in range(n):
+                mean += weight[i] * target[i * n_outputs + k]
+            mean /= n
+            for i in range(n):
+                y = target[i * n_outputs + k] - mean
+                square += weight[i] * y * y
+            self.least_variance[k] = NARROW * square / n
+            if not self.least_variance[k] > 0:
+                self.least_variance[k] = 1
+
+    cdef void likelihoods(
+        self, Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows, double* top
+    ) noexcept nogil:
+        """Likelihoods of the n visits of a leaf, from `first` on; 1 while leaves have no values.
+
+        Of a real target, `part` of a visit is set to the log density, and `top` of its row to the
+        largest of all leaves so far.
+        """
+        cdef int64_t i
+        cdef double value
+        if self.is_unset:
+            for i in range(first, first + n):
+                visits.lik[i] = 1
+        elif self.is_class:
+            skf_recall(visits, first, n, self.share + leaf * self.n_outputs, label)
+        else:
+            for i in range(first, first + n):
+                value = self.log_density(leaf, target + rows[visits.row[i]] * self.n_outputs)
+                visits.part[i] = <float>value
+                if value > top[visits.row[i]]:
+                    top[visits.row[i]] = value
+
+    cdef inline double log_density(self, int64_t leaf, const double* y) noexcept nogil:
+        """Logarithm of the normal density of a target at a leaf, without a constant."""
+        cdef int32_t k
+        cdef double d, value = self.log_scale[leaf]
+        for k in range(self.n_outputs):
+            d = y[k] - self.mean[leaf * self.n_outputs + k]
+            value -= 0.5 * d * d * self.precision[leaf * self.n_outputs + k]
+        return value
+
+    cdef void add(
+        self, const Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows
+    ) noexcept nogil:
+        """Add the n visits of a leaf to its sums, with their responsibilities."""
+        cdef int64_t i, at = leaf * self.n_outputs
+        cdef int32_t k
+        cdef double part, total = 0
+        cdef const double* y
+        if self.is_class:
+            self.weight[leaf] = self.weight[leaf] + skf_credit(
+                visits, first, n, label, self.sum + at
+            )
+            return
+        for i in range(first, first + n):
+            part = visits.part[i]
+            total += part
+            y = target + rows[visits.row[i]] * self.n_outputs
+            for k in range(self.n_outputs):
+                self.sum[at + k] = self.sum[at + k] + part * y[k]
+                self.square[at + k] = self.square[at + k] + part * y[k] * y[k]
+        self.weight[leaf] = self.weight[leaf] + total
+
+    cdef void update(self) noexcept nogil:
+        """The M-step (equation 13); sums are then 0. Leaves without weight keep their values."""
+        cdef int64_t leaf, at
+        cdef int32_t k
+        cdef double weight, mean, variance, no_mean = 1.0 / self.n_outputs if self.is_class else 0
+        for leaf in range(self.n_leaves):
+            weight = self.weight[leaf]
+            self.weight[leaf] = 0
+            at = leaf * self.n_outputs
+            if not weight > WEIGHTLESS and not self.is_unset:
+                memset(self.sum + at, 0, self.n_outputs * sizeof(double))
+                if not self.is_class:
+                    memset(self.square + at, 0, self.n_outputs * sizeof(double))
+                continue
+            self.log_scale[leaf] = 0
+            for k in range(self.n_outputs):
+                mean = self.sum[at + k] / weight if weight > 0 else no_mean
+                self.sum[at + k] = 0
+                if self.is_class:
+                    self.share[at + k] = <float>((mean + RARE) / (1 + self.n_outputs * RARE))
+                    continue
+                variance = self.square[at + k] / weight - mean * mean if weight > 0 else 0
+                variance = max(variance, self.least_variance[k])
+                self.square[at + k] = 0
+                self.mean[at + k] = mean
+                self.precision[at + k] = 1 / variance
+                self.log_scale[leaf] = self.log_scale[leaf] - 0.5 * log(variance)
+        self.is_unset = False
 
 
 cdef class SoftTrainer:
@@ -345,16 +488,13 @@ cdef class SoftTrainer:
         self.leaves.reset(
             self.target, self.weight, self.n, self.n_outputs, self.n_splits + 1
         )
-        self.reset_optimizer()
-        return 0
-
-    cdef void reset_optimizer(self) noexcept nogil:
         memset(self.first, 0, self.n_splits * self.p * sizeof(float))
         memset(self.second, 0, self.n_splits * self.p * sizeof(float))
         memset(self.centre_first, 0, self.n_splits * sizeof(double))
         memset(self.centre_second, 0, self.n_splits * sizeof(double))
         memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
         self.share_visited = 0
+        return 0
 
     cdef int init_leaves(self, float steepness) except -1 nogil:
         """First values of the leaves: an M-step after an E-step with equal likelihoods."""
@@ -368,14 +508,9 @@ cdef class SoftTrainer:
 
     cdef double epoch(self, float steepness, double rate) except? -1 nogil:
         """Train on all rows once, in random order; then set the leaves (M-step)."""
-        cdef int64_t i, k, n_batches = max(<int64_t>1, self.n // self.batch_size), end, start = 0
-        cdef int32_t row
+        cdef int64_t i, n_batches = max(<int64_t>1, self.n // self.batch_size), end, start = 0
         cdef double loss = 0
-        for i in range(self.n - 1, 0, -1):
-            k = below(&self.random, <int>(i + 1))
-            row = self.order[i]
-            self.order[i] = self.order[k]
-            self.order[k] = row
+        shuffle(&self.random, self.order, self.n, self.n)
         for i in range(n_batches):
             end = self.n * (i + 1) // n_batches
             loss += self.train_batch(start, end - start, steepness, rate, True)
@@ -400,7 +535,7 @@ cdef class SoftTrainer:
                 self.batch_label[i] = self.label[row]
             total += self.weight[row]
         self.dense = self.engine == PRODUCTS or (
-            self.engine == AUTO and self.n_splits > 1 and self.share_visited > often()
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > OFTEN
             and self.n_nodes * size <= MOST_VISITS
         )
         # Epochs end early at a stop flag, so that only signals matter here.
@@ -480,7 +615,7 @@ cdef class SoftTrainer:
                 continue
             if self.dense:
                 for i in range(self.first_visit[node], self.first_visit[node] + size):
-                    seen += visits.reach[i] >= faint()
+                    seen += visits.reach[i] >= FAINT
             else:
                 seen += self.n_visits[node]
             self.enter(node, steepness)
@@ -508,7 +643,7 @@ cdef class SoftTrainer:
         self.first_visit[child] = self.visits.n
         self.first_visit[child + 1] = self.visits.n + n
         skf_branch(
-            &self.visits, start, n, -1 if self.dense else faint(), self.n_visits + child,
+            &self.visits, start, n, -1 if self.dense else FAINT, self.n_visits + child,
             self.n_visits + child + 1
         )
         return 0
@@ -551,7 +686,7 @@ cdef class SoftTrainer:
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
-        if not total > lightest():
+        if not total > LIGHTEST:
             memset(gradient, 0, self.p * sizeof(float))
             return
         for i in range(n):

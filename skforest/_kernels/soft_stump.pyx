@@ -14,16 +14,13 @@ from libc.math cimport isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
+from .descent cimport skf_margins
 from .memory cimport Scratch
-from .node_rows cimport pack_rows, padded_length
 from .random cimport below, next_word, normal
 from .search cimport SearchSplitter
 from .soft cimport SoftTrainer
 from .split cimport Split
-from .node_moments cimport node_moments
-
-cdef extern from "descent.h" nogil:
-    void skf_margins(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
+from .stump cimport node_moments, pack_rows, padded_length
 
 cdef enum:
     ATTEMPTS = 5               # stumps that are trained before the node becomes a leaf
@@ -54,8 +51,14 @@ cdef class SoftSplitter(SearchSplitter):
             steps, but not fewer than 16.
         smoothness : float
         edges : ndarray of shape (n_edges, 2), int32
+
+    Attributes
+    ----------
+    diverged : bool
+        Whether some node became a leaf after training left the range of float32.
     """
 
+    cdef readonly bint diverged
     cdef SoftTrainer trainer
     cdef const float[::1] mean
     cdef const float[::1] unit
@@ -122,6 +125,7 @@ cdef class SoftSplitter(SearchSplitter):
     cdef bint search(self, Split* split) except -1 nogil:
         """Train stumps until one leaves both children large enough."""
         cdef int32_t attempt, _draw
+        cdef bint is_finite = True
         if not self.has_different_rows():
             return False
         for attempt in range(ATTEMPTS):
@@ -139,10 +143,11 @@ cdef class SoftSplitter(SearchSplitter):
             self.train()
             if self.stop[0]:
                 return False
-            if self.unpack() and self.accept_plane(
-                self.direction, -self.trainer.bias[0], 0, split
-            ):
+            if not self.unpack():
+                is_finite = False
+            elif self.accept_plane(self.direction, -self.trainer.bias[0], 0, split):
                 return True
+        self.diverged = self.diverged or not is_finite
         return False
 
     cdef bint has_different_rows(self) noexcept nogil:

@@ -22,7 +22,7 @@ from .memory cimport Buffer, Scratch
 from .poll cimport poll
 from .random cimport next_word
 
-cdef extern from "bins.h" nogil:
+cdef extern from "columns.h" nogil:
     double skf_xlogx(double)
 
 CRITERIA = {"gini": SQUARES, "squared_error": SQUARES, "entropy": ENTROPY}

@@ -9,7 +9,7 @@ et al. 2015, "CO2 Forest", equation 9) by
 Stochastic subgradient descent with momentum decreases the bound under ``|w|^2 + b^2 <= nu``, and
 the leaves are set to their optimum after every epoch. Training starts at the best cut of some
 single features, so it can only improve on that cut. Not in the paper, but decisive for accuracy:
-the rows of each node are centred and scaled, see node_rows.pyx.
+the rows of each node are centred and scaled, see stump.pyx.
 
 Reading rows takes most of the time. A pass over the rows of a batch therefore yields all of its
 slopes, its objective and its sums over both sides.
@@ -19,34 +19,37 @@ from libc.math cimport INFINITY, exp, fabs, isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from .descent cimport (
+    skf_add_rows,
+    skf_bound_slopes,
+    skf_bound_values,
+    skf_dot,
+    skf_momentum_step,
+    skf_pick_active,
+    skf_rescale,
+)
 from .memory cimport Scratch
-from .node_rows cimport NodeRows, padded_length
-from .random cimport below, uniform
+from .random cimport below, shuffle, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
-from .stump_leaves cimport CO2, MIXED, SOFT, StumpLeaves
-
-cdef extern from "descent.h" nogil:
-    void skf_add_rows(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_momentum_step(
-        float*, float*, float*, const float*, int64_t, float, float, float, float, float*
-    )
-    void skf_rescale(float*, int64_t, float, float)
-    void skf_bound_slopes(
-        const float*, const float*, const float*, const float*, int64_t, float*
-    )
-    void skf_bound_values(const float*, const float*, int64_t, float*)
-    void skf_dot(const float*, const float*, int64_t, float*)
-    int64_t skf_pick_active(const int64_t*, const float*, int64_t, int64_t*, float*, double*)
+from .stump cimport (
+    CO2, MIXED, SOFT, NodeRows, Rate, StumpLeaves, padded_length, start_rate, update_rate
+)
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
 
 cdef enum:
     MIN_HOLDOUT_ROWS = 40   # rows of the smallest node that holds some out
     MIN_EPOCHS = 3
-    PATIENCE = 3            # epochs without progress before the rate is halved
     MEASURE = 5             # epochs of several batches between two evaluations on all rows
     SHORTEST = 128          # the first hyperplane is shortened down to this fraction
+
+
+cdef struct Plane:
+    # A hyperplane over the rows as they are read: a row goes right where w . z > bias.
+    float* w
+    double bias
+    double score               # of its split of the training rows
 
 
 cdef class StumpSplitter(SearchSplitter):
@@ -75,6 +78,50 @@ cdef class StumpSplitter(SearchSplitter):
         keep_last : bool
             The split is the last hyperplane of training instead of the one of largest gain.
     """
+
+    # parameters
+    cdef int objective
+    cdef double nu
+    cdef double learning_rate
+    cdef double momentum
+    cdef int32_t batch_size
+    cdef int64_t n_visits
+    cdef int32_t max_epochs
+    cdef double smoothing
+    cdef double row_norm
+    cdef double holdout
+    cdef bint old_signs
+    cdef bint keep_last
+    cdef bint gradient_leaves
+
+    # the node: the training rows first, then those held out
+    cdef int32_t* order        # number of each row in the node
+    cdef int64_t n_train
+    cdef NodeRows rows
+    cdef StumpLeaves leaves
+
+    # the training of one stump
+    cdef Plane plane
+    cdef Plane best_plane
+    cdef int64_t first         # position of the first cut's feature in the rows
+    cdef float* margin         # of each row, when all were last evaluated
+    cdef float* ones
+    cdef int64_t* batch_at
+    cdef float* batch_margin
+    cdef float* batch_branch
+    cdef float* batch_value
+    cdef float* batch_delta
+    cdef float* batch_weight
+    cdef float* batch_slope
+    cdef int64_t* active_at    # rows of a batch that have a slope
+    cdef float* active_slope
+    cdef int64_t n_active      # rows that had a slope in this epoch
+    cdef float* velocity
+    cdef float* gradient
+    cdef double bias_velocity
+    cdef float* direction      # the hyperplane in the features of the table
+    cdef float threshold
+    cdef bint is_best_projected  # do column, direction and threshold belong to best_plane?
 
     def __init__(self, training_set, options, uint64_t seed, stop):
         SearchSplitter.__init__(self, training_set, options, seed, stop)
@@ -144,18 +191,14 @@ cdef class StumpSplitter(SearchSplitter):
     cdef void load_targets(self) noexcept nogil:
         """Choose the training rows, the others are held out; copy weights and targets."""
         cdef int64_t i, n = self.node.n, n_train = n
-        cdef int32_t k, other, at
+        cdef int32_t k
         cdef double y, variance = 0
         cdef int32_t* order = self.order
         for i in range(n):
             order[i] = <int32_t>i
         if self.holdout > 0 and n >= MIN_HOLDOUT_ROWS:
             n_train = n - <int64_t>(self.holdout * n)
-            for i in range(n - 1, n_train - 1, -1):
-                other = below(&self.random, <int>(i + 1))
-                at = order[i]
-                order[i] = order[other]
-                order[other] = at
+            shuffle(&self.random, order, n, n - n_train)
         self.n_train = n_train
         self.copy_targets(
             order, self.leaves.weight, self.leaves.label, self.leaves.target
@@ -206,8 +249,9 @@ cdef class StumpSplitter(SearchSplitter):
         that the rows had in their batch, and gain is measured only in some of the epochs.
         """
         cdef int objective = self.objective
-        cdef int64_t n_epochs, n = self.n_train, stalled = 0, done = 0
-        cdef double loss, rate = self.learning_rate, last = INFINITY, length = 1, first_score
+        cdef int64_t n_epochs, n = self.n_train, done = 0
+        cdef double loss, length = 1, first_score
+        cdef Rate rate = start_rate(self.learning_rate)
         cdef bint one_batch = n <= self.batch_size
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
@@ -231,9 +275,9 @@ cdef class StumpSplitter(SearchSplitter):
                     self.init_plane(axis, length)
             self.n_active = 0
             if one_batch:
-                loss = self.whole_step(rate, objective)
+                loss = self.whole_step(rate.value, objective)
             else:
-                loss = self.epoch(rate, objective)
+                loss = self.epoch(rate.value, objective)
                 if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
                     self.measure_plane()
             if not isfinite(loss):
@@ -250,17 +294,9 @@ cdef class StumpSplitter(SearchSplitter):
                 length /= 2
                 self.init_plane(axis, length)
                 self.leaves.sum_sides(self.margin)
-                last = INFINITY
-            if loss < 0.999 * last:
-                last = loss
-                stalled = 0
-            else:
-                stalled += 1
-            if stalled == PATIENCE:
-                stalled = 0
-                rate /= 2
-                if rate < self.learning_rate / 50:
-                    break
+                rate.loss = INFINITY
+            if not update_rate(&rate, loss):
+                break
         if not one_batch:
             self.measure_projection()
         return 0
@@ -318,7 +354,6 @@ cdef class StumpSplitter(SearchSplitter):
         return length
 
     cdef bint has_rows_on_wrong_side(self) noexcept nogil:
-        """Is a training row on the side of its larger loss?"""
         cdef int64_t i
         for i in range(self.n_train):
             if self.margin[i] * self.leaves.delta[i] > 0:
@@ -462,7 +497,6 @@ cdef class StumpSplitter(SearchSplitter):
         return True
 
     cdef bint keep_axis(self, const Split* axis, Split* split) noexcept nogil:
-        """Split by the cut of the single feature."""
         self.project_best()
         split[0] = axis[0]
         return False

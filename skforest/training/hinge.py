@@ -13,8 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from .._kernels.hinge import HingeTrainer, padded_vector
-from .._kernels.hinge_features import padded
+from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
 from .hinge_packing import HingePacker, compacted
 from .losses import validation_mask

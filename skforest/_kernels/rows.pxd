@@ -11,4 +11,4 @@ cdef class BatchSampler:
     cdef int64_t n_order, next_row
 
     cdef void draw(self, Random* random, int32_t* rows, int64_t n) noexcept nogil
-    cdef void shuffle(self, Random* random) noexcept nogil
+    cdef void start_epoch(self, Random* random) noexcept nogil
