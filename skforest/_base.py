@@ -19,7 +19,7 @@ from numbers import Integral, Real
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,12 +27,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._feature_map import (
     BLOCK,
     FeatureMap,
+    check_columns,
     few_frame_rows,
     few_rows,
     input_dtype,
+    where_not_finite,
 )
 from ._kernels.rows import tree_seed
-from ._training_set import TrainingSet
+from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.storage import join
 
@@ -311,7 +313,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         except (ValueError, TypeError) as error:
             message = str(error)
             if "Input X contains" in message:
-                raise ValueError(f"{message.splitlines()[0]} {_where_not_finite(X)}") from None
+                raise ValueError(f"{message.splitlines()[0]} {where_not_finite(X)}") from None
             if "could not convert" in message or "float()" in message:
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
@@ -468,21 +470,7 @@ def check_n_jobs(n_jobs):
 
 
 def resolve_count(value, total, name):
-    """A count of at most `total`, from an int or a fraction.
-
-    Parameters
-    ----------
-    value : int, float or None
-        A count, a fraction in (0, 1], or None for all.
-    total : int
-    name : str
-        The parameter, for the error.
-
-    Returns
-    -------
-    count : int
-        At least 1.
-    """
+    """A count from 1 to `total`, from an int, a fraction in (0, 1] or None, which means all."""
     if value is None:
         return total
     if isinstance(value, Integral):
@@ -493,139 +481,9 @@ def resolve_count(value, total, name):
 
 
 def draw_seed(random_state):
-    """62 random bits.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    seed : int
-    """
+    """62 random bits as an int; `random_state` is an int, a RandomState or None."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)
-
-
-# ------------------------------------------------------------------------------------------ input
-
-
-def check_sample_weight(sample_weight, n_samples):
-    """Weights as float64: finite, not negative, not all 0.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_samples,), float or None
-    n_samples : int
-
-    Returns
-    -------
-    weight : ndarray of shape (n_samples,), float64
-    """
-    if sample_weight is None:
-        return np.ones(n_samples)
-    try:
-        weight = check_array(
-            sample_weight,
-            dtype=np.float64,
-            ensure_2d=False,
-            ensure_min_samples=0,
-            input_name="sample_weight",
-        )
-    except ValueError as error:
-        raise ValueError(f"sample_weight is not valid: {error}") from error
-    if weight.ndim == 0:
-        weight = np.full(n_samples, float(weight))
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
-        )
-    if (weight < 0).any():
-        raise ValueError(
-            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
-        )
-    if not weight.any():
-        raise ValueError("sample_weight is all zero; at least one weight must be positive")
-    if not np.isfinite(weight.sum()):
-        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
-    return weight
-
-
-def check_columns(X):
-    """Raise for inputs that are not numbers, with the name of the column and what to do."""
-    if isinstance(X, np.ma.MaskedArray):
-        raise TypeError(
-            "X is a masked array; fill the masked values first, as with "
-            "sklearn.impute.SimpleImputer on X.filled(np.nan)"
-        )
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        for name, dtype in zip(X.columns, X.dtypes):
-            _check_kind(_kind_of(X, name, dtype), f"column {name!r} of X")
-        return
-    X = np.asarray(X) if isinstance(X, list | tuple) and _is_rectangular(X) else X
-    dtype = getattr(X, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        return
-    if dtype.kind == "O" and getattr(X, "ndim", 0) == 2:
-        for j, column in enumerate(X.T):
-            for value in column:
-                if isinstance(value, str | bytes):
-                    _check_kind("U", f"column {j} of X", value)
-    elif dtype.kind in "US" and X.size:
-        _check_kind("U", "X", X.ravel()[0])
-    else:
-        _check_kind(dtype.kind, "X")
-
-
-def _is_rectangular(X):
-    lengths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X}
-    return len(lengths) <= 1
-
-
-def _kind_of(X, name, dtype):
-    """Kind of a column of a data frame, as NumPy abbreviates it."""
-    text = str(dtype).lower()
-    if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        return dtype.kind
-    if "datetime" in text or "timestamp" in text or text.startswith("date"):
-        return "M"
-    if "timedelta" in text or "duration" in text:
-        return "m"
-    if text.startswith(("str", "utf8", "categor", "enum", "large_string")):
-        return "U"
-    if isinstance(dtype, np.dtype):
-        return "U" if any(isinstance(value, str) for value in X[name]) else "O"
-    return "f"
-
-
-def _check_kind(kind, where, example=None):
-    if kind in "US":
-        value = "" if example is None else f": {str(example)!r}"
-        raise ValueError(
-            f"{where} holds strings or categories, numbers are needed; encode them first, as with "
-            "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
-            f"float{value})"
-        )
-    if kind in "mM":
-        raise TypeError(
-            f"{where} holds dates or times, numbers are needed; derive numbers from them first, "
-            "such as the year, the day of the week, or the days since a reference date"
-        )
-
-
-def _where_not_finite(X):
-    """Name of the first column with a value that is not finite, and what to do."""
-    try:
-        values = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore"):
-            j = int(np.flatnonzero(~np.isfinite(values.astype(np.float32)).all(axis=0))[0])
-    except (TypeError, ValueError, IndexError):
-        return ""
-    name = getattr(X, "columns", range(j + 1))[j]
-    return (
-        f"It is in column {name!r}. Fill missing values first, as with "
-        "sklearn.impute.SimpleImputer, and remove or clip infinite ones."
-    )
 
 
 # ---------------------------------------------------------------------------------------- threads

@@ -244,6 +244,86 @@ def as_bytes(X):
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
+# ------------------------------------------------------------------------------------------ checks
+
+
+def check_columns(X):
+    """Raise for inputs that are not numbers, with the name of the column and what to do."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            "X is a masked array; fill the masked values first, as with "
+            "sklearn.impute.SimpleImputer on X.filled(np.nan)"
+        )
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for name, dtype in zip(X.columns, X.dtypes):
+            _check_kind(_kind_of(X, name, dtype), f"column {name!r} of X")
+        return
+    X = np.asarray(X) if isinstance(X, list | tuple) and _is_rectangular(X) else X
+    dtype = getattr(X, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return
+    if dtype.kind == "O" and getattr(X, "ndim", 0) == 2:
+        for j, column in enumerate(X.T):
+            for value in column:
+                if isinstance(value, str | bytes):
+                    _check_kind("U", f"column {j} of X", value)
+    elif dtype.kind in "US" and X.size:
+        _check_kind("U", "X", X.ravel()[0])
+    else:
+        _check_kind(dtype.kind, "X")
+
+
+def _is_rectangular(X):
+    lengths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X}
+    return len(lengths) <= 1
+
+
+def _kind_of(X, name, dtype):
+    """Kind of a column of a data frame, as NumPy abbreviates it."""
+    text = str(dtype).lower()
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return dtype.kind
+    if "datetime" in text or "timestamp" in text or text.startswith("date"):
+        return "M"
+    if "timedelta" in text or "duration" in text:
+        return "m"
+    if text.startswith(("str", "utf8", "categor", "enum", "large_string")):
+        return "U"
+    if isinstance(dtype, np.dtype):
+        return "U" if any(isinstance(value, str) for value in X[name]) else "O"
+    return "f"
+
+
+def _check_kind(kind, where, example=None):
+    if kind in "US":
+        value = "" if example is None else f": {str(example)!r}"
+        raise ValueError(
+            f"{where} holds strings or categories, numbers are needed; encode them first, as with "
+            "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
+            f"float{value})"
+        )
+    if kind in "mM":
+        raise TypeError(
+            f"{where} holds dates or times, numbers are needed; derive numbers from them first, "
+            "such as the year, the day of the week, or the days since a reference date"
+        )
+
+
+def where_not_finite(X):
+    """Name of the first column with a value that is not finite, and what to do."""
+    try:
+        values = np.asarray(X, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            j = int(np.flatnonzero(~np.isfinite(values.astype(np.float32)).all(axis=0))[0])
+    except (TypeError, ValueError, IndexError):
+        return ""
+    name = getattr(X, "columns", range(j + 1))[j]
+    return (
+        f"It is in column {name!r}. Fill missing values first, as with "
+        "sklearn.impute.SimpleImputer, and remove or clip infinite ones."
+    )
+
+
 # ------------------------------------------------------------------------------------ feature grid
 
 

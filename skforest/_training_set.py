@@ -10,6 +10,7 @@ from __future__ import annotations
 from copy import copy
 
 import numpy as np
+from sklearn.utils import check_array
 
 from ._kernels.rows import RowOrder, draw_counts
 
@@ -173,6 +174,47 @@ class TrainingSet:
             How often each row was drawn.
         """
         return draw_counts(self.weight, seed, n_draws)
+
+
+def check_sample_weight(sample_weight, n_samples):
+    """Weights as float64: finite, not negative, not all 0.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), float or None
+    n_samples : int
+
+    Returns
+    -------
+    weight : ndarray of shape (n_samples,), float64
+    """
+    if sample_weight is None:
+        return np.ones(n_samples)
+    try:
+        weight = check_array(
+            sample_weight,
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            input_name="sample_weight",
+        )
+    except ValueError as error:
+        raise ValueError(f"sample_weight is not valid: {error}") from error
+    if weight.ndim == 0:
+        weight = np.full(n_samples, float(weight))
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
+        )
+    if (weight < 0).any():
+        raise ValueError(
+            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is all zero; at least one weight must be positive")
+    if not np.isfinite(weight.sum()):
+        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
+    return weight
 
 
 def rescale_weights(weight):

@@ -20,7 +20,6 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
-    check_sample_weight,
     draw_seed,
     store_parameters,
 )
@@ -29,7 +28,7 @@ from ._feature_map import FeatureGrid, FeatureMap
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._training_set import TrainingSet
+from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.storage import join
 from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
