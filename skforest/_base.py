@@ -414,8 +414,7 @@ class BootstrapMixin:
         """How often a tree draws each row; the weights themselves without bootstrap."""
         if not self._draws_bootstrap():
             return data.weight
-        n_draws = resolve_count(self.max_samples, len(data), "max_samples")
-        return data.bootstrap(seed, n_draws)
+        return data.bootstrap(seed, resolve_count(self.max_samples, len(data), "max_samples"))
 
     def _finish_fit(self, data):
         super()._finish_fit(data)
