@@ -26,6 +26,7 @@ any leaf.
 Rows never influence each other, so that blocks of any size give the same bits.
 """
 
+cimport cython
 from libc.math cimport exp, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
@@ -59,6 +60,7 @@ cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
 
 
+@cython.final
 cdef class Router:
     """Packed trees, ready for prediction. `skforest.forest.Forest` checks the arrays.
 
