@@ -232,7 +232,7 @@ def as_bytes(X):
         return X
     parts = []
     with np.errstate(invalid="ignore"):
-        # In growing blocks: the first row of other data already settles the question.
+        # In growing blocks: the first row of other data already answers the question.
         start, size = 0, 1
         while start < len(X):
             block = X[start : start + size]

@@ -8,9 +8,11 @@ every epoch; the fitted tree is hard.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described
@@ -24,6 +26,7 @@ from .training.endtoend import Annealing, Units, train_together
 MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
 # A feature is measured in units of its deviation, but of at least this share of the largest one.
 MIN_SPREAD = 0.3
+MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
 GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
@@ -399,6 +402,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _fit_tree(self, data, seed, control, units, n_used):
         forest = super()._fit_tree(data, seed, control, units=units, n_used=n_used)
+        if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
+            self._warn_without_split(data)
         _, min_leaf = self._min_samples(data)
         forest, record = train_together(
             forest,
@@ -413,6 +418,19 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             control.report,
         )
         return self._gated(forest), record
+
+    def _warn_without_split(self, data):
+        """Warn where a tree has no split although its rows differ and limits allow one."""
+        rows = data.rows
+        may_split = len(rows) >= max(MIN_SPLIT_ROWS, self._min_samples(data)[0])
+        differs = (data.target[rows] != data.target[rows[0]]).any()
+        if may_split and differs and not self.min_impurity_decrease:
+            warnings.warn(
+                f"a tree has no split: training with learning_rate={self.learning_rate_:.3g} and "
+                f"smoothness={self.smoothness:.3g} separated no rows; smaller values may help",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
 
     def _joined(self, forests, consume=False):
         return super()._joined([self._gated(forest) for forest in forests], consume)

@@ -848,3 +848,11 @@ def test_rates_fall_along_a_cosine():
 def test_neighbours_of_a_grid():
     assert FeatureGrid((2, 2), 4).edges().tolist() == [[0, 2], [1, 3], [0, 1], [2, 3]]
     assert len(FeatureGrid((3, 4, 5), 60).edges()) == 2 * 20 + 3 * 15 + 4 * 12
+
+
+def test_a_tree_without_a_split_warns():
+    X, y = make_classification(200, 4, random_state=0)
+    model = E2EDecisionForest(1, learning_rate=1e3, smoothness=1e6, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="a tree has no split"):
+        model.fit(X, y)
+    assert model.forest_.n_nodes == 1
