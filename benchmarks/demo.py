@@ -50,9 +50,9 @@ def show(figures):
     ours, theirs = ([run["error %"] for run in runs] for runs in figures.values())
     gains = np.subtract(theirs, ours)
     print(
-        f"\nErrors are means over {len(gains)} random splits, the rest medians; one thread, "
+        f"\nErrors are means over {len(gains)} random splits, all else medians; one thread, "
         f"100 trees each.\nThe manifold forest is better on {np.sum(gains > 0)} splits, worse on "
-        f"{np.sum(gains < 0)}: {gains.mean():.2f} +- {gains.std(ddof=1):.2f} points a split."
+        f"{np.sum(gains < 0)}: {gains.mean():.2f} +- {gains.std(ddof=1):.2f} points smaller error."
     )
 
 

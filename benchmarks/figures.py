@@ -110,16 +110,23 @@ def peers(summary, ours, path):
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
     titles = {"classification": "22 classification tables", "regression": "10 regression tables"}
+    times = [row["time"] for row in summary.values()]
+    middle = np.sqrt(min(times) * max(times))
     for panel, (task, title) in zip(panels, titles.items(), strict=True):
         panel.axhline(1, color="0.8", linewidth=1, zorder=0)
-        for name, row in summary.items():
+        for k, name in enumerate(sorted(summary, key=lambda name: summary[name][task])):
+            point = summary[name]["time"], summary[name][task]
             color, marker = ("tab:blue", "o") if name in ours else ("tab:gray", "s")
-            panel.plot(row["time"], row[task], marker, color=color)
+            panel.plot(*point, marker, color=color)
+            # Labels point inwards and alternate, so that those of close points do not overlap.
+            side = ("right", -6) if point[0] > middle else ("left", 6)
+            shift = (side[1], 4 if k % 2 else -9)
             panel.annotate(
-                name, (row["time"], row[task]), (5, 4), textcoords="offset points", fontsize=8
+                name, point, shift, textcoords="offset points", ha=side[0], fontsize=8, color=color
             )
         panel.set(title=title, xscale="log", xlabel="fit time relative to RandomForest")
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.margins(x=0.22, y=0.1)
+        panel.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
+        panel.minorticks_off()
+        panel.margins(x=0.08, y=0.1)
     panels[0].set_ylabel("error relative to RandomForest")
     figure.savefig(path, dpi=120)

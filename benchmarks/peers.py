@@ -87,7 +87,8 @@ def tables(options):
 
 def images(options):
     """Measure all models on letters, digits and satellite pixels."""
-    return _measure(options, IMAGES, _image, "peers_images.json")
+    quick = {"classification": ["satimage"]}
+    return _measure(options, groups.pick(options, IMAGES, quick), _image, "peers_images.json")
 
 
 def _table(name, seed, options):
@@ -178,19 +179,19 @@ def summary(stored):
     Returns
     -------
     dict of str to dict
-        By model: geometric means of the relative errors, number of tables on which the error is
-        smaller than that of RandomForest, median fit time, geometric mean of the relative fit
-        times, and number of seeds.
+        By model: geometric means and medians of the relative errors, number of tables on which the
+        error is smaller than that of RandomForest, median fit time, geometric mean of the relative
+        fit times, and numbers of seeds.
     """
     every = [*data.CLASSIFICATION, *data.REGRESSION]
     found = {}
     for model in (name for name in MODELS if name in stored):
         if not stored[model]["errors"].keys() >= set(every):
             continue
-        means = {
-            task: _geometric(relative(stored, model, names, offset=0.05))
-            for task, names in TABLES.items()
-        }
+        means = {}
+        for task, names in TABLES.items():
+            ratios = relative(stored, model, names, offset=0.05)
+            means |= {task: _geometric(ratios), f"{task}_median": float(np.median(ratios))}
         smaller = relative(stored, model, every) if model != REFERENCE else np.ones(1)
         seconds = [np.mean(stored[model]["seconds"][name]) for name in every]
         found[model] = {
@@ -198,7 +199,7 @@ def summary(stored):
             "better": int(np.sum(smaller < 1)),
             "seconds": float(np.median(seconds)),
             "time": _geometric(relative(stored, model, every, "seconds")),
-            "seeds": min(len(runs) for runs in stored[model]["errors"].values()),
+            "seeds": sorted({len(runs) for runs in stored[model]["errors"].values()}),
         }
     return found
 

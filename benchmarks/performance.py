@@ -59,8 +59,8 @@ def peers_table(_):
     """Return head and rows of the comparison on 32 tables."""
     head = (
         "Model",
-        "Classification error (22 tables)",
-        "Regression error (10 tables)",
+        "Classification error (median)",
+        "Regression error (median)",
         "Tables with a smaller error",
         "Median fit time",
         "Fit time",
@@ -70,12 +70,12 @@ def peers_table(_):
     rows = [
         (
             name,
-            f"{row['classification']:.3f}",
-            f"{row['regression']:.3f}",
+            f"{row['classification']:.3f} ({row['classification_median']:.3f})",
+            f"{row['regression']:.3f} ({row['regression_median']:.3f})",
             f"{row['better']} of 32" if name != peers.REFERENCE else "",
             f"{row['seconds']:.2f} s",
             f"{row['time']:.2f}x",
-            str(row["seeds"]),
+            " or ".join(map(str, row["seeds"])),
         )
         for name, row in found.items()
     ]
@@ -257,6 +257,19 @@ def endtoend_table(stored):
     return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
 
 
+def engines_table(stored):
+    """Return head and rows of the two ways to compute joint training of end-to-end trees."""
+    rows = []
+    for engine in ("lists", "products"):
+        names = [f"endtoend:engines/{engine}-{when}" for when in ("first", "last")]
+        pairs = [(stored[name], stored[f"{name}-seconds"]) for name in names]
+        cells = [
+            ", ".join(results.show(row["value"], row["unit"]) for row in pair) for pair in pairs
+        ]
+        rows.append((engine, *cells, _commands([pair[0] for pair in pairs])))
+    return ("Engine", "First epoch", "Last epoch", "Command"), rows
+
+
 TABLES = {
     "peers": peers_table,
     "images": images_table,
@@ -271,6 +284,7 @@ TABLES = {
     "hinge_published": published_table,
     "endtoend_steepness": steepness_table,
     "endtoend_routing": endtoend_table,
+    "endtoend_engines": engines_table,
 }
 
 
