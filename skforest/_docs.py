@@ -72,8 +72,9 @@ n_jobs : int or None
 random_state : int, RandomState or None
     Seed of everything that is random in training. An int makes the forest reproducible.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-    tqdm: a line per tree.
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts trees, or the
+    epochs of joint training where there is only one tree. More than 1, without tqdm: a line for
+    each of them.
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`.
 """
