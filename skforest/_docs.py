@@ -153,7 +153,8 @@ def described(parameters="", attributes="", **texts):
         doc = doc.replace("{parameters}", "\n".join(lines))
         if "{attributes}" in doc:
             doc = doc.replace("{attributes}", _attribute_lines(cls, signature, attributes))
-        for name, text in (TEXTS | texts).items():
+        # Own texts first: they may contain shared ones.
+        for name, text in (texts | TEXTS).items():
             doc = doc.replace(f"{{{name}}}", text.strip("\n"))
         cls.__doc__ = doc
         return cls

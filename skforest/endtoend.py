@@ -52,8 +52,8 @@ n_estimators : "auto" or int
     with which training begins, and by the features that each split may use. "auto": 50000 / n
     for n training rows, but 16 to 50.
 max_depth : "auto", int or None
-    Largest depth of a leaf, at least 1. {auto_depth}; no limit with `max_leaf_nodes`. None: no
-    limit.
+    Largest depth of a leaf, at least 1. None: no limit. {auto_depth};
+    no limit with `max_leaf_nodes`.
 growth : {"level", "best"}
     "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
     split has the largest gain is split next, until there are `max_leaf_nodes`.

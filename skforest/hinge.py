@@ -166,7 +166,8 @@ Features are standardised, and so are inner products, by running statistics; bot
 the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
 their response is 0.
 
-{weighted_rows} Rows are sampled for an epoch in proportion to their weights.
+{weighted_rows}
+Rows are sampled for an epoch in proportion to their weights.
 """
 
 REFERENCES = """
