@@ -36,7 +36,7 @@ inference : {"fast", "full"}
     most one split on its path is reversed (equation 13). "full": all leaves (equation 7); slower,
     and seldom better.
 stable : bool
-    Whether to keep the leaf to which every row is assigned until the bound hardly falls
+    Whether to keep the leaf to which every row is assigned until the bound converges
     (equation 14): more leaves stay in use, and progress is slower.
 nu : "auto" or float
     Bound on the squared norm of the weights and the bias of a split, more than 0; splits start on
