@@ -129,9 +129,9 @@ n_iter_ : list of int
 
 NOTES = """
 Splits are trained by Adam; leaves are set from their responsibilities after every epoch (equation
-13), those of the batches of that epoch. If a split sends all rows of its node to
-one side, it is trained again from another start, up to 5 times. After training, leaves are computed from the rows that hard
-routing sends to them, and leaves that no row reaches are removed.
+13), those of the batches of that epoch. If a split sends all rows of its node to one side, it is
+trained again from another start, up to 5 times. After training, leaves are computed from the rows
+that hard routing sends to them, and leaves that no row reaches are removed.
 
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the
