@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -84,6 +85,14 @@ def escape_types(app, what, name, obj, options, lines):
             lines.insert(i + 1, f"{indent}    \u200b")
 
 
+def shorten_citations(app, doctree, docname):
+    """Show citations as [1], without the prefix by which numpydoc makes their labels unique."""
+    for text in list(doctree.findall(nodes.Text)):
+        short = re.sub(r"\[R[0-9a-f]{12}-(\w+)\]", r"[\1]", text)
+        if short != text:
+            text.parent.replace(text, nodes.Text(short))
+
+
 def check_reference(app, env):
     """Warn about public names that are missing from the reference."""
     described = set(env.domaindata["py"]["objects"])
@@ -96,4 +105,5 @@ def setup(app):
     app.add_directive("if-present", IfPresent)
     app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.connect("doctree-resolved", shorten_citations)
     app.connect("env-check-consistency", check_reference)

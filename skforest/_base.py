@@ -373,9 +373,11 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def feature_importances_(self):
-        """ndarray of shape (n_features_in_,): not negative, sum 1 (all 0 if no tree splits).
+        """Importances of the features, an array of shape ``(n_features_in_,)``.
 
-        Of the kind `importance_type`, see `Forest.feature_importances`.
+        They are not negative and sum to 1, or are all 0 if no tree has a split. Their kind is
+        `importance_type`, where the estimator has this parameter; see
+        `Forest.feature_importances`.
         """
         check_is_fitted(self, "forest_")
         return self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))

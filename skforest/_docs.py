@@ -72,8 +72,9 @@ n_jobs : int or None
 random_state : int, RandomState or None
     Seed of everything that is random in training. An int makes the forest reproducible.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-    tqdm: a line per tree.
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts trees, or the
+    epochs of joint training where there is only one tree. More than 1, without tqdm: a line for
+    each of them.
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`.
 """
@@ -152,7 +153,8 @@ def described(parameters="", attributes="", **texts):
         doc = doc.replace("{parameters}", "\n".join(lines))
         if "{attributes}" in doc:
             doc = doc.replace("{attributes}", _attribute_lines(cls, signature, attributes))
-        for name, text in (TEXTS | texts).items():
+        # Own texts first: they may contain shared ones.
+        for name, text in (texts | TEXTS).items():
             doc = doc.replace(f"{{{name}}}", text.strip("\n"))
         cls.__doc__ = doc
         return cls

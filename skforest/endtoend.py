@@ -55,8 +55,8 @@ n_estimators : "auto" or int
     with which training begins, and by the features that each split may use. "auto": 50000 / n
     for n training rows, but 16 to 50.
 max_depth : "auto", int or None
-    Largest depth of a leaf, at least 1. {auto_depth}; no limit with `max_leaf_nodes`. None: no
-    limit.
+    Largest depth of a leaf, at least 1. None: no limit.
+    {auto_depth}; no limit with `max_leaf_nodes`.
 growth : {"level", "best"}
     "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
     split has the largest gain is split next, until there are `max_leaf_nodes`.
@@ -132,9 +132,9 @@ n_iter_ : list of int
 
 NOTES = """
 Splits are trained by Adam; leaves are set from their responsibilities after every epoch (equation
-13), those of the batches of that epoch. Where all rows of a node end on one side of its split,
-another one is tried, up to 5 times. After training, leaves are computed from the rows that hard
-routing sends to them, and leaves that no row reaches are removed.
+13), those of the batches of that epoch. If a split sends all rows of its node to one side, it is
+trained again from another start, up to 5 times. After training, leaves are computed from the rows
+that hard routing sends to them, and leaves that no row reaches are removed.
 
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the

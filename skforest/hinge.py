@@ -111,8 +111,9 @@ max_samples : int, float or None
 oob_score : bool
     Whether to score the forest on the rows that each bag did not draw. Only with a bootstrap.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. More than 1, without
-    tqdm: a line per bag.
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or
+    evaluations of the loss where there is only one bag. More than 1, without tqdm: a line for
+    each of them.
 warm_start : bool
     Whether to keep the bags of the last fit and add those missing to `n_bags`.
 """
@@ -164,7 +165,8 @@ Features are standardised, and so are inner products, by running statistics; bot
 the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
 their response is 0.
 
-{weighted_rows} Rows are sampled for an epoch in proportion to their weights.
+{weighted_rows}
+Rows are sampled for an epoch in proportion to their weights.
 """
 
 REFERENCES = """

@@ -1,10 +1,10 @@
 """Manifold forests, and oblique forests of sparse random mixtures.
 
 R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap
-on Neural Networks". At every node, random directions are drawn that use how the features lie
-beside each other: sums over patches of an image, a signal or a circle. As other distributions of
-directions, SPORF (sparse random mixtures of features, Tomita et al.) and the random forest itself
-(Breiman) are also here.
+on Neural Networks". At every node, random directions are drawn that use the positions of the
+features: sums over patches of an image, a signal or a circle. Two other distributions of
+directions are SPORF, sparse random mixtures of features (Tomita et al.), and single features, a
+random forest (Breiman).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ inference : {"fast", "full"}
     most one split on its path is reversed (equation 13). "full": all leaves (equation 7); slower,
     and seldom better.
 stable : bool
-    Whether to keep the leaf to which every row is assigned until the bound hardly falls
+    Whether to keep the leaf to which every row is assigned until the bound converges
     (equation 14): more leaves stay in use, and progress is slower.
 nu : "auto" or float
     Bound on the squared norm of the weights and the bias of a split, more than 0; splits start on
@@ -91,15 +91,16 @@ ATTRIBUTES = """
 nu_, max_features_ : float, int
     Resolved values of these parameters.
 {curve} : {list}ndarray of shape (n_epochs,), float64
-    {each}Mean bound on the loss in each epoch, computed as the rows are visited. Empty if the
-    tree has no split.
+    {each}Mean bound on the loss in each epoch, computed as the rows are
+    visited. Empty if the tree has no split.
 {scores} : {list}ndarray of shape (n_epochs,), float64
-    {each}Minus the loss of the held-out rows after each epoch. Empty without `early_stopping`.
+    {each}Minus the loss of the held-out rows after each epoch. Empty
+    without `early_stopping`.
 n_active_leaves_ : {ints}
     Number of leaves that training rows reach in the end; the others are removed.
 {refined} : {list}ndarray of shape (n_sweeps + 1,), float64
-    {each}Loss on the training rows before and after each sweep: fraction of wrong labels, or mean
-    squared error. Only with refine="alternating".
+    {each}Loss on the training rows before and after each sweep: fraction
+    of wrong labels, or mean squared error. Only with refine="alternating".
 """
 
 NAMES = {"curve": "loss_curve_", "scores": "validation_scores_", "refined": "refine_curve_"}
@@ -120,7 +121,7 @@ REFERENCES = """
 
 COST = """
 Every tree is trained with many passes over the data, so a forest takes about ten times as long to
-train as a random forest of as many trees
+train as a random forest of as many trees.
 """
 
 
@@ -502,7 +503,8 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
 class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     """Classify with a forest of trees that are each trained as a whole.
 
-    {cost}; `CO2ForestClassifier` and `RandomHingeForestClassifier` are usually as accurate, and
+    {cost}
+    `CO2ForestClassifier` and `RandomHingeForestClassifier` are usually as accurate, and
     faster. The forest is an average of trees as `NonGreedyTreeClassifier` trains them [1]_: grown
     with hyperplanes, then all splits and leaves of a tree trained together on a convex-concave
     bound of its log loss.
@@ -596,7 +598,8 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
 class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     """Predict real targets with a forest of trees that are each trained as a whole.
 
-    {cost}; `CO2ForestRegressor` and `RandomHingeForestRegressor` are usually as accurate, and
+    {cost}
+    `CO2ForestRegressor` and `RandomHingeForestRegressor` are usually as accurate, and
     faster. The forest is an average of trees as `NonGreedyTreeRegressor` trains them [1]_: grown
     with hyperplanes, then all splits and leaves of a tree trained together on a bound of the
     squared error.

@@ -2,7 +2,7 @@
 
 Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
 learning sparse oblique trees", 2018. Every tree keeps its structure; its hyperplanes are trained
-anew one after another, and its leaves are computed again, so that the loss of the tree on its
+again one after another, and its leaves are computed again, so that the loss of the tree on its
 training rows never rises.
 """
 
