@@ -82,3 +82,9 @@ def test_without_torch_its_module_names_the_extra():
     assert (
         'ImportError: skforest.torch needs PyTorch: pip install "skforest[torch]"' in found.stderr
     )
+
+
+@pytest.mark.parametrize("name", skforest.__all__)
+def test_shared_texts_of_docstrings_are_filled_in(name):
+    doc = getattr(skforest, name).__doc__ or ""
+    assert not re.search(r"\{[a-z_]+\}", doc)
