@@ -375,9 +375,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def feature_importances_(self):
         """Importances of the features, an array of shape ``(n_features_in_,)``.
 
-        They are not negative and sum to 1, or are all 0 if no tree has a split. Their kind is
-        `importance_type`, where the estimator has this parameter; see
-        `Forest.feature_importances`.
+        Not negative, with sum 1, or all 0 if no tree has a split. Their kind is `importance_type`
+        if the estimator has it; see `Forest.feature_importances`.
         """
         check_is_fitted(self, "forest_")
         return self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
@@ -551,10 +550,7 @@ class Progress:
     """
 
     def __init__(self, verbose, total, name, unit="tree"):
-        self.verbose = int(verbose)
-        self.total = total
-        self.name = name
-        self.unit = unit
+        self.verbose, self.total, self.name, self.unit = int(verbose), total, name, unit
         self.start = time.perf_counter()
         self.n_shown = 0
         # A single tree shows its epochs instead, once their number is known.
