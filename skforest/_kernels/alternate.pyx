@@ -502,6 +502,6 @@ cdef class Alternator:
                 threshold[0] = weight
         rounded = <float>threshold[0]
         if not isfinite(rounded):
-            self.planes.n -= p
+            self.planes.n = self.planes.n - p
             return False
         return True

@@ -100,7 +100,7 @@ cdef class Grower:
         self.add_root(&task)
         self.tasks.append(&task, 1)
         while self.tasks.n > 0:
-            self.tasks.n -= 1
+            self.tasks.n = self.tasks.n - 1
             task = (<Task*>self.tasks.data)[self.tasks.n]
             if not self.search_node(&task):
                 self.make_leaf(&task)
@@ -200,7 +200,7 @@ cdef class Grower:
         cdef Task last
         cdef int64_t i = 0, child, n
         task[0] = heap[0]
-        self.tasks.n -= 1
+        self.tasks.n = self.tasks.n - 1
         n = self.tasks.n
         last = heap[n]
         while 2 * i + 1 < n:

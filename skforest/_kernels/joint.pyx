@@ -722,7 +722,7 @@ cdef class JointTrainer:
         visit.score = 0
         self.stack.append(&visit, 1)
         while self.stack.n > 0:
-            self.stack.n -= 1
+            self.stack.n = self.stack.n - 1
             visit = (<Visit*>self.stack.data)[self.stack.n]
             if visit.score + worst <= top:
                 continue

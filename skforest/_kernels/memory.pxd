@@ -35,5 +35,5 @@ cdef class Buffer:
             self.reserve(n)
         if n > 0:
             memcpy(self.data + self.n * self.itemsize, items, <size_t>(n * self.itemsize))
-        self.n += n
+        self.n = self.n + n
         return 0

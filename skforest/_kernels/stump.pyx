@@ -247,7 +247,7 @@ cdef class StumpLeaves:
         cdef int32_t k
         cdef double* side
         if self.is_class:
-            self.n_left -= skf_weigh_labels(
+            self.n_left = self.n_left - skf_weigh_labels(
                 margin, self.label + first, self.weight + first, n, self.n_outputs,
                 self.left_sum
             )
@@ -257,8 +257,8 @@ cdef class StumpLeaves:
             side = self.left_sum
             if margin[i] > 0:
                 side = self.right_sum
-                self.n_left -= 1
-                self.right_weight += self.weight[row]
+                self.n_left = self.n_left - 1
+                self.right_weight = self.right_weight + self.weight[row]
             for k in range(self.n_outputs):
                 side[k] += self.weight[row] * self.target[row * self.n_outputs + k]
 
@@ -269,8 +269,8 @@ cdef class StumpLeaves:
         if self.is_class:
             self.left_weight = 0
             for k in range(self.n_present):
-                self.left_weight += self.left_sum[k]
-                self.right_weight += self.right_sum[k]
+                self.left_weight = self.left_weight + self.left_sum[k]
+                self.right_weight = self.right_weight + self.right_sum[k]
         else:
             self.left_weight = self.train_weight - self.right_weight
         self.has_changed = (

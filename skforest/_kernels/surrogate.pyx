@@ -473,7 +473,9 @@ cdef class StumpSplitter(SearchSplitter):
             return False
         if self.leaves.has_changed:
             self.plane.score = self.side_score(self.leaves.left_sum, self.leaves.left_weight)
-            self.plane.score += self.side_score(self.leaves.right_sum, self.leaves.right_weight)
+            self.plane.score = self.plane.score + self.side_score(
+                self.leaves.right_sum, self.leaves.right_weight
+            )
         if self.plane.score < self.best_plane.score and not self.keep_last:
             return False
         self.best_plane.score = self.plane.score
