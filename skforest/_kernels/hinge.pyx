@@ -238,7 +238,7 @@ cdef class HingeFeatures:
             )
         else:
             for i in range(n):
-                self.dz[i, tests[test[i]].feature] += slope[i]
+                self.dz[i, tests[test[i]].feature] = self.dz[i, tests[test[i]].feature] + slope[i]
 
     cdef void step(self, const Stepper* stepper, int64_t n) noexcept nogil:
         """Move the directions; then take the n rows of the batch into the statistics."""
@@ -831,7 +831,7 @@ cdef class HingeTrainer:
         n_used = self.assign_slots(test, n)
         memset(&self.test_gradient[0], 0, n_used * sizeof(float))
         for i in range(n):
-            self.test_gradient[self.slot[i]] -= self.slope[i]
+            self.test_gradient[self.slot[i]] = self.test_gradient[self.slot[i]] - self.slope[i]
         self.features.add_gradient(tests, test, &self.slope[0], n)
         # Thresholds have no preferred value, so they do not decay.
         without_decay.decay = 0

@@ -500,12 +500,12 @@ cdef class JointTrainer:
             self.bias[i] = threshold[i]
             for j in range(self.p):
                 self.w[i * self.p + j] = W[i, j]
-                self.bias[i] -= <double>W[i, j] * self.mean[j]
+                self.bias[i] = self.bias[i] - <double>W[i, j] * self.mean[j]
                 square += <double>W[i, j] * W[i, j]
-            self.bias[i] *= self.scale
+            self.bias[i] = self.bias[i] * self.scale
             square += self.bias[i] * self.bias[i]
             factor = sqrt(self.nu / square) if square > 0 else 1
-            self.bias[i] *= factor
+            self.bias[i] = self.bias[i] * factor
             skf_rescale(self.w + i * self.p, self.p, <float>factor, 0)
             self.set_centre(i)
 

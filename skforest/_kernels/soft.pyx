@@ -316,10 +316,10 @@ cdef class SoftTrainer:
                 self.w[i * p + j] = W[i, j]
             # A patch lies within a part of the features; nothing outside of it is ever read.
             while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
-                self.span[i] -= 1
+                self.span[i] = self.span[i] - 1
             while self.span[i] > 1 and W[i, self.low[i]] == 0:
-                self.low[i] += 1
-                self.span[i] -= 1
+                self.low[i] = self.low[i] + 1
+                self.span[i] = self.span[i] - 1
             self.bias[i] = -threshold[i]
             skf_dot(self.w + i * p, self.mean, p, &along)
             self.centre[i] = along - threshold[i]
