@@ -884,3 +884,81 @@ def test_a_fit_that_failed_is_no_fit(estimator):
     with pytest.raises(NotFittedError, match="not fitted"):
         estimator.predict(X)
     assert not hasattr(estimator, "n_features_in_")
+
+
+# ------------------------------------------------------------------ inputs that were once accepted
+
+
+def test_values_far_outside_the_training_range_give_finite_probabilities():
+    """Scaled values are clipped, so that margins stay finite and their differences are no NaN."""
+    X, y = make_classification(120, 6, random_state=0)
+    extreme = X[:3].copy()
+    extreme[0], extreme[1], extreme[2, ::2] = 3e38, -3e38, 1e300
+    hinge = skforest.RandomHingeForestClassifier(10, n_bags=1, max_iter=50, random_state=0)
+    soft = skforest.E2EDecisionForest(1, routing="soft", max_depth=3, random_state=0)
+    for model in (hinge, soft):
+        assert np.isfinite(model.fit(X, y).predict_proba(extreme)).all()
+
+
+def test_no_threads(estimator):
+    X, y = task(estimator)
+    refuses(estimator.set_params(n_jobs=0), X, y, "n_jobs=0")
+
+
+def test_huge_counts(estimator):
+    X, y = task(estimator)
+    refuses(estimator.set_params(n_estimators=10**30), X, y, "n_estimators", "too large")
+
+
+def test_masked_arrays_and_dates(estimator):
+    X, y = task(estimator)
+    for bad, what in (
+        (np.ma.masked_array(X, X > X.mean()), "masked array"),
+        (X.astype("datetime64[s]"), "dates or times"),
+        (X.astype("timedelta64[s]"), "dates or times"),
+    ):
+        with pytest.raises(TypeError, match=what):
+            clone(estimator).fit(bad, y)
+
+
+def test_a_column_of_dates_is_named(estimator):
+    pd = pytest.importorskip("pandas")
+    X, y = task(estimator)
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    with pytest.raises(TypeError, match="column 'c1' of X holds dates"):
+        estimator.fit(frame.assign(c1=pd.Timestamp("2020-01-01")), y)
+    holes = frame.astype(float)
+    holes.iloc[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN.*column 'c2'"):
+        clone(estimator).fit(holes, y)
+
+
+def test_missing_labels_are_named(classifier):
+    pd = pytest.importorskip("pandas")
+    X, y = task(classifier)
+    names = np.where(y == 1, "one", None)
+    refuses(classifier, X, names, "None", "label")
+    refuses(classifier, X, pd.array([pd.NA, *y[1:].tolist()], dtype="Int64"), "label 0 is")
+
+
+def test_strings_as_real_targets(regressor):
+    X, y = task(regressor)
+    refuses(regressor, X, np.where(y > 0, "a", "b"), "Classifier")
+
+
+def test_images_without_feature_shape():
+    X, y = make_classification(60, 6, random_state=0)
+    model = skforest.ManifoldForestClassifier(2)
+    refuses(model, X.reshape(-1, 2, 3), y, r"feature_shape=\(2, 3\)")
+
+
+def test_a_few_rows_of_a_data_frame_predict_the_same():
+    """They take a short way past full validation, and other columns do not."""
+    pd = pytest.importorskip("pandas")
+    X, y = make_classification(60, 6, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = skforest.ManifoldForestClassifier(3, random_state=0).fit(frame, y)
+    whole = model.predict_proba(frame)
+    np.testing.assert_array_equal(model.predict_proba(frame[5:6]), whole[5:6])
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[5:6][list("bacdef")])
