@@ -3,7 +3,6 @@
 import _thread
 import copy
 import pickle
-import signal
 import threading
 
 import numpy as np
@@ -782,6 +781,7 @@ def test_one_row_and_two(cls):
     assert (quick(cls).fit(X[:1], y[:1]).predict(X) == y[0]).all()
 
 
+@pytest.mark.usefixtures("interruptible")
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
@@ -791,7 +791,6 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     model.set_params(verbose=0)
     before = dict(vars(model)) | {"max_iter": 10**9, "early_stopping": False}
     model.set_params(max_iter=10**9, early_stopping=False)
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     try:
@@ -799,7 +798,6 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
             model.fit(X, y)
     finally:
         timer.join()
-        signal.signal(signal.SIGINT, handler)
     assert vars(model) == before
 
 

@@ -4,7 +4,6 @@ import _thread
 import copy
 import io
 import pickle
-import signal
 import threading
 
 import numpy as np
@@ -530,10 +529,10 @@ def test_the_kernel_raises_for_arrays_of_other_shapes():
             HingePass(*arrays, depth, fern)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_long_forward_pass_can_be_interrupted():
     layer = HingeForest(10, 10, 1000, 10, standardise=None)
     z = torch.randn(200_000, 10)
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, _thread.interrupt_main)
     timer.start()
     try:
@@ -541,7 +540,6 @@ def test_a_long_forward_pass_can_be_interrupted():
             layer(z)
     finally:
         timer.join()
-        signal.signal(signal.SIGINT, handler)
 
 
 @KINDS
