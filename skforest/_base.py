@@ -18,24 +18,28 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator, _fit_context, is_classifier
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._feature_map import (
-    BLOCK,
-    FeatureMap,
-    check_columns,
+from ._feature_map import BLOCK, MISSING, FeatureMap
+from ._kernels.rows import tree_seed
+from ._table import (
+    as_frame,
     few_frame_rows,
     few_rows,
+    find_categories,
     input_dtype,
+    read_table,
+    table_of_matrix,
     where_not_finite,
 )
-from ._kernels.rows import tree_seed
+from ._target_statistics import TargetStatistics
 from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
+from .forest.statistics import decision_path
 from .forest.storage import join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
@@ -71,12 +75,14 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: dict = {
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
+    _takes_missing = True  # does it fill missing values?
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -149,28 +155,38 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _training_set(self, X, y, sample_weight, is_warm_start):
         """Validated input as a TrainingSet with its target."""
-        X, y = self._validate_fit(X, y, reset=not is_warm_start)
-        weight = check_sample_weight(sample_weight, len(X))
-        if is_warm_start:
-            feature_map = self.forest_.feature_map
-        elif self._scales_features:
-            feature_map = FeatureMap.min_max(X, weight)
-        else:
-            feature_map = FeatureMap()
+        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=not is_warm_start)
         y = self._encode_target(y, is_warm_start)
-        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+        feature_map = self.forest_.feature_map if is_warm_start else None
+        data = self._mapped(X, y, weight, levels, feature_map)
         if is_warm_start and len(self.forest_.spread):
             data = data.with_spread(self.forest_.spread)
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
         """A TrainingSet as the fitted trees see it, to train these further."""
-        X, y = self._validate_fit(X, y, reset=False)
-        weight = check_sample_weight(sample_weight, len(X))
-        feature_map = self.forest_.feature_map
+        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=False)
         y = self._encode_known_target(y)
-        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+        data = self._mapped(X, y, weight, levels, self.forest_.feature_map)
         return self._set_target(data, True)
+
+    def _mapped(self, X, y, weight, levels, feature_map=None, is_stream=False):
+        """A TrainingSet of the features of X; their map is fitted unless one is given.
+
+        The labels of a further batch of a stream are not in the target statistics of the map.
+        """
+        is_new = feature_map is None
+        if is_new:
+            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
+        # Equal rows are merged first, so that means do not depend on the order of the rows.
+        data = TrainingSet(feature_map.inputs(X, missing=MISSING), y, weight)
+        n_classes = self.n_classes_ if is_classifier(self) else None
+        statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
+        if is_new:
+            has_grid = getattr(self, "feature_shape", None) is not None
+            feature_map = feature_map.fit_features(data.X, data.weight, statistics, not has_grid)
+        features = feature_map.training_features(data.X, None if is_stream else statistics)
+        return data.with_features(features, feature_map)
 
     def _resolve_settings(self, data, is_warm_start):
         """Set the values of "auto" parameters; check parameters against the data."""
@@ -241,10 +257,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _new_forest(self, arrays, data, **metadata):
         """A Forest of this estimator's task."""
-        arrays = arrays | {"offset": data.feature_map.offset, "scale": data.feature_map.scale}
         return Forest(
-            arrays,
-            n_features=self.n_features_in_,
+            arrays | data.feature_map.arrays,
+            n_features=data.X.shape[1],
+            levels=data.feature_map.levels,
             feature_names=getattr(self, "feature_names_in_", None),
             **self._task_metadata,
             **metadata,
@@ -285,47 +301,116 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             )
         return np.asarray(X).reshape(shape[0], -1)
 
-    def _validate_fit(self, X, y, reset):
-        X = self._unfolded(X)
-        check_columns(X)
+    def _validate_fit(self, X, y, sample_weight, reset):
+        """Validated X, y and weights, and the levels of the categories in X.
+
+        X is a matrix of numbers: those of levels for categories, NaN for missing values.
+        """
+        X = as_frame(self._unfolded(X))
         self._check_target_type(y)
-        X, y = self._validated(X, y, reset=reset, **self._target_options)
-        return X, y
+        if reset:
+            table, is_categorical = self._read(X, getattr(self, "categorical_features", None))
+        else:
+            levels = self.forest_.feature_map.levels
+            table, is_categorical = self._read(X, list(levels))
+        if table is None:
+            X, y = self._validated(X, y, reset=reset, **self._target_options)
+            weight, levels = check_sample_weight(sample_weight, len(X)), {}
+        else:
+            self._check_names(X, reset)
+            weight = check_sample_weight(sample_weight, table.n_rows)
+            if reset:
+                there = None if weight.all() else np.flatnonzero(weight)
+                columns = np.flatnonzero(is_categorical).tolist()
+                levels = {j: table.levels(j, there) for j in columns}
+            X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
+        if reset:
+            self.is_categorical_ = is_categorical
+        return X, y, weight, levels
+
+    def _read(self, X, categorical_features):
+        """X as a Table, and which columns are categories; None, None for a matrix of numbers."""
+        table = read_table(X)
+        if table is None:
+            if categorical_features is None or len(categorical_features) == 0:
+                return None, None
+            if isinstance(categorical_features, str):
+                return None, None
+            table = table_of_matrix(check_array(X, dtype=None, ensure_all_finite=False))
+        is_categorical = find_categories(table, categorical_features)
+        if not is_categorical.any():
+            # Numbers alone are read faster as one matrix.
+            is_plain = hasattr(X, "to_numpy") or isinstance(X, np.ndarray | list | tuple)
+            return (None if is_plain else table), None
+        if getattr(self, "feature_shape", None) is not None:
+            name = table.names[int(np.argmax(is_categorical))]
+            raise ValueError(
+                f"column {name!r} of X is a category, which has no place on the grid of "
+                f"feature_shape={self.feature_shape}"
+            )
+        return table, is_categorical
+
+    def _check_names(self, X, reset):
+        """Set or check the number and the names of the columns."""
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
 
     def _validate_predict(self, X):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
         names = getattr(self, "feature_names_in_", None)
-        few = X if names is None else few_frame_rows(X, names)
-        few = few_rows(few, self.n_features_in_, self._scales_features)
-        if few is not None:
-            return few if self._scales_features else FeatureMap().transform(few)
-        X = self._unfolded(X)
-        check_columns(X)
-        X = self._validated(X, reset=False)
-        return X if self._scales_features else FeatureMap().transform(X)
+        levels = self.forest_.feature_map.levels
+        if not levels:
+            few = X if names is None else few_frame_rows(X, names)
+            few = few_rows(few, self.n_features_in_, self._scales_features)
+            if few is not None:
+                return few if self._scales_features else FeatureMap().inputs(few)
+        X = as_frame(self._unfolded(X))
+        table, _ = self._read(X, list(levels))
+        if table is None:
+            X = self._validated(X, reset=False)
+        else:
+            self._check_names(X, reset=False)
+            X = self._validated(table.matrix(levels), reset=None)
+        return X if self._scales_features else FeatureMap().inputs(X)
 
     def _validated(self, X, *y, reset, **options):
-        """`validate_data`, with errors that name the column."""
+        """`validate_data`, with errors that name the column; None: names have been checked."""
         dtype = input_dtype(X, self._scales_features)
+        finite = "allow-nan" if self._takes_missing else True
+        options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
         try:
-            return validate_data(self, X, *y, reset=reset, dtype=dtype, order="C", **options)
+            if reset is not None:
+                return validate_data(self, X, *y, reset=reset, **options)
+            check = check_X_y if y else check_array
+            return check(X, *y, estimator=self, **options)
         except (ValueError, TypeError) as error:
             message = str(error)
             if "Input X contains" in message:
-                raise ValueError(f"{message.splitlines()[0]} {where_not_finite(X)}") from None
+                names = getattr(self, "feature_names_in_", range(MAX_COUNT))
+                where = where_not_finite(X, names, not self._takes_missing)
+                raise ValueError(f"{message.splitlines()[0]} {where}") from None
             if "could not convert" in message or "float()" in message:
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing
+        return tags
 
     # -------------------------------------------------------------------------------- predicting
 
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
-        X = self._validate_predict(X)
-        return self._in_blocks(X, self.forest_.response)
+        return self._in_blocks(self._validate_predict(X), self.forest_.response_mapped)
 
-    def _in_blocks(self, X, function):
+    def _in_blocks(self, X, predict):
+        """A function of mapped rows, in blocks of rows that are mapped each."""
+        map_coded = self.forest_.map_coded
+
+        def function(block):
+            return predict(map_coded(block))
+
         if len(X) <= BLOCK:
             return function(X)
         n_jobs = effective_n_jobs(self.n_jobs)
@@ -352,7 +437,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             Node numbers, counted from the root of each tree.
         """
         X = self._validate_predict(X)
-        return self._in_blocks(X, self.forest_.apply)
+        return self._in_blocks(X, self.forest_.apply_mapped)
 
     def decision_path(self, X):
         """Nodes that every row passes.
@@ -369,7 +454,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
         X = self._validate_predict(X)
-        return self.forest_.decision_path(X)
+        return decision_path(self.forest_, self._in_blocks(X, self.forest_.apply_mapped))
 
     @property
     def feature_importances_(self):
@@ -379,7 +464,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         if the estimator has it; see `Forest.feature_importances`.
         """
         check_is_fitted(self, "forest_")
-        return self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
+        found = self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
+        return self.forest_.feature_map.per_input(found)
 
 
 class BootstrapMixin:
@@ -399,7 +485,7 @@ class BootstrapMixin:
         """Does every tree draw rows?"""
         return self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
 
-    def _validate_fit(self, X, y, reset):
+    def _validate_fit(self, X, y, sample_weight, reset):
         for name, is_default in (
             ("oob_score", not self.oob_score),
             ("max_samples", self.max_samples is None),
@@ -409,7 +495,7 @@ class BootstrapMixin:
                     f"{name}={getattr(self, name)} needs bootstrap=True; without a bootstrap "
                     "every tree is trained on all rows"
                 )
-        return super()._validate_fit(X, y, reset)
+        return super()._validate_fit(X, y, sample_weight, reset)
 
     def _draw_weight(self, data, seed):
         """How often a tree draws each row; the weights themselves without bootstrap."""

@@ -50,6 +50,11 @@ oob_score : bool
 class_weight : dict, {"balanced", "balanced_subsample"} or None
     Weights of the classes, which multiply the weights of their rows. "balanced": all classes have
     the same total weight in the training set. "balanced_subsample": in the sample of every tree.
+categorical_features : "from_dtype", array-like of bool, int or str, or None
+    Columns of X that hold categories. "from_dtype": those of a data frame that hold strings or
+    have a categorical dtype, and columns of strings in arrays of objects. A mask of shape
+    (n_features,), column numbers, or column names: these. None: there are none. See
+    :doc:`/guide/tables`.
 weight_dtype : {"float32", "float16"}
     Type in which the weights of hyperplanes are stored. "float16" halves the size of the model;
     rows are routed by the weights as they are stored, and leaves are computed from the rows that
@@ -86,6 +91,8 @@ n_features_in_ : int
     Number of features seen during fit.
 feature_names_in_ : ndarray of shape (n_features_in_,), object
     Names of the features, if X was a data frame whose column names are all strings.
+is_categorical_ : ndarray of shape (n_features_in_,), bool, or None
+    Which columns of X are categories; None if there are none.
 n_outputs_ : int
     Number of outputs; 1 in classification.
 classes_ : ndarray of shape (n_classes_,)
@@ -111,7 +118,7 @@ added, so the order of the rows does not matter, and a weight of k equals k copi
 """
 }
 
-COMMON = ("forest_", "n_features_in_", "feature_names_in_", "n_outputs_")
+COMMON = ("forest_", "n_features_in_", "feature_names_in_", "is_categorical_", "n_outputs_")
 OF_CLASSIFIERS = ("classes_", "n_classes_")
 
 

@@ -1,8 +1,15 @@
-"""FeatureMap: from the matrix that a user passes to the one that kernels read.
+"""FeatureMap: from the table that a user passes to the matrix that kernels read.
 
 A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alike by `fit`,
-`predict` and whatever reads a saved forest. Kernels never see units. `FeatureGrid` describes how
-features lie beside each other in an image, a signal or a volume.
+`predict` and whatever reads a saved forest. Kernels never see units, missing values or categories.
+
+The columns of the table are its inputs, the columns of the matrix the features. An input of
+numbers gives a feature, scaled to [0, 1] where the estimator scales, with the training mean in
+place of missing values; where values were missing in training, a second feature says which. A
+category gives the number of its level, and further features of two kinds: for few levels an
+indicator of each, for many levels the mean of the target in the level (`TargetStatistics`).
+
+`FeatureGrid` describes how features lie beside each other in an image, a signal or a volume.
 """
 
 from __future__ import annotations
@@ -12,72 +19,322 @@ from numbers import Integral
 
 import numpy as np
 
+from ._table import UNKNOWN, Table, read_table
+
 BLOCK = 4096  # rows that are converted together
 CACHED = 2**17  # numbers in float64 that stay in the cache
-FEW_ROWS = 32  # up to here, validation takes longer than prediction
 BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
 MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
 # Scaled values are clipped to this: their products with weights must stay within float32, or
 # margins become infinite and their differences NaN.
 LIMIT = 2.0**60
+# Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
+MISSING = np.finfo(np.float32).max
+
+# Kinds of features.
+VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(5)
+MAX_INDICATORS = 10  # categories with more levels get no indicators
 
 
 class FeatureMap:
-    """What happens to the features of a row before the kernels read them.
+    """What happens to the rows of a table before the kernels read them.
 
-    Either every feature is scaled, ``(x - offset) * scale``, computed in float64 and rounded to
-    float32; or features stay as they are, as bytes where all values are whole numbers from 0 to
-    255, and as float32 otherwise.
+    Inputs are mapped to ``(x - offset) * scale``, computed in float64 and rounded to float32; or
+    they stay as they are, as bytes where all values are whole numbers from 0 to 255, and as
+    float32 otherwise. Then every feature is made from one input: itself, with `fill` where it is
+    missing, or an entry of a table, at the number of its level.
 
     Parameters
     ----------
-    offset, scale : ndarray of shape (n_features,), float64, default=None
-        None: features are not scaled.
+    offset, scale : ndarray of shape (n_inputs,), float64, default=None
+        None: inputs are not scaled. 0 and 1 for categories.
+    fill : ndarray of shape (n_inputs,), float32, default=None
+        What missing values become, after scaling. None: they raise.
+    source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
+        Input of every feature, and one of VALUE, IS_MISSING, CODE, LEVEL, TARGET. None: the
+        features are the inputs.
+    table_start, table : ndarray of shape (n_features + 1,), int64, and float32, default=None
+        The tables of all features one after the other; empty ones for VALUE. Those of a category
+        have an entry for each level, one for missing values and one for levels that were not seen
+        in training; those of IS_MISSING are 0 and 1.
+    levels : dict of int to list of float or str, default=None
+        Levels of the categories among the inputs.
     """
 
-    def __init__(self, offset=None, scale=None):
-        self.offset = np.zeros(0) if offset is None else offset
-        self.scale = np.zeros(0) if scale is None else scale
+    def __init__(
+        self,
+        offset=None,
+        scale=None,
+        fill=None,
+        source=None,
+        kind=None,
+        table_start=None,
+        table=None,
+        levels=None,
+    ):
+        def given(array, dtype):
+            return np.zeros(0, dtype) if array is None else array
+
+        self.offset, self.scale = given(offset, np.float64), given(scale, np.float64)
+        self.fill = given(fill, np.float32)
+        self.source, self.kind = given(source, np.int32), given(kind, np.uint8)
+        self.table_start = np.zeros(1, np.int64) if table_start is None else table_start
+        self.table = given(table, np.float32)
+        self.levels = levels or {}
 
     @classmethod
-    def min_max(cls, X, weight):
-        """The map that takes the range of every feature to [0, 1].
+    def fit(cls, X, weight, levels=None, is_scaling=True):
+        """The map of the inputs, without features of its own yet: see `fit_features`.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-        weight : ndarray of shape (n_samples,)
-            Rows of weight 0 do not count.
-
-        Returns
-        -------
-        feature_map : FeatureMap
-
-        Raises
-        ------
-        ValueError
-            If a range, or its reciprocal, is beyond float64.
+        Raises ValueError if the range of an input, or its reciprocal, is beyond float64.
         """
-        return cls(*min_max(X[weight > 0] if (weight == 0).any() else X))
+        offset = scale = None
+        if is_scaling:
+            offset, scale = min_max(X[weight > 0] if (weight == 0).any() else X)
+            for j in levels or {}:
+                offset[j], scale[j] = 0.0, 1.0
+        return cls(offset, scale, levels=levels)
 
     @property
     def is_scaling(self):
-        """bool: are features scaled?"""
+        """bool: are inputs scaled?"""
         return len(self.scale) > 0
 
-    def transform(self, X):
+    @property
+    def arrays(self):
+        """dict: the arrays by their names in a `Forest`."""
+        names = ("offset", "scale", "fill", "source", "kind", "table_start", "table")
+        return {name: getattr(self, name) for name in names}
+
+    # ------------------------------------------------------------------------------ prediction
+
+    def transform(self, X, seek_bytes=True):
         """The rows as kernels read them.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features)
-            Finite, in the dtype that `input_dtype` names.
+        X : ndarray of shape (n_samples, n_inputs)
+            In the dtype that `input_dtype` names; NaN where values are missing. Categories are
+            numbers of levels, as `coded` returns them.
+        seek_bytes : bool, default=True
+            Whether to look for whole numbers among floats that are not scaled.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
         """
-        return scaled(X, self.offset, self.scale) if self.is_scaling else as_bytes(X)
+        return self._features(self.inputs(X, seek_bytes))
+
+    def inputs(self, X, seek_bytes=True, missing=None):
+        """The rows after scaling, with a number in place of NaN if one is given."""
+        if self.is_scaling:
+            Z = scaled(X, self.offset, self.scale)
+        elif seek_bytes:
+            Z = as_bytes(X)
+        else:
+            Z = X
+        if missing is not None and Z.dtype != np.uint8:
+            is_missing = np.isnan(Z)
+            if is_missing.any():
+                Z = np.where(is_missing, np.float32(missing), Z)
+        return Z
+
+    def _features(self, Z):
+        """Features of scaled inputs, in which NaN stands for missing values."""
+        is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
+        if not len(self.source):
+            if not is_missing.any():
+                return Z
+            self._check_fill()
+            return np.where(is_missing, self.fill, Z)
+        F = np.empty((len(Z), len(self.source)), dtype=np.float32)
+        for f, j in enumerate(self.source):
+            column = Z[:, j]
+            if self.kind[f] == VALUE:
+                F[:, f] = np.where(np.isnan(column), self.fill[j], column)
+            else:
+                F[:, f] = self._table_of(f)[self._entries(j, column)]
+        return F
+
+    def _check_fill(self):
+        if not len(self.fill):
+            raise ValueError(
+                "X contains NaN, and this forest was trained by a version that did not take "
+                "missing values: fill them first"
+            )
+
+    def _table_of(self, f):
+        return self.table[self.table_start[f] : self.table_start[f + 1]]
+
+    def _entries(self, j, column):
+        """Position in its tables of every entry of an input; NaN stands for missing values."""
+        is_missing = np.isnan(column)
+        if j not in self.levels:
+            return is_missing.astype(np.intp)
+        n_levels = len(self.levels[j])
+        entry = np.where(is_missing, n_levels, column)
+        return np.where(entry == UNKNOWN, n_levels + 1, entry).astype(np.intp)
+
+    # -------------------------------------------------------------------------------- training
+
+    def fit_features(self, Z, weight, statistics, with_indicators=True):
+        """The complete map, with its features, from distinct rows.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n_rows, n_inputs), uint8 or float32
+            Scaled inputs in canonical order, with MISSING for missing values.
+        weight : ndarray of shape (n_rows,), float64
+        statistics : TargetStatistics
+        with_indicators : bool, default=True
+            Whether to make features that say which values are missing.
+
+        Returns
+        -------
+        feature_map : FeatureMap
+        """
+        is_missing = Z == MISSING if Z.dtype != np.uint8 else np.zeros(Z.shape, dtype=bool)
+        fill = _means(Z, weight, is_missing)
+        some_missing = is_missing.any(axis=0)
+        source, kind, tables = [], [], []
+        for j in range(Z.shape[1]):
+            own = [(VALUE, np.zeros(0))]
+            if j in self.levels:
+                fill[j] = 0
+                own = self._category_features(j, Z[:, j], weight, statistics)
+            elif some_missing[j] and with_indicators:
+                own.append((IS_MISSING, np.array([0.0, 1.0])))
+            source += [j] * len(own)
+            kind += [one for one, _ in own]
+            tables += [table for _, table in own]
+        if len(source) == Z.shape[1] and not self.levels:
+            return FeatureMap(self.offset, self.scale, fill)
+        return FeatureMap(
+            self.offset,
+            self.scale,
+            fill,
+            np.array(source, dtype=np.int32),
+            np.array(kind, dtype=np.uint8),
+            np.cumsum([0, *map(len, tables)]),
+            np.concatenate(tables).astype(np.float32),
+            self.levels,
+        )
+
+    def _category_features(self, j, column, weight, statistics):
+        """Kinds and tables of the features of a category."""
+        n_levels = len(self.levels[j])
+        entry = self._training_entries(j, column)
+        total = np.bincount(entry, weight, n_levels + 2)
+        has_missing = total[n_levels] > 0
+        rank = np.arange(n_levels, dtype=np.float64)
+        if self.is_scaling:
+            rank /= max(n_levels - 1, 1)
+        mean = total[:n_levels] @ rank / max(total[:n_levels].sum(), 1e-300)
+        own = [(CODE, np.concatenate([rank, [mean, mean]]))]
+        if 3 <= n_levels + has_missing <= MAX_INDICATORS:
+            own += [(LEVEL, row) for row in np.eye(n_levels + has_missing, n_levels + 2)]
+        else:
+            if has_missing:
+                own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
+            if n_levels + has_missing > 2:
+                own += [(TARGET, row) for row in statistics.fit_tables(entry, n_levels).T]
+        return own
+
+    def _training_entries(self, j, column):
+        return self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
+
+    def training_features(self, Z, statistics):
+        """Features of distinct training rows.
+
+        As `transform`, but the target statistics of a row are those of the other folds. Without
+        `statistics`, no labels of these rows are in them.
+
+        Parameters
+        ----------
+        Z, statistics
+            As in `fit_features`.
+
+        Returns
+        -------
+        F : ndarray of shape (n_rows, n_features), uint8 or float32, C order
+        """
+        if Z.dtype == np.uint8 and not len(self.source):
+            return Z
+        is_missing = Z == MISSING
+        F = self._features(np.where(is_missing, np.float32(np.nan), Z) if is_missing.any() else Z)
+        targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
+        for j in np.unique(self.source[targets]):
+            own = targets[self.source[targets] == j]
+            tables = np.stack([self._table_of(f) for f in own], axis=1)
+            entry = self._training_entries(j, Z[:, j])
+            F[:, own] = statistics.cross_fitted(entry, len(self.levels[j]), tables)
+        return F
+
+    # ----------------------------------------------------------------------------- description
+
+    def per_feature(self, per_input):
+        """Offsets or scales of all features, from those of the inputs; 0 and 1 where tables are."""
+        if not len(self.source) or not len(per_input):
+            return per_input
+        default = 1.0 if per_input is self.scale else 0.0
+        return np.where(self.kind == VALUE, per_input[self.source], default)
+
+    def per_input(self, per_feature):
+        """Sums over the features of every input."""
+        if not len(self.source):
+            return per_feature
+        return np.bincount(self.source, per_feature, len(self.fill))
+
+    def feature_names(self, names):
+        """Names of the features, from those of the inputs."""
+        if not len(self.source):
+            return list(names)
+        found = []
+        for f, j in enumerate(self.source):
+            name, kind = str(names[j]), self.kind[f]
+            if kind == IS_MISSING:
+                name += " is missing"
+            elif kind == LEVEL:
+                level = int(np.argmax(self._table_of(f)))
+                levels = self.levels[j]
+                name += f" = {_shown(levels[level])}" if level < len(levels) else " is missing"
+            elif kind == TARGET:
+                name += " (target mean)"
+            found.append(name)
+        return found
+
+    def coded(self, X, names=None):
+        """A table as a matrix of numbers, float64: numbers of levels for categories.
+
+        Parameters
+        ----------
+        X : Table or data frame, or array-like of shape (n_samples, n_inputs)
+        names : sequence of str, default=None
+            Names of the inputs, to find the columns of a data frame.
+        """
+        table = X if isinstance(X, Table) else read_table(X)
+        if table is None:
+            X = np.asarray(X)
+            table = Table(list(X.T), list(range(X.shape[1])), len(X)) if self.levels else None
+        if table is None:
+            return X
+        return table.selected(names).matrix(self.levels)
+
+
+def _shown(level):
+    """A level as text."""
+    return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
+
+
+def _means(Z, weight, is_missing):
+    """Weighted mean of every input over the rows where it is not missing: float32."""
+    # Without BLAS, whose last bits depend on its threads.
+    if not is_missing.any():
+        return (np.einsum("i,ij->j", weight, Z, dtype=np.float64) / weight.sum()).astype(np.float32)
+    there = ~is_missing
+    total = np.einsum("i,ij->j", weight, np.where(there, Z, 0), dtype=np.float64)
+    known = np.einsum("i,ij->j", weight, there, dtype=np.float64)
+    return np.where(known > 0, total / np.where(known > 0, known, 1), 0).astype(np.float32)
 
 
 # -------------------------------------------------------------------------------- scaling features
@@ -101,9 +358,14 @@ def min_max(X):
     ValueError
         If a range, or its reciprocal, is beyond float64.
     """
-    offset = X.min(axis=0).astype(np.float64)
+    low, high = X.min(axis=0), X.max(axis=0)
+    if np.isnan(low).any():
+        # Functions that skip NaN take longer. Inputs without any value get the range 0 .. 0.
+        low = np.nan_to_num(np.fmin.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
+        high = np.nan_to_num(np.fmax.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
+    offset = low.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
-        width = X.max(axis=0).astype(np.float64) - offset
+        width = high.astype(np.float64) - offset
         scale = np.where(width > 0, 1 / np.where(width > 0, width, 1), 1.0)
     bad = np.flatnonzero(~(np.isfinite(width) & np.isfinite(scale)))
     if len(bad):
@@ -143,85 +405,6 @@ def scaled(X, offset, scale):
 # ------------------------------------------------------------------------------------------ dtypes
 
 
-def input_dtype(X, is_scaling):
-    """dtype to which an input is converted before a feature map is applied.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame
-    is_scaling : bool
-
-    Returns
-    -------
-    dtype : type
-        uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
-    """
-    dtype = getattr(X, "dtype", None)
-    dtypes = getattr(X, "dtypes", None)
-    if dtype is None and dtypes is not None:  # a DataFrame
-        names = {str(one) for one in dtypes}
-    else:
-        names = {str(dtype)}
-    if names <= {"uint8", "bool"}:
-        return np.uint8
-    return np.float64 if is_scaling and names != {"float32"} else np.float32
-
-
-def few_rows(X, n_features, is_scaling):
-    """A few rows in their input dtype if they are plainly valid, else None.
-
-    For a single row, full validation takes several times as long as the prediction. Everything
-    that is not a sound matrix of numbers is left to full validation.
-
-    Parameters
-    ----------
-    X : object
-    n_features : int
-    is_scaling : bool
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
-    """
-    if (
-        type(X) is not np.ndarray
-        or X.ndim != 2
-        or not 0 < len(X) <= FEW_ROWS
-        or X.shape[1] != n_features
-        or X.dtype not in (np.uint8, np.float32, np.float64)
-    ):
-        return None
-    if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = X if is_scaling else X.astype(np.float32, copy=False)
-        if not np.isfinite(X).all():
-            return None
-    return X if is_scaling else np.ascontiguousarray(X)
-
-
-def few_frame_rows(X, names):
-    """A few rows of a data frame as an ndarray if their columns are the given ones, else None.
-
-    Parameters
-    ----------
-    X : object
-    names : ndarray of str
-        Names of the features, in order.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
-    """
-    # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
-    columns = getattr(X, "columns", None)
-    if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:
-        return None
-    if len(columns) != len(names) or list(columns) != names.tolist():
-        return None
-    X = X.to_numpy()
-    return X if X.dtype in (np.uint8, np.float32, np.float64) else None
-
-
 def as_bytes(X):
     """X as uint8 where all its values are whole numbers from 0 to 255, as in most images.
 
@@ -242,86 +425,6 @@ def as_bytes(X):
             parts.append(part)
             start, size = start + size, BLOCK
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-# ------------------------------------------------------------------------------------------ checks
-
-
-def check_columns(X):
-    """Raise for inputs that are not numbers, with the name of the column and what to do."""
-    if isinstance(X, np.ma.MaskedArray):
-        raise TypeError(
-            "X is a masked array; fill the masked values first, as with "
-            "sklearn.impute.SimpleImputer on X.filled(np.nan)"
-        )
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        for name, dtype in zip(X.columns, X.dtypes):
-            _check_kind(_kind_of(X, name, dtype), f"column {name!r} of X")
-        return
-    X = np.asarray(X) if isinstance(X, list | tuple) and _is_rectangular(X) else X
-    dtype = getattr(X, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        return
-    if dtype.kind == "O" and getattr(X, "ndim", 0) == 2:
-        for j, column in enumerate(X.T):
-            for value in column:
-                if isinstance(value, str | bytes):
-                    _check_kind("U", f"column {j} of X", value)
-    elif dtype.kind in "US" and X.size:
-        _check_kind("U", "X", X.ravel()[0])
-    else:
-        _check_kind(dtype.kind, "X")
-
-
-def _is_rectangular(X):
-    lengths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X}
-    return len(lengths) <= 1
-
-
-def _kind_of(X, name, dtype):
-    """Kind of a column of a data frame, as NumPy abbreviates it."""
-    text = str(dtype).lower()
-    if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        return dtype.kind
-    if "datetime" in text or "timestamp" in text or text.startswith("date"):
-        return "M"
-    if "timedelta" in text or "duration" in text:
-        return "m"
-    if text.startswith(("str", "utf8", "categor", "enum", "large_string")):
-        return "U"
-    if isinstance(dtype, np.dtype):
-        return "U" if any(isinstance(value, str) for value in X[name]) else "O"
-    return "f"
-
-
-def _check_kind(kind, where, example=None):
-    if kind in "US":
-        value = "" if example is None else f": {str(example)!r}"
-        raise ValueError(
-            f"{where} holds strings or categories, numbers are needed; encode them first, as with "
-            "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder (could not convert string to "
-            f"float{value})"
-        )
-    if kind in "mM":
-        raise TypeError(
-            f"{where} holds dates or times, numbers are needed; derive numbers from them first, "
-            "such as the year, the day of the week, or the days since a reference date"
-        )
-
-
-def where_not_finite(X):
-    """Name of the first column with a value that is not finite, and what to do."""
-    try:
-        values = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore"):
-            j = int(np.flatnonzero(~np.isfinite(values.astype(np.float32)).all(axis=0))[0])
-    except (TypeError, ValueError, IndexError):
-        return ""
-    name = getattr(X, "columns", range(j + 1))[j]
-    return (
-        f"It is in column {name!r}. Fill missing values first, as with "
-        "sklearn.impute.SimpleImputer, and remove or clip infinite ones."
-    )
 
 
 # ------------------------------------------------------------------------------------ feature grid

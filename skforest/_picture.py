@@ -101,9 +101,10 @@ class Tree:
         rank = np.abs(row)
         if len(forest.spread):
             rank = rank * forest.spread
-        if len(forest.scale):
-            row = row * forest.scale
-            threshold += float(row @ forest.offset)
+        feature_map = forest.feature_map
+        if feature_map.is_scaling:
+            row = row * feature_map.per_feature(feature_map.scale)
+            threshold += float(row @ feature_map.per_feature(feature_map.offset))
         return row, rank, threshold
 
     def subtree(self, node):

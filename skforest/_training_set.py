@@ -104,6 +104,12 @@ class TrainingSet:
         other.target, other.units = target, units
         return other
 
+    def with_features(self, X, feature_map):
+        """The same rows with other features, and the map that made them."""
+        other = copy(self)
+        other.X, other.feature_map, other._whole = X, feature_map, other
+        return other
+
     def with_weight(self, weight):
         """The same rows with other weights, which then also count for `spread`."""
         other = copy(self)

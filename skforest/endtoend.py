@@ -217,6 +217,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         oob_score=False,
         weight_dtype="float32",
         importance_type="impurity",
+        categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -372,7 +373,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         varies = data.X.max(axis=0) > data.X.min(axis=0)
         spread = np.where(varies, data.spread().astype(np.float64), 0.0)
         if self.feature_shape is not None:
-            scale = data.feature_map.scale
+            scale = data.feature_map.per_feature(data.feature_map.scale)
             unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
             return np.where(unit > MIN_UNIT, unit, 0.0)
         spread = np.maximum(spread, MIN_SPREAD * spread.max())
@@ -439,7 +440,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _response(self, X):
         X = self._validate_predict(X)
-        return self._in_blocks(X, self._gated(self.forest_).response)
+        return self._in_blocks(X, self._gated(self.forest_).response_mapped)
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
@@ -522,6 +523,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        categorical_features="from_dtype",
         weight_dtype="float32",
         importance_type="impurity",
         n_jobs=None,

@@ -24,11 +24,10 @@ from ._base import (
     store_parameters,
 )
 from ._docs import described
-from ._feature_map import FeatureGrid, FeatureMap
+from ._feature_map import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.storage import join
 from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
@@ -304,7 +303,7 @@ class _HingeForest(BootstrapMixin, BaseForest):
 
     def _image_input(self, data):
         """The rows for convolutions: one unit for all columns, since a kernel moves over them."""
-        scale = data.feature_map.scale
+        scale = data.feature_map.per_feature(data.feature_map.scale)
         spread = data.spread()
         unit = float(np.sqrt(np.mean(np.square(np.where(spread == 1, 0, spread) / scale))))
         ones = np.ones(len(scale))
@@ -373,13 +372,10 @@ class _HingeForest(BootstrapMixin, BaseForest):
         self._validate_params()
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
-            X, y = self._validate_fit(X, y, reset=is_first)
-            weight = check_sample_weight(sample_weight, len(X))
-            if is_first:
-                feature_map = FeatureMap.min_max(X, weight)
-            else:
-                feature_map = self.forest_.feature_map
-            data = TrainingSet(feature_map.transform(X), encode(y, is_first), weight, feature_map)
+            X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=is_first)
+            feature_map = None if is_first else self.forest_.feature_map
+            y = encode(y, is_first)
+            data = self._mapped(X, y, weight, levels, feature_map, is_stream=not is_first)
             data = self._set_stream_target(data, is_first)
             self._train_batch(data, is_first)
         return self
@@ -491,6 +487,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -629,6 +626,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         bootstrap=False,
         max_samples=None,
         oob_score=False,
+        categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
         verbose=0,

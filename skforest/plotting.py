@@ -133,9 +133,11 @@ def plot_tree(
         raise ValueError(f"fontsize={fontsize!r} must be a number above 0, or None")
     shape = _shape(forest, feature_shape)
     style = Style(
-        features=_names("feature_names", feature_names, forest.n_features)
-        or forest.feature_names
-        or _numbered("x", shape or forest.feature_shape),
+        features=forest.feature_map.feature_names(
+            _names("feature_names", feature_names, forest.n_inputs)
+            or forest.feature_names
+            or _numbered("x", shape or _input_shape(forest))
+        ),
         outputs=_names("class_names", class_names, forest.n_outputs) or _outputs(forest),
         shape=shape,
         n_weights=int(n_weights),
@@ -203,6 +205,11 @@ def _shape(forest, given):
         has_patches = len(forest.box_corner) > 0
         return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
     return FeatureGrid(given, forest.n_features).shape
+
+
+def _input_shape(forest):
+    """Shape of the array that the inputs of a forest fill."""
+    return forest.feature_shape if forest.n_inputs == forest.n_features else (forest.n_inputs,)
 
 
 def _axes(ax):

@@ -24,7 +24,8 @@ import numpy as np
 
 from .storage import ARRAYS
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # format 1 has no missing values and no categories
 # The arrays of a file may together take this many times the size of the file, and this many bytes
 # more. Deflate compresses constant arrays a thousand times; arrays of models, twice to ten times.
 MAX_EXPANSION = 100
@@ -138,6 +139,7 @@ def write_forest(path, metadata, arrays, layout="file", extra=None):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
     metadata = dict(metadata)
     classes = metadata.pop("classes")
+    metadata["levels"] = list(metadata["levels"].items())  # keys of JSON are strings
     arrays = narrow(arrays) if layout == "file" else dict(arrays)
     if classes is not None:
         arrays["classes"] = _labels(classes)
@@ -312,9 +314,9 @@ def _parsed(text):
 
 
 def _check_format(header, path):
-    if header["format"] != FORMAT:
+    if header["format"] not in READABLE:
         raise ValueError(
-            f"{path} has format {header['format']}; this version reads format {FORMAT}"
+            f"{path} has format {header['format']}; this version reads the formats {READABLE}"
         )
     forest, names = header.get("forest"), header.get("arrays")
     if not isinstance(forest, dict):

@@ -17,7 +17,8 @@ import scipy
 import sklearn
 from scipy import sparse
 
-from .._feature_map import FeatureMap, scaled
+from .._feature_map import FeatureMap
+from .._table import read_table
 from .._tree import Router
 from .._version import __version__
 from .io import as_value_error, narrow, read_forest, widen, write_forest
@@ -27,6 +28,7 @@ from .storage import (
     HALF_ARRAYS,
     LINKS,
     METADATA,
+    as_levels,
     cast_exactly,
     check_arrays,
     check_metadata,
@@ -89,9 +91,19 @@ class Forest:
         spread : (n_features,) or (0,)
             Standard deviations of the features in training. They make importances independent of
             the units of the features.
-        offset, scale : (n_features,) or (0,)
-            Rows are mapped to ``(x - offset) * scale``, computed in float64 and rounded to
-            float32, before the trees see them; they stay as they are if both are empty.
+        offset, scale : (n_inputs,) or (0,)
+            Inputs, the columns of X, are mapped to ``(x - offset) * scale``, computed in float64
+            and rounded to float32, before the trees see them; they stay as they are if both are
+            empty.
+        fill : (n_inputs,) or (0,)
+            What missing values become, after scaling; if it is empty, they raise.
+        source, kind : (n_features,) or (0,)
+            Input that each feature of the trees is made from, and how: 0, the input itself; 1,
+            whether it is missing; 2, the number of the level of a category; 3, an indicator of a
+            level; 4, a mean of the target. If they are empty, the features are the inputs.
+        table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
+            Value of a feature at each entry of its input: 0 and 1 for kind 1; for kinds 2 to 4 one
+            for each level, one for missing values and one for levels unknown in training.
         baseline : (n_outputs,)
             What leaf values are deviations from.
         bag_start : (n_bags + 1,)
@@ -120,6 +132,9 @@ class Forest:
         Number of leading value rows that all forests of this kind share (the pure leaves of a
         classifier); `concatenate` stores them once.
     feature_names : sequence of str, default=None
+        Names of the inputs.
+    levels : mapping of int to list of float or str, default=None
+        Levels of each input that is a category, in the order of their numbers.
     versions : dict, default=None
         Of the packages that made the forest. None: the installed ones.
 
@@ -149,6 +164,7 @@ class Forest:
         weight_dtype="float32",
         n_shared_values=0,
         feature_names=None,
+        levels=None,
         versions=None,
     ):
         self.n_features = whole_number(n_features, "n_features")
@@ -168,6 +184,7 @@ class Forest:
         self.weight_dtype = weight_dtype
         self.n_shared_values = whole_number(n_shared_values, "n_shared_values")
         self.feature_names = None if feature_names is None else [str(n) for n in feature_names]
+        self.levels = as_levels(levels)
         self.versions = package_versions() if versions is None else dict(versions)
         check_metadata(self)  # the shapes of missing arrays depend on the metadata
         self._set_arrays(arrays)
@@ -201,6 +218,8 @@ class Forest:
             return np.zeros(len(self.threshold))
         if name == "sparse_start":
             return [0]
+        if name == "table_start":
+            return np.zeros(len(self.source) + 1)
         if name == "bag_start":
             return [0, len(self.tree_start) - 1]
         if name == "baseline" and self.n_outputs <= len(self.value):
@@ -219,7 +238,22 @@ class Forest:
     @property
     def feature_map(self):
         """FeatureMap: what happens to a row before it is routed."""
-        return FeatureMap(self.offset, self.scale)
+        return FeatureMap(
+            self.offset,
+            self.scale,
+            self.fill,
+            self.source,
+            self.kind,
+            self.table_start,
+            self.table,
+            self.levels,
+        )
+
+    @property
+    def n_inputs(self):
+        """int: number of columns of X; more features than these come from categories, and from
+        values that were missing in training."""
+        return len(self.fill) if len(self.source) else self.n_features
 
     @property
     def arrays(self):
@@ -274,23 +308,29 @@ class Forest:
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_inputs)
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
             X itself if it needs no change.
         """
-        X = np.asarray(X)
+        feature_map = self.feature_map
+        table = read_table(X)
+        if table is not None:
+            X = table.selected(self.feature_names)
+        X = feature_map.coded(X)
         if X.ndim != 2:
             X = X.reshape(len(X), -1)
-        if X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, the forest takes {self.n_features}")
-        if len(self.scale):
-            return scaled(X, self.offset, self.scale)
-        if X.dtype != np.uint8:
+        if X.shape[1] != self.n_inputs:
+            raise ValueError(f"X has {X.shape[1]} features, the forest takes {self.n_inputs}")
+        return self.map_coded(X)
+
+    def map_coded(self, X):
+        """As `map_features`, for numbers of levels in place of categories."""
+        if not len(self.scale) and X.dtype != np.uint8:
             X = X.astype(np.uint8 if X.dtype == bool else np.float32, copy=False)
-        return np.ascontiguousarray(X)
+        return np.ascontiguousarray(self.feature_map.transform(X, seek_bytes=False))
 
     def apply(self, X):
         """Leaf of every row in every tree.
@@ -367,7 +407,7 @@ class Forest:
         n_nodes_ptr : ndarray of shape (n_trees + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
-        return decision_path(self, X)
+        return decision_path(self, self.apply(X))
 
     # ------------------------------------------------------------------------------------ trees
 

@@ -338,9 +338,8 @@ def max_depth(forest):
         depth[tree] = level
 
 
-def decision_path(forest, X):
-    """Nodes on the paths of the rows; see `Forest.decision_path`."""
-    leaves = forest.apply(X)
+def decision_path(forest, leaves):
+    """Nodes on the paths to the leaves that rows reach; see `Forest.decision_path`."""
     if not len(leaves):
         shape = (0, forest.n_nodes)
         return sparse.csr_matrix(shape, dtype=np.int64), forest.tree_start.copy()

@@ -54,9 +54,16 @@ ARRAYS = {
     "spread": (np.float32, 1),
     "offset": (np.float64, 1),
     "scale": (np.float64, 1),
+    "fill": (np.float32, 1),
+    "source": (np.int32, 1),
+    "kind": (np.uint8, 1),
+    "table_start": (np.int64, 1),
+    "table": (np.float32, 1),
     "baseline": (np.float64, 1),
     "bag_start": (np.int64, 1),
 }
+OF_INPUTS = ("offset", "scale", "fill", "source", "kind", "table_start", "table")
+KINDS = ("value", "is missing", "code", "level", "target")  # as in _feature_map
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
     "n_features",
@@ -73,6 +80,7 @@ METADATA = (
     "weight_dtype",
     "n_shared_values",
     "feature_names",
+    "levels",
     "versions",
 )
 HALF_ARRAYS = ("sparse_weight", "dense")  # float16 in a forest of `weight_dtype` float16
@@ -177,11 +185,59 @@ def check_arrays(forest):
     _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
     _need((forest.spread > 0).all(), "spread contains values that are not positive")
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
-    _need(len(forest.scale) in (0, n_features), "scale needs one entry per feature")
-    _need((forest.scale > 0).all(), "scale contains values that are not positive")
+    _check_inputs(forest)
     for name in FLOAT_ARRAYS:
         finite = np.isfinite(getattr(forest, name)).all()
         _need(finite, f"{name} contains values that are not finite")
+
+
+def _check_inputs(forest):
+    """Check the arrays of the feature map, and the levels of categories."""
+    n_features, n_inputs = forest.n_features, forest.n_inputs
+    _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
+    _need((forest.scale > 0).all(), "scale contains values that are not positive")
+    _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
+    _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
+    _need(len(forest.kind) == len(forest.source), "source and kind differ in length")
+    _need(_within(forest.source, 0, n_inputs), "source is out of range")
+    _need(_within(forest.kind, 0, len(KINDS)), "kind is out of range")
+    _need(len(forest.table_start) == len(forest.source) + 1, "table_start has a wrong length")
+    _check_starts(forest.table_start, len(forest.table), "table_start")
+    levels = forest.levels
+    _need(
+        (not levels or len(forest.source) > 0) and all(0 <= j < n_inputs for j in levels),
+        "levels are given for inputs that are out of range",
+    )
+    n_entries = np.full(n_inputs, 2)
+    for j, known in levels.items():
+        n_entries[j] = len(known) + 2
+    is_category = np.zeros(n_inputs, dtype=bool)
+    is_category[list(levels)] = True
+    if len(forest.source):
+        is_value = forest.kind == KINDS.index("value")
+        expected = np.where(is_value, 0, n_entries[forest.source])
+        _need((np.diff(forest.table_start) == expected).all(), "a table has a wrong length")
+        of_category = forest.kind >= KINDS.index("code")
+        _need(
+            (of_category == is_category[forest.source]).all(),
+            "a feature is not of the kind of its input",
+        )
+
+
+def as_levels(levels):
+    """Levels of categories as a dict; also from a sequence of pairs, as JSON represents it."""
+    pairs = levels.items() if isinstance(levels, dict) else levels or ()
+    found = {}
+    for j, known in pairs:
+        j, known = whole_number(j, "an input of levels"), list(known)
+        _need(j not in found, f"levels of input {j} are given twice")
+        _need(
+            all(isinstance(level, str | float | int) for level in known),
+            f"the levels of input {j} are not all numbers or strings",
+        )
+        found[j] = [level if isinstance(level, str) else float(level) for level in known]
+        _need(len(set(found[j])) == len(known), f"two levels of input {j} are equal")
+    return found
 
 
 def _within(array, low, high):
@@ -375,8 +431,7 @@ def join(forests, consume=False):
         "child": np.concatenate([shifted_leaves(*each) for each in zip(forests, value_shift)]),
         "baseline": head.baseline,
         "spread": head.spread,
-        "offset": head.offset,
-        "scale": head.scale,
+        **{name: getattr(head, name) for name in OF_INPUTS},
         "bag_start": [0, len(nodes) - 1],
     }
     for name in (

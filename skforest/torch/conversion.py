@@ -188,6 +188,11 @@ def from_estimator(estimator, *, dtype=torch.float32):
         )
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
+    if len(forest.source):
+        raise ValueError(
+            "estimator was trained on categories, or on columns with missing values; a module "
+            "takes numbers only: train it on numbers without missing values"
+        )
     bounds = forest.bag_start.tolist()
     is_fern = estimator.structure == "fern"
     return HingeEnsemble(

@@ -1,0 +1,414 @@
+"""Tables as users have them: data frames, and arrays with columns of strings.
+
+`read_table` reads one as a `Table`: columns of numbers and columns of categories, which becomes a
+matrix of numbers, with the number of its level for a category and NaN for missing values. A plain
+matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Number
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+UNKNOWN = -1.0  # the code of a level that was not seen in training
+MAX_LEVELS = 2**24  # codes up to here are exact in float32
+NUMBER, CATEGORY, DATE = "number", "category", "date"
+FEW_ROWS = 32  # up to here, validation takes longer than prediction
+
+
+class Table:
+    """Columns of one length.
+
+    Parameters
+    ----------
+    columns : list of narwhals.Series or ndarray of shape (n_samples,)
+    names : list of object
+        Names of the columns, or their numbers.
+    n_rows : int
+    """
+
+    def __init__(self, columns, names, n_rows):
+        self.columns, self.names, self.n_rows = columns, names, n_rows
+
+    def __len__(self):
+        return len(self.columns)
+
+    def selected(self, names):
+        """The table with the columns of some names, in their order; itself without names.
+
+        Raises ValueError with the names of those that are missing.
+        """
+        if names is None or list(names) == list(self.names) or isinstance(self.names[0], Integral):
+            return self
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise ValueError(f"X has no columns {missing}, which the forest was trained on")
+        return Table([self.columns[self.names.index(name)] for name in names], names, self.n_rows)
+
+    def matrix(self, levels):
+        """The columns as a matrix, float64, with NaN where values are missing.
+
+        Parameters
+        ----------
+        levels : dict of int to list
+            Levels of the categories by column; the other columns are numbers.
+        """
+        X = np.empty((self.n_rows, len(self)))
+        for j in range(len(self)):
+            X[:, j] = self.codes(j, levels[j]) if j in levels else self.numbers(j)
+        return X
+
+    def kind(self, j):
+        """NUMBER, CATEGORY or DATE, by the dtype of column `j`, or by its values."""
+        column = self.columns[j]
+        if isinstance(column, np.ndarray):
+            return _kind_of_array(column)
+        dtype = column.dtype
+        if dtype.is_temporal():
+            return DATE
+        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+            return CATEGORY
+        if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
+            return NUMBER
+        return _kind_of_array(self.values(j))
+
+    def values(self, j):
+        """The entries of a column as Python objects, ndarray of shape (n_rows,), object."""
+        column = self.columns[j]
+        items = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
+        values = np.empty(len(items), dtype=object)
+        values[:] = items
+        return values
+
+    def numbers(self, j):
+        """A column as float64, or as float32 or uint8 where it has that dtype; NaN: missing."""
+        column = self.columns[j]
+        array = column if isinstance(column, np.ndarray) else column.to_numpy()
+        if array.dtype == bool:
+            return array.view(np.uint8)
+        if array.dtype in (np.uint8, np.float32, np.float64):
+            return array
+        if array.dtype.kind != "O":
+            return array.astype(np.float64)
+        values = [np.nan if is_missing(value) else value for value in self.values(j)]
+        try:
+            return np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"column {self.names[j]!r} of X must hold numbers; to use it as a category, "
+                f"convert all its values to one type and name it in categorical_features: {error}"
+            ) from None
+
+    def is_ordered(self, j):
+        """Does the dtype of a column of categories say that its levels have an order?"""
+        column = self.columns[j]
+        if isinstance(column, np.ndarray) or not isinstance(column.dtype, nw.Categorical | nw.Enum):
+            return False
+        dtype = getattr(nw.to_native(column), "dtype", None)
+        return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
+
+    def levels(self, j, rows=None):
+        """Distinct values of a column among some rows, without missing ones.
+
+        Returns
+        -------
+        levels : list of float or str
+            Those of an ordered dtype in its order, others sorted, numbers before strings.
+        """
+        values = self.values(j)
+        values = values if rows is None else values[rows]
+        found = {level for level in map(as_level, dict.fromkeys(values.tolist())) if level == level}
+        if len(found) > MAX_LEVELS:
+            raise ValueError(
+                f"column {self.names[j]!r} of X has {len(found)} levels, at most {MAX_LEVELS} are "
+                "supported"
+            )
+        if self.is_ordered(j):
+            every = [as_level(value) for value in self.columns[j].cat.get_categories().to_list()]
+            return [level for level in every if level in found]
+        return sorted(found, key=lambda level: (isinstance(level, str), level))
+
+    def codes(self, j, levels):
+        """Number of the level of every row: float64, NaN where missing, UNKNOWN if not in levels.
+
+        Raises
+        ------
+        ValueError
+            If the levels are strings and the column holds numbers, or the other way round.
+        """
+        values = self.values(j).tolist()
+        number = {level: float(code) for code, level in enumerate(levels)}
+        found = {value: as_level(value) for value in dict.fromkeys(values)}
+        code = {
+            value: number.get(level, UNKNOWN) if level == level else np.nan
+            for value, level in found.items()
+        }
+        known = {type(level) for level in levels}
+        given = {type(level) for level in found.values() if level == level}
+        if known and given and not known & given:
+            was, now = ("strings", "numbers") if str in known else ("numbers", "strings")
+            raise ValueError(
+                f"column {self.names[j]!r} of X holds {now}; its levels in fit were {was}"
+            )
+        return np.fromiter(map(code.__getitem__, values), np.float64, len(values))
+
+
+def is_missing(value):
+    """Is a value None, NaN, or the missing value of pandas?"""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def as_level(value):
+    """The level of a category as a float or str; NaN if it is missing."""
+    if isinstance(value, str):
+        return str(value)
+    if is_missing(value):
+        return np.nan
+    # Strings also stand for intervals, dates and whatever else a category may hold.
+    return float(value) if isinstance(value, Number | np.bool_) else str(value)
+
+
+def _kind_of_array(column):
+    """The kind of a column by its values, where its dtype does not say it."""
+    if column.dtype.kind in "mM":
+        return DATE
+    if column.dtype.kind != "O":
+        return CATEGORY if column.dtype.kind in "US" else NUMBER
+    kinds = {type(value) for value in column.tolist() if not is_missing(value)}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return CATEGORY
+    return DATE if any(hasattr(kind, "isoformat") for kind in kinds) else NUMBER
+
+
+# ---------------------------------------------------------------------------------- reading tables
+
+
+def as_frame(X):
+    """X itself, or a pyarrow table of it where only the interchange protocols can read it."""
+    if hasattr(X, "shape") or isinstance(X, list | tuple):
+        return X
+    for protocol in ("__arrow_c_stream__", "__dataframe__"):
+        if hasattr(X, protocol):
+            try:
+                import pyarrow
+                import pyarrow.interchange
+            except ImportError:
+                raise TypeError(
+                    f"X is a {type(X).__name__}; install pyarrow to read it, or convert it to a "
+                    "pandas or polars data frame"
+                ) from None
+            if protocol == "__arrow_c_stream__":
+                return pyarrow.table(X)
+            return pyarrow.interchange.from_dataframe(X)
+    return X
+
+
+def read_table(X):
+    """X as a Table; None if it is neither a data frame nor an array of objects or strings."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            "X is a masked array; replace the masked values by NaN first: X.filled(np.nan)"
+        )
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"X has several columns of one name: {error}") from None
+    if isinstance(frame, nw.DataFrame):
+        names = frame.columns
+        return Table([frame[name] for name in names], names, len(frame))
+    if isinstance(X, list | tuple):
+        X = _as_object_array(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSmM":
+        return table_of_matrix(X)
+    return None
+
+
+def table_of_matrix(X):
+    """The columns of a matrix as a Table."""
+    return Table(list(X.T), list(range(X.shape[1])), len(X))
+
+
+def _as_object_array(X):
+    """A list of rows that are not all numbers as an array of objects; other lists as they are."""
+    try:
+        is_plain = np.asarray(X).dtype.kind in "biuf"
+        return X if is_plain else np.array(X, dtype=object)
+    except ValueError:  # rows of several lengths
+        return X
+
+
+# ---------------------------------------------------------------------------- which are categories
+
+
+def find_categories(table, categorical_features):
+    """Mask of the columns of a table that are categories; ValueError for what is neither.
+
+    Parameters
+    ----------
+    table : Table
+    categorical_features : "from_dtype", None, or array-like of bool, int or str
+        As the parameter of an estimator.
+
+    Returns
+    -------
+    is_categorical : ndarray of shape (n_columns,), bool
+
+    Raises
+    ------
+    ValueError
+        If `categorical_features` does not fit the table, or a column that is no category holds
+        strings.
+    TypeError
+        If such a column holds dates or times.
+    """
+    kinds = [table.kind(j) for j in range(len(table))]
+    from_dtype = isinstance(categorical_features, str) and categorical_features == "from_dtype"
+    if categorical_features is None:
+        mask = np.zeros(len(table), dtype=bool)
+    elif from_dtype:
+        is_text = [isinstance(c, np.ndarray) and c.dtype.kind in "US" for c in table.columns]
+        mask = np.array([kind == CATEGORY for kind in kinds]) & ~np.array(is_text)
+    else:
+        mask = _given_categories(categorical_features, table.names)
+    for name, kind, is_categorical in zip(table.names, kinds, mask):
+        where = f"column {name!r} of X"
+        if kind == DATE and not is_categorical:
+            raise TypeError(
+                f"{where} holds dates or times, numbers or categories are needed; derive numbers "
+                "from them first, such as the year, the day of the week, or the days since a "
+                "reference date"
+            )
+        if kind == CATEGORY and not is_categorical:
+            raise ValueError(
+                f"{where} holds strings or categories, but is to hold numbers (could not convert "
+                'string to float); pass a data frame with categorical_features="from_dtype", or '
+                "name the column in categorical_features"
+            )
+    return mask
+
+
+def _given_categories(categorical_features, names):
+    """The columns that `categorical_features` names, as a mask."""
+    given, n_features = np.asarray(categorical_features), len(names)
+    shown = f"categorical_features={categorical_features!r}"
+    if given.size == 0:
+        return np.zeros(n_features, dtype=bool)
+    if given.dtype.kind == "O" and all(isinstance(item, str) for item in given.ravel()):
+        given = given.astype(str)
+    if given.ndim != 1 or given.dtype.kind not in "biuU":
+        raise ValueError(
+            f'{shown} must be "from_dtype", None, a mask of bool, or a sequence of column numbers '
+            "or of column names"
+        )
+    if given.dtype.kind == "b":
+        if given.shape != (n_features,):
+            raise ValueError(f"{shown} has {len(given)} entries, X has {n_features} features")
+        return given
+    if given.dtype.kind == "U":
+        if isinstance(names[0], Integral):
+            raise ValueError(f"{shown} has names, but the columns of X have none")
+        missing = [name for name in given.tolist() if name not in names]
+        if missing:
+            raise ValueError(f"{shown} has {missing[0]!r}, which is not a column of X")
+        return np.isin(np.array(names, dtype=str), given)
+    if given.min() < 0 or given.max() >= n_features:
+        raise ValueError(f"{shown} must be in 0 .. {n_features - 1}, the columns of X")
+    return np.isin(np.arange(n_features), given)
+
+
+# -------------------------------------------------------------------------------- plain matrices
+
+
+def input_dtype(X, is_scaling):
+    """dtype to which an input is converted before a feature map is applied.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+    is_scaling : bool
+
+    Returns
+    -------
+    dtype : type
+        uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    """
+    dtype = getattr(X, "dtype", None)
+    dtypes = getattr(X, "dtypes", None)
+    if dtype is None and dtypes is not None:  # a DataFrame
+        names = {str(one) for one in dtypes}
+    else:
+        names = {str(dtype)}
+    if names <= {"uint8", "bool"}:
+        return np.uint8
+    return np.float64 if is_scaling and names != {"float32"} else np.float32
+
+
+def few_rows(X, n_features, is_scaling):
+    """A few rows in their input dtype if they are plainly valid, else None.
+
+    For a single row, full validation takes several times as long as the prediction. Everything
+    that is not a sound matrix of numbers is left to full validation.
+
+    Parameters
+    ----------
+    X : object
+    n_features : int
+    is_scaling : bool
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features) or None
+    """
+    if (
+        type(X) is not np.ndarray
+        or X.ndim != 2
+        or not 0 < len(X) <= FEW_ROWS
+        or X.shape[1] != n_features
+        or X.dtype not in (np.uint8, np.float32, np.float64)
+    ):
+        return None
+    if X.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            X = X if is_scaling else X.astype(np.float32, copy=False)
+        if not np.isfinite(X).all():
+            return None
+    return X if is_scaling else np.ascontiguousarray(X)
+
+
+def few_frame_rows(X, names):
+    """A few rows of a data frame as an ndarray if their columns are the given ones, else None.
+
+    Parameters
+    ----------
+    X : object
+    names : ndarray of str
+        Names of the features, in order.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features) or None
+    """
+    # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
+    columns = getattr(X, "columns", None)
+    if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:
+        return None
+    if len(columns) != len(names) or list(columns) != names.tolist():
+        return None
+    X = X.to_numpy()
+    return X if X.dtype in (np.uint8, np.float32, np.float64) else None
+
+
+def where_not_finite(X, names, missing_too):
+    """Name of the first column with a value that is not finite, and what to do."""
+    with np.errstate(over="ignore"):
+        values = np.asarray(X, dtype=np.float64).astype(np.float32)
+    wrong = ~np.isfinite(values) if missing_too else np.isinf(values)
+    if not wrong.any():
+        return ""
+    name = names[int(np.flatnonzero(wrong.any(axis=0))[0])]
+    first = "Fill missing values first, as with sklearn.impute.SimpleImputer, and remove"
+    return f"It is in column {name!r}. {first if missing_too else 'Remove'} or clip infinite ones."

@@ -1,0 +1,136 @@
+"""TargetStatistics: means of the target in the levels of categories."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ._kernels.rows import RowOrder
+
+N_FOLDS = 5
+PRIOR_ROWS = 10.0  # rows of the overall mean that are added to each level
+
+
+class TargetStatistics:
+    """Means of the target in the levels of categories, without the row's own label.
+
+    The mean of a level is pulled towards the overall mean by PRIOR_ROWS rows of it. Where the
+    target has several columns, or there are several classes, the deviations of the means of the
+    levels are projected onto the direction in which they vary most.
+
+    A training row gets the mean over rows of other folds, else a model would learn to read its
+    label from it. Folds are drawn by canonical order, so that neither the order of the samples nor
+    copies of them matter. Rows that differ in the target alone must get the same value, or it
+    would tell them apart: they get that of `fit_tables`.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_rows, n_inputs)
+        Distinct rows in canonical order.
+    y : ndarray of shape (n_rows, n_columns), float64
+        Class numbers in one column, or real targets.
+    weight : ndarray of shape (n_rows,), float64
+    n_classes : int or None
+    """
+
+    def __init__(self, Z, y, weight, n_classes):
+        self.Z, self.y, self.weight, self.n_classes = Z, y, weight, n_classes
+
+    def fit_tables(self, entry, n_levels):
+        """The features at all entries of the tables.
+
+        Parameters
+        ----------
+        entry : ndarray of shape (n_rows,), intp
+            Position of every row in the tables.
+        n_levels : int
+
+        Returns
+        -------
+        tables : ndarray of shape (n_levels + 2, n_target_features), float64
+            In [0, 1]; for levels without rows, what belongs to the overall mean.
+        """
+        return self._projection(entry, n_levels)(self._sums(entry, n_levels))
+
+    def cross_fitted(self, entry, n_levels, tables):
+        """The features of the training rows: (n_rows, n_target_features), float32.
+
+        `tables` are those of the map, for the rows that differ from others in the target alone.
+        """
+        values = tables[entry]
+        project = self._projection(entry, n_levels)
+        whole = self._sums(entry, n_levels)
+        fold = np.where(self._is_alone(), np.arange(len(entry)) % N_FOLDS, -1)
+        for k in range(N_FOLDS):
+            rows = np.flatnonzero(fold == k)
+            rest = project(whole - self._sums(entry, n_levels, rows))
+            values[rows] = rest[entry[rows]]
+        return values
+
+    def _sums(self, entry, n_levels, rows=slice(None)):
+        """Weight, and weighted sum of the target, at every entry: (n_levels + 2, 1 + n_columns)."""
+        n, entry, weight = n_levels + 2, entry[rows], self.weight[rows]
+        total = np.bincount(entry, weight, n)
+        if self.n_classes is None:
+            sums = [np.bincount(entry, weight * column, n) for column in self._target(rows).T]
+            return np.stack([total, *sums], axis=1)
+        label = self.y[rows, 0].astype(np.intp)
+        sums = np.bincount(entry * self.n_classes + label, weight, n * self.n_classes)
+        # The probability of one of two classes follows from that of the other.
+        sums = sums.reshape(n, -1)[:, 1 if self.n_classes == 2 else 0 :]
+        return np.column_stack([total, sums])
+
+    def _target(self, rows):
+        """Columns of the target in comparable units."""
+        deviation = self.y.std(axis=0)
+        return self.y[rows] / np.where(deviation > 0, deviation, 1)
+
+    def _projection(self, entry, n_levels):
+        """Function from the sums at the entries to the features there."""
+        sums = self._sums(entry, n_levels)
+        prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
+        n_prior = PRIOR_ROWS * self.weight.mean()
+
+        def deviations(sums):
+            # Differences of sums may be negative by rounding.
+            total = np.maximum(sums[:, :1], 0.0)
+            return (sums[:, 1:] - total * prior) / (total + n_prior)
+
+        found = deviations(sums)
+        direction = _first_component(found * np.sqrt(sums[:, :1]))
+        values = (found * direction).sum(axis=1)[sums[:, 0] > 0]
+        low, high = values.min(), values.max()
+        unit = high - low if high > low else 1.0
+
+        def project(sums):
+            return ((deviations(sums) * direction).sum(axis=1)[:, None] - low) / unit
+
+        return project
+
+    def _is_alone(self):
+        """Mask of the rows whose inputs no other row has."""
+        n = len(self.Z)
+        order, rows = RowOrder(self.Z, np.zeros((n, 1))), np.arange(n)
+        hashes = order.hashes(rows)
+        by_hash = np.argsort(hashes, kind="stable")
+        rows = rows[by_hash]
+        group = np.cumsum(order.sort_equal_hashes(rows, hashes[by_hash])) - 1
+        is_alone = np.empty(n, dtype=bool)
+        is_alone[rows] = (np.bincount(group) == 1)[group]
+        return is_alone
+
+
+def _first_component(D):
+    """Direction of the largest sum of squares of the rows, a unit vector, by power iteration."""
+    # Without BLAS and LAPACK, whose last bits depend on their threads.
+    G = np.einsum("ij,ik->jk", D, D)
+    direction = np.zeros(len(G))
+    direction[np.argmax(G.diagonal())] = 1
+    for _ in range(100 if len(G) > 1 else 0):
+        new = np.einsum("jk,k->j", G, direction)
+        length = math.sqrt(np.square(new).sum())
+        if length == 0:
+            break
+        direction = new / length
+    return direction
