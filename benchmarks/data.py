@@ -213,6 +213,20 @@ def load_table(name, folder=None, seed=0, max_rows=5000):
     return Split(X_train, split.y_train, X_test, split.y_test)
 
 
+def load_raw_table(name, folder=None, seed=0, max_rows=5000):
+    """Load a table as it is: integer codes for categories, NaN for missing values.
+
+    Returns
+    -------
+    split : Split
+    is_categorical : ndarray of shape (n_features,), bool
+    """
+    arrays = _read(name, folder)
+    split = _split(arrays, seed, max_rows)
+    n_features = split.X_train.shape[1]
+    return split, np.asarray(arrays.get("categorical", np.zeros(n_features)), dtype=bool)
+
+
 def synthetic(n=100_000, p=50, n_classes=5, n_informative=15, n_test=10_000, seed=0):
     """Draw `make_classification` data in float32.
 

@@ -24,7 +24,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, va
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._feature_map import BLOCK, MISSING, FeatureMap
+from ._feature_map import BLOCK, FeatureMap
 from ._kernels.rows import tree_seed
 from ._table import (
     as_frame,
@@ -179,13 +179,18 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         if is_new:
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
-        data = TrainingSet(feature_map.inputs(X, missing=MISSING), y, weight)
+        Z, has_missing = feature_map.training_inputs(X)
+        data = TrainingSet(Z, y, weight)
         n_classes = self.n_classes_ if is_classifier(self) else None
         statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if is_new:
             has_grid = getattr(self, "feature_shape", None) is not None
-            feature_map = feature_map.fit_features(data.X, data.weight, statistics, not has_grid)
-        features = feature_map.training_features(data.X, None if is_stream else statistics)
+            feature_map = feature_map.fit_features(
+                data.X, data.weight, has_missing, statistics, with_indicators=not has_grid
+            )
+        features = feature_map.training_features(
+            data.X, has_missing, None if is_stream else statistics
+        )
         return data.with_features(features, feature_map)
 
     def _resolve_settings(self, data, is_warm_start):
@@ -309,15 +314,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         X = as_frame(self._unfolded(X))
         self._check_target_type(y)
         if reset:
-            table, is_categorical = self._read(X, getattr(self, "categorical_features", None))
+            categorical = getattr(self, "categorical_features", None)
         else:
             levels = self.forest_.feature_map.levels
-            table, is_categorical = self._read(X, list(levels))
+            categorical = list(levels)
+        table, is_categorical = self._read(X, categorical, reset)
         if table is None:
             X, y = self._validated(X, y, reset=reset, **self._target_options)
             weight, levels = check_sample_weight(sample_weight, len(X)), {}
         else:
-            self._check_names(X, reset)
             weight = check_sample_weight(sample_weight, table.n_rows)
             if reset:
                 there = None if weight.all() else np.flatnonzero(weight)
@@ -328,19 +333,23 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             self.is_categorical_ = is_categorical
         return X, y, weight, levels
 
-    def _read(self, X, categorical_features):
-        """X as a Table, and which columns are categories; None, None for a matrix of numbers."""
+    def _read(self, X, categorical_features, reset):
+        """X as a Table, and which columns are categories; None, None for a matrix of numbers.
+
+        The names of the columns of a table are set, or checked against those of fit.
+        """
         table = read_table(X)
         if table is None:
-            if categorical_features is None or len(categorical_features) == 0:
+            from_dtype = isinstance(categorical_features, str)
+            if categorical_features is None or from_dtype or len(categorical_features) == 0:
                 return None, None
-            if isinstance(categorical_features, str):
-                return None, None
-            table = table_of_matrix(check_array(X, dtype=None, ensure_all_finite=False))
+            X = check_array(X, dtype=None, ensure_all_finite=False)
+            table = table_of_matrix(X)
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
         is_categorical = find_categories(table, categorical_features)
         if not is_categorical.any():
-            # Numbers alone are read faster as one matrix.
-            is_plain = hasattr(X, "to_numpy") or isinstance(X, np.ndarray | list | tuple)
+            # Numbers alone are read faster as one matrix, where scikit-learn knows how.
+            is_plain = hasattr(X, "to_numpy") and table.is_numeric
             return (None if is_plain else table), None
         if getattr(self, "feature_shape", None) is not None:
             name = table.names[int(np.argmax(is_categorical))]
@@ -349,10 +358,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 f"feature_shape={self.feature_shape}"
             )
         return table, is_categorical
-
-    def _check_names(self, X, reset):
-        """Set or check the number and the names of the columns."""
-        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
 
     def _validate_predict(self, X):
         """Rows to predict, with the feature map not yet applied."""
@@ -365,11 +370,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             if few is not None:
                 return few if self._scales_features else FeatureMap().inputs(few)
         X = as_frame(self._unfolded(X))
-        table, _ = self._read(X, list(levels))
+        table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)
         else:
-            self._check_names(X, reset=False)
             X = self._validated(table.matrix(levels), reset=None)
         return X if self._scales_features else FeatureMap().inputs(X)
 
@@ -381,8 +385,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         try:
             if reset is not None:
                 return validate_data(self, X, *y, reset=reset, **options)
-            check = check_X_y if y else check_array
-            return check(X, *y, estimator=self, **options)
+            if y:
+                return check_X_y(X, *y, estimator=self, **options)
+            return check_array(X, estimator=self, input_name="X", **options)
         except (ValueError, TypeError) as error:
             message = str(error)
             if "Input X contains" in message:

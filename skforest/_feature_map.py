@@ -29,11 +29,12 @@ MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
 # margins become infinite and their differences NaN.
 LIMIT = 2.0**60
 # Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
-MISSING = np.finfo(np.float32).max
+MISSING = np.finfo(np.float32).max  # a np.float32
 
 # Kinds of features.
 VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(5)
-MAX_INDICATORS = 10  # categories with more levels get no indicators
+MAX_INDICATORS = 10  # categories with more levels get no indicators of levels
+MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 
 
 class FeatureMap:
@@ -125,19 +126,11 @@ class FeatureMap:
         """
         return self._features(self.inputs(X, seek_bytes))
 
-    def inputs(self, X, seek_bytes=True, missing=None):
-        """The rows after scaling, with a number in place of NaN if one is given."""
+    def inputs(self, X, seek_bytes=True):
+        """The rows after scaling; with NaN where they have it."""
         if self.is_scaling:
-            Z = scaled(X, self.offset, self.scale)
-        elif seek_bytes:
-            Z = as_bytes(X)
-        else:
-            Z = X
-        if missing is not None and Z.dtype != np.uint8:
-            is_missing = np.isnan(Z)
-            if is_missing.any():
-                Z = np.where(is_missing, np.float32(missing), Z)
-        return Z
+            return scaled(X, self.offset, self.scale)
+        return as_bytes(X) if seek_bytes else X
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
@@ -177,7 +170,20 @@ class FeatureMap:
 
     # -------------------------------------------------------------------------------- training
 
-    def fit_features(self, Z, weight, statistics, with_indicators=True):
+    def training_inputs(self, X):
+        """As `inputs`, with MISSING in place of NaN; and whether there is any."""
+        Z = self.inputs(X)
+        is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
+        if not is_missing.any():
+            return Z, False
+        if (Z == MISSING).any():
+            raise ValueError(
+                f"X contains both missing values and {MISSING:.8g}, the largest number of float32: "
+                "rescale it"
+            )
+        return np.where(is_missing, MISSING, Z), True
+
+    def fit_features(self, Z, weight, has_missing, statistics, with_indicators=True):
         """The complete map, with its features, from distinct rows.
 
         Parameters
@@ -185,6 +191,8 @@ class FeatureMap:
         Z : ndarray of shape (n_rows, n_inputs), uint8 or float32
             Scaled inputs in canonical order, with MISSING for missing values.
         weight : ndarray of shape (n_rows,), float64
+        has_missing : bool
+            Whether MISSING stands for missing values in Z.
         statistics : TargetStatistics
         with_indicators : bool, default=True
             Whether to make features that say which values are missing.
@@ -193,7 +201,7 @@ class FeatureMap:
         -------
         feature_map : FeatureMap
         """
-        is_missing = Z == MISSING if Z.dtype != np.uint8 else np.zeros(Z.shape, dtype=bool)
+        is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         fill = _means(Z, weight, is_missing)
         some_missing = is_missing.any(axis=0)
         source, kind, tables = [], [], []
@@ -223,7 +231,7 @@ class FeatureMap:
     def _category_features(self, j, column, weight, statistics):
         """Kinds and tables of the features of a category."""
         n_levels = len(self.levels[j])
-        entry = self._training_entries(j, column)
+        entry = self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
         total = np.bincount(entry, weight, n_levels + 2)
         has_missing = total[n_levels] > 0
         rank = np.arange(n_levels, dtype=np.float64)
@@ -233,17 +241,13 @@ class FeatureMap:
         own = [(CODE, np.concatenate([rank, [mean, mean]]))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
             own += [(LEVEL, row) for row in np.eye(n_levels + has_missing, n_levels + 2)]
-        else:
-            if has_missing:
-                own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
-            if n_levels + has_missing > 2:
-                own += [(TARGET, row) for row in statistics.fit_tables(entry, n_levels).T]
+        elif has_missing:
+            own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
+        if n_levels + has_missing >= MIN_TARGET_LEVELS:
+            own.append((TARGET, statistics.fit_table(entry, n_levels)))
         return own
 
-    def _training_entries(self, j, column):
-        return self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
-
-    def training_features(self, Z, statistics):
+    def training_features(self, Z, has_missing, statistics):
         """Features of distinct training rows.
 
         As `transform`, but the target statistics of a row are those of the other folds. Without
@@ -251,7 +255,7 @@ class FeatureMap:
 
         Parameters
         ----------
-        Z, statistics
+        Z, has_missing, statistics
             As in `fit_features`.
 
         Returns
@@ -260,14 +264,13 @@ class FeatureMap:
         """
         if Z.dtype == np.uint8 and not len(self.source):
             return Z
-        is_missing = Z == MISSING
-        F = self._features(np.where(is_missing, np.float32(np.nan), Z) if is_missing.any() else Z)
+        if has_missing:
+            Z = np.where(Z == MISSING, np.float32(np.nan), Z)
+        F = self._features(Z)
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
-        for j in np.unique(self.source[targets]):
-            own = targets[self.source[targets] == j]
-            tables = np.stack([self._table_of(f) for f in own], axis=1)
-            entry = self._training_entries(j, Z[:, j])
-            F[:, own] = statistics.cross_fitted(entry, len(self.levels[j]), tables)
+        for f, j in zip(targets, self.source[targets]):
+            entry = self._entries(j, Z[:, j])
+            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self._table_of(f))
         return F
 
     # ----------------------------------------------------------------------------- description

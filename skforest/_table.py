@@ -35,6 +35,15 @@ class Table:
     def __len__(self):
         return len(self.columns)
 
+    @property
+    def is_numeric(self):
+        """bool: do the dtypes of all columns say that they hold numbers or bools?"""
+        return all(
+            not isinstance(column, np.ndarray)
+            and (column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean))
+            for column in self.columns
+        )
+
     def selected(self, names):
         """The table with the columns of some names, in their order; itself without names.
 
@@ -295,6 +304,9 @@ def _given_categories(categorical_features, names):
     """The columns that `categorical_features` names, as a mask."""
     given, n_features = np.asarray(categorical_features), len(names)
     shown = f"categorical_features={categorical_features!r}"
+    if isinstance(categorical_features, list | tuple):
+        kinds = {isinstance(item, str) for item in categorical_features}
+        given = np.asarray(categorical_features, dtype=object) if len(kinds) > 1 else given
     if given.size == 0:
         return np.zeros(n_features, dtype=bool)
     if given.dtype.kind == "O" and all(isinstance(item, str) for item in given.ravel()):

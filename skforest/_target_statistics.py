@@ -22,7 +22,7 @@ class TargetStatistics:
     A training row gets the mean over rows of other folds, else a model would learn to read its
     label from it. Folds are drawn by canonical order, so that neither the order of the samples nor
     copies of them matter. Rows that differ in the target alone must get the same value, or it
-    would tell them apart: they get that of `fit_tables`.
+    would tell them apart: they get that of `fit_table`.
 
     Parameters
     ----------
@@ -37,28 +37,28 @@ class TargetStatistics:
     def __init__(self, Z, y, weight, n_classes):
         self.Z, self.y, self.weight, self.n_classes = Z, y, weight, n_classes
 
-    def fit_tables(self, entry, n_levels):
-        """The features at all entries of the tables.
+    def fit_table(self, entry, n_levels):
+        """The feature at all entries of its table.
 
         Parameters
         ----------
         entry : ndarray of shape (n_rows,), intp
-            Position of every row in the tables.
+            Position of every row in the table.
         n_levels : int
 
         Returns
         -------
-        tables : ndarray of shape (n_levels + 2, n_target_features), float64
+        table : ndarray of shape (n_levels + 2,), float64
             In [0, 1]; for levels without rows, what belongs to the overall mean.
         """
         return self._projection(entry, n_levels)(self._sums(entry, n_levels))
 
-    def cross_fitted(self, entry, n_levels, tables):
-        """The features of the training rows: (n_rows, n_target_features), float32.
+    def cross_fitted(self, entry, n_levels, table):
+        """The feature of every training row: (n_rows,), float32.
 
-        `tables` are those of the map, for the rows that differ from others in the target alone.
+        `table` is that of the map, for the rows that differ from others in the target alone.
         """
-        values = tables[entry]
+        values = table[entry]
         project = self._projection(entry, n_levels)
         whole = self._sums(entry, n_levels)
         fold = np.where(self._is_alone(), np.arange(len(entry)) % N_FOLDS, -1)
@@ -87,7 +87,7 @@ class TargetStatistics:
         return self.y[rows] / np.where(deviation > 0, deviation, 1)
 
     def _projection(self, entry, n_levels):
-        """Function from the sums at the entries to the features there."""
+        """Function from the sums at the entries to the feature there."""
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
         n_prior = PRIOR_ROWS * self.weight.mean()
@@ -104,7 +104,7 @@ class TargetStatistics:
         unit = high - low if high > low else 1.0
 
         def project(sums):
-            return ((deviations(sums) * direction).sum(axis=1)[:, None] - low) / unit
+            return ((deviations(sums) * direction).sum(axis=1) - low) / unit
 
         return project
 
