@@ -215,20 +215,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _fit_tree(self, data, seed, control):
-        """Train one tree.
+        """Train one tree on its sample, a TrainingSet in which rows that were not drawn weigh 0.
 
-        Parameters
-        ----------
-        data : TrainingSet
-            The sample of the tree: rows that were not drawn have the weight 0.
-        seed : int
-        control : Control
-
-        Returns
-        -------
-        forest : Forest
-            Of one tree; or a pair of it and a dict of what training recorded, which becomes
-            fitted attributes: lists with one entry for each tree.
+        Return a Forest of one tree; or it and a dict of what training recorded, which becomes
+        fitted attributes: lists with one entry for each tree.
         """
 
     def _draw_weight(self, data, seed):
@@ -492,13 +482,9 @@ def draw_seed(random_state):
 class Control:
     """How the training of trees is ended early, and how it reports its progress.
 
-    Attributes
-    ----------
-    stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end early. Kernels read it.
-    report : callable or None
-        Called with the number of epochs done and the number of all epochs, where a single tree is
-        trained and its epochs are the only progress to show.
+    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
+    `report` is called with the number of epochs done and the number of all epochs, where a single
+    tree is trained and its epochs are the only progress to show; else None.
     """
 
     def __init__(self, report=None):
@@ -507,20 +493,9 @@ class Control:
 
 
 def in_threads(function, members, n_jobs, verbose, name):
-    """Results of a function for each of some trees, computed in threads.
+    """List of ``function(member, control)`` for each member, computed in threads.
 
-    Parameters
-    ----------
-    function : callable
-        Takes a tree and a `Control`.
-    members : sequence
-    n_jobs, verbose : int or None
-    name : str
-        For the progress.
-
-    Returns
-    -------
-    results : list
+    `control` is a `Control`; `name` is shown with the progress.
     """
     progress = Progress(verbose, len(members), name)
     control = Control(progress.report_epochs if len(members) == 1 else None)
@@ -540,13 +515,7 @@ def in_threads(function, members, n_jobs, verbose, name):
 class Progress:
     """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
-    Parameters
-    ----------
-    verbose : int
-        0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
-    total : int
-    name : str
-    unit : str, default="tree"
+    `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
     """
 
     def __init__(self, verbose, total, name, unit="tree"):

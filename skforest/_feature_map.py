@@ -25,14 +25,9 @@ LIMIT = 2.0**60
 class FeatureMap:
     """What happens to the features of a row before the kernels read them.
 
-    Either every feature is scaled, ``(x - offset) * scale``, computed in float64 and rounded to
-    float32; or features stay as they are, as bytes where all values are whole numbers from 0 to
-    255, and as float32 otherwise.
-
-    Parameters
-    ----------
-    offset, scale : ndarray of shape (n_features,), float64, default=None
-        None: features are not scaled.
+    Either every feature is scaled, ``(x - offset) * scale`` with `offset` and `scale` of shape
+    (n_features,), computed in float64 and rounded to float32; or, without these, features stay as
+    they are, as bytes where all values are whole numbers from 0 to 255, and as float32 otherwise.
     """
 
     def __init__(self, offset=None, scale=None):
@@ -41,23 +36,7 @@ class FeatureMap:
 
     @classmethod
     def min_max(cls, X, weight):
-        """The map that takes the range of every feature to [0, 1].
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-        weight : ndarray of shape (n_samples,)
-            Rows of weight 0 do not count.
-
-        Returns
-        -------
-        feature_map : FeatureMap
-
-        Raises
-        ------
-        ValueError
-            If a range, or its reciprocal, is beyond float64.
-        """
+        """The map from the range of every feature to [0, 1]; rows of weight 0 do not count."""
         return cls(*min_max(X[weight > 0] if (weight == 0).any() else X))
 
     @property
@@ -66,17 +45,7 @@ class FeatureMap:
         return len(self.scale) > 0
 
     def transform(self, X):
-        """The rows as kernels read them.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Finite, in the dtype that `input_dtype` names.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        """
+        """The rows as kernels read them, uint8 or float32 in C order; X has passed validation."""
         return scaled(X, self.offset, self.scale) if self.is_scaling else as_bytes(X)
 
 
@@ -84,22 +53,10 @@ class FeatureMap:
 
 
 def min_max(X):
-    """Offset and scale of every feature that take X to [0, 1].
+    """Offset and scale of every feature, float64, that take a finite X to [0, 1].
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Finite numbers.
-
-    Returns
-    -------
-    offset, scale : ndarray of shape (n_features,), float64
-        The minimum, and the reciprocal of the range; 1 for a constant feature.
-
-    Raises
-    ------
-    ValueError
-        If a range, or its reciprocal, is beyond float64.
+    The minimum, and the reciprocal of the range; 1 for a constant feature. ValueError if a range,
+    or its reciprocal, is beyond float64.
     """
     offset = X.min(axis=0).astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
@@ -115,17 +72,9 @@ def min_max(X):
 
 
 def scaled(X, offset, scale):
-    """(X - offset) * scale, computed in float64 and rounded to float32.
+    """``(X - offset) * scale``, computed in float64 and rounded to float32.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    offset, scale : ndarray of shape (n_features,), float64
-
-    Returns
-    -------
-    Z : ndarray of shape (n_samples, n_features), float32, C order
-        Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
+    Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
     """
     Z = np.empty(X.shape, dtype=np.float32)
     size = max(16, CACHED // max(1, X.shape[1]))
@@ -146,15 +95,7 @@ def scaled(X, offset, scale):
 def input_dtype(X, is_scaling):
     """dtype to which an input is converted before a feature map is applied.
 
-    Parameters
-    ----------
-    X : array-like or DataFrame
-    is_scaling : bool
-
-    Returns
-    -------
-    dtype : type
-        uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
     """
     dtype = getattr(X, "dtype", None)
     dtypes = getattr(X, "dtypes", None)
@@ -172,16 +113,6 @@ def few_rows(X, n_features, is_scaling):
 
     For a single row, full validation takes several times as long as the prediction. Everything
     that is not a sound matrix of numbers is left to full validation.
-
-    Parameters
-    ----------
-    X : object
-    n_features : int
-    is_scaling : bool
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
     """
     if (
         type(X) is not np.ndarray
@@ -200,18 +131,7 @@ def few_rows(X, n_features, is_scaling):
 
 
 def few_frame_rows(X, names):
-    """A few rows of a data frame as an ndarray if their columns are the given ones, else None.
-
-    Parameters
-    ----------
-    X : object
-    names : ndarray of str
-        Names of the features, in order.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
-    """
+    """A few rows of a data frame as an ndarray if their columns are the given ones, else None."""
     # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
     columns = getattr(X, "columns", None)
     if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:
@@ -328,13 +248,7 @@ def where_not_finite(X):
 
 
 def as_integers(value, name):
-    """A positive int, or a flat sequence of them, as a tuple of int.
-
-    Raises
-    ------
-    ValueError
-        If it is anything else; the message names the parameter.
-    """
+    """A positive int, or a flat sequence of them, as a tuple; ValueError for anything else."""
     items = _items(value, name, Integral, "an int of at least 1")
     if any(isinstance(item, bool) or item < 1 for item in items):
         raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
@@ -354,22 +268,9 @@ def _items(value, name, kind, what):
 
 
 class FeatureGrid:
-    """The array that the features of a row fill, in C order.
+    """The array that the features of a row fill, in C order; None as its shape means one axis.
 
-    Parameters
-    ----------
-    feature_shape : int, sequence of int or None
-        The parameter of an estimator. None: one axis.
-    n_features : int
-
-    Attributes
-    ----------
-    shape : tuple of int
-
-    Raises
-    ------
-    ValueError
-        If the lengths do not multiply to the number of features.
+    ValueError if the lengths do not multiply to the number of features.
     """
 
     def __init__(self, feature_shape, n_features):
@@ -386,22 +287,7 @@ class FeatureGrid:
     def per_axis(self, values, name, given):
         """One entry for each axis, from a tuple with one entry or one for each axis.
 
-        Parameters
-        ----------
-        values : tuple
-        name : str
-            The parameter, for the error.
-        given : object
-            Its value, for the error.
-
-        Returns
-        -------
-        values : tuple
-
-        Raises
-        ------
-        ValueError
-            If the number of entries is another one.
+        `name` and `given` are the parameter and its value, for the ValueError.
         """
         n_axes = len(self.shape)
         if len(values) not in (1, n_axes):
@@ -412,23 +298,7 @@ class FeatureGrid:
         return values * n_axes if len(values) == 1 else values
 
     def sizes(self, value, name):
-        """Lengths of a patch along each axis.
-
-        Parameters
-        ----------
-        value : int or sequence of int
-        name : str
-            The parameter, for the error.
-
-        Returns
-        -------
-        sizes : tuple of int
-
-        Raises
-        ------
-        ValueError
-            If a length is not in 1 .. length of the axis.
-        """
+        """Lengths of a patch along each axis; ValueError unless in 1 .. length of the axis."""
         sizes = self.per_axis(as_integers(value, name), name, value)
         if any(size > length for size, length in zip(sizes, self.shape)):
             raise ValueError(
@@ -437,18 +307,10 @@ class FeatureGrid:
         return sizes
 
     def receptive_fields(self, size, stride=1):
-        """Features under a patch, at all of its places.
+        """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
 
-        Parameters
-        ----------
-        size : tuple of int
-            Lengths of the patch along the first axes; the others are covered whole.
-        stride : int, default=1
-            Entries from one place to the next, along each of these axes.
-
-        Returns
-        -------
-        fields : ndarray of shape (n_places, n_features_of_patch), int32
+        `size` has the lengths of the patch along the first axes; the others are covered whole.
+        Places are `stride` entries apart along each of these axes.
         """
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         axes = tuple(range(len(size)))
@@ -458,12 +320,7 @@ class FeatureGrid:
         return np.ascontiguousarray(windows.reshape(n_places, -1))
 
     def edges(self):
-        """Pairs of neighbours along any axis.
-
-        Returns
-        -------
-        edges : ndarray of shape (n_edges, 2), int32
-        """
+        """Pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         pairs = []
         for axis in range(number.ndim):

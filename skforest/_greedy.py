@@ -31,35 +31,17 @@ UNLIMITED = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class SplitterOptions:
-    """What a search among random directions needs; see `SearchSplitter`.
+    """What a search among random directions needs; see `SearchSplitter`."""
 
-    Parameters
-    ----------
-    criterion : {"gini", "entropy", "squared_error"}
-    sampler : Sampler
-        Draws directions. It holds scratch memory, so each tree has one of its own.
-    n_candidates : int
-        Directions tried at a node.
-    exact : bool
-        Cut between any two rows, by sorting; else between bins.
-    n_bins : int
-    max_search_samples : int
-        Larger nodes are searched in a random subset of this size, unless `exact`.
-    min_samples_leaf : int
-    min_weight_leaf : float
-    may_overflow : bool, default=False
-        Are features so large that a projection may exceed float32?
-    """
-
-    criterion: str
-    sampler: Sampler
-    n_candidates: int
-    exact: bool
+    criterion: str  # "gini", "entropy" or "squared_error"
+    sampler: Sampler  # draws directions; it holds scratch memory, so each tree has its own
+    n_candidates: int  # directions tried at a node
+    exact: bool  # cut between any two rows, by sorting; else between bins
     n_bins: int
-    max_search_samples: int
+    max_search_samples: int  # larger nodes are searched in such a subset, unless `exact`
     min_samples_leaf: int
     min_weight_leaf: float
-    may_overflow: bool = False
+    may_overflow: bool = False  # are features so large that a projection may exceed float32?
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,43 +65,19 @@ class StumpOptions(SplitterOptions):
 
 @dataclass(frozen=True)
 class GrowthLimits:
-    """When growth ends.
-
-    Parameters
-    ----------
-    max_depth : int
-    min_samples_split : int
-    min_gain : float
-        Least decrease of weight times impurity, in units of the target.
-    max_leaf_nodes : int
-        0: no limit, and growth is depth first.
-    """
+    """When growth ends."""
 
     max_depth: int
     min_samples_split: int
-    min_gain: float
-    max_leaf_nodes: int = 0
+    min_gain: float  # least decrease of weight times impurity, in units of the target
+    max_leaf_nodes: int = 0  # 0: no limit, and growth is depth first
 
 
 def grow_tree(data, splitter, options, limits, seed, stop):
-    """Grow one tree.
+    """Grow one tree on its sample: arrays of a `Forest`, with leaf values in the units of y.
 
-    Parameters
-    ----------
-    data : TrainingSet
-        The sample of the tree.
-    splitter : type
-        A subclass of `SearchSplitter`.
-    options : SplitterOptions
-    limits : GrowthLimits
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end early.
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-        As a `Forest` takes them, with leaf values in the units of y.
+    `splitter` is a subclass of `SearchSplitter`, and `options` are its `SplitterOptions`. Training
+    ends early where `stop`, uint8 of shape (1,), is not 0.
     """
     # Weights are divided by a power of two near their sum: no tree depends on their scale, not
     # even where logarithms of them tie.
@@ -192,19 +150,9 @@ class GreedyForest(BaseForest):
 
     @abstractmethod
     def _splitter(self, data, **shared):
-        """The kernel class that splits the nodes of a tree, and its options.
+        """The kernel class that splits the nodes of a tree, and its `SplitterOptions`.
 
-        Parameters
-        ----------
-        data : TrainingSet
-            The sample of the tree.
-        **shared
-            What `_fit_forest` computed for all trees.
-
-        Returns
-        -------
-        splitter : type
-        options : SplitterOptions
+        `data` is the sample of the tree, `shared` what `_fit_forest` computed for all trees.
         """
 
     @abstractmethod

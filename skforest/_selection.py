@@ -30,22 +30,8 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
     """The setting whose small forest has the least error on held-out rows.
 
     The error is the mean squared difference to the targets, with one-hot classes (Brier score).
-
-    Parameters
-    ----------
-    estimator : BaseForest
-        While it is fitted, with its seed.
-    data : TrainingSet
-    settings : list of dict
-        Attributes of the estimator, by name.
-    n_trees : int, default=10
-        Trees of each small forest.
-    **shared
-        Attributes that all small forests have.
-
-    Returns
-    -------
-    setting : dict
+    `settings` are dicts of attributes of the estimator, `shared` those of all small forests. The
+    estimator is being fitted and has its seed.
     """
     present = np.flatnonzero(data.weight)
     if len(settings) == 1 or len(present) < MIN_ROWS:
@@ -80,18 +66,7 @@ def _squared_error(forest, data):
 
 
 def quick_importances(data, seed):
-    """Impurity importances of a random forest of a few axis-aligned trees.
-
-    Parameters
-    ----------
-    data : TrainingSet
-    seed : int
-
-    Returns
-    -------
-    importances : ndarray of shape (n_features,), float64
-        Not negative, with sum 1, or all 0.
-    """
+    """Impurity importances of a random forest of a few axis-aligned trees; sum 1, or all 0."""
     n_features = data.X.shape[1]
     stop = np.zeros(1, dtype=np.uint8)
     total = np.zeros(n_features)

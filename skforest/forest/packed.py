@@ -571,14 +571,7 @@ class Forest:
 
 
 def load_with_header(path, mmap_mode=None):
-    """As `Forest.load`, together with the header of the file.
-
-    Returns
-    -------
-    forest : Forest
-    header : dict
-        With further entries if an estimator was saved.
-    """
+    """As `Forest.load`, and the header, which has further entries if an estimator was saved."""
     header, arrays = read_forest(path, mmap_mode)
     with as_value_error(f"{path} is damaged"):
         metadata = header["forest"] | {"classes": arrays.pop("classes", None)}

@@ -225,13 +225,7 @@ def _check_trees(forest):
 def _check_children(child, sizes, first_tree):
     """Check `child` of consecutive trees: pairs after their parents, one parent each.
 
-    Parameters
-    ----------
-    child : ndarray of shape (n_nodes,), int32
-    sizes : ndarray of shape (n_trees,), int64
-        Numbers of nodes.
-    first_tree : int
-        Number of the first of these trees, for messages.
+    `sizes` are their numbers of nodes, and `first_tree` is the number of the first, for messages.
     """
     start = np.cumsum(sizes) - sizes
     tree = np.repeat(np.arange(len(sizes)), sizes)
@@ -325,22 +319,8 @@ def _check_sparse(forest):
 def join(forests, consume=False):
     """Arrays of one forest that contains the trees of several forests, in order, as one bag.
 
-    Parameters
-    ----------
-    forests : list of Forest
-        Of the same kind.
-    consume : bool, default=False
-        Whether to free the arrays of the forests while they are joined; the forests cannot be
-        used afterwards.
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-
-    Raises
-    ------
-    ValueError
-        If there are no forests, or they are not of the same kind.
+    With `consume`, arrays of the forests are freed while they are joined, and the forests cannot
+    be used afterwards. ValueError if there are no forests, or they are not of the same kind.
     """
     if not forests:
         raise ValueError("forests is empty; at least one Forest is needed")
@@ -405,16 +385,7 @@ def join(forests, consume=False):
 
 
 def without_unused(forest):
-    """Arrays of a forest without the directions and value rows that no tree uses.
-
-    Parameters
-    ----------
-    forest : Forest
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    """
+    """Arrays of a forest without the directions and value rows that no tree uses."""
     arrays = dict(forest.arrays)
     used, direction = np.unique(forest.direction, return_inverse=True)
     kind = np.searchsorted(forest.code_ends, used, side="right")
@@ -469,17 +440,7 @@ def _join_starts(starts):
 
 
 def _take_rows(arrays, start, items, rows):
-    """Keep some rows of ragged arrays, in place.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-    start : str
-        Name of the starts of the rows.
-    items : tuple of str
-        Names of the arrays of entries.
-    rows : ndarray of int
-    """
+    """Keep some rows of the ragged arrays `items`, in place; `start` names their starts."""
     lengths = np.diff(arrays[start])[rows]
     offset = arrays[start][rows] - (np.cumsum(lengths) - lengths)
     index = np.repeat(offset, lengths) + np.arange(lengths.sum())

@@ -23,21 +23,8 @@ ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 def power_of_two_scale(deviation):
     """The power of two at or above the largest deviation of a target, 1 where all are 0.
 
-    Squares of the scaled deviations are far from the limits of float32, and dividing by a power
-    of two loses no bit.
-
-    Parameters
-    ----------
-    deviation : ndarray, float64
-
-    Returns
-    -------
-    scale : float
-
-    Raises
-    ------
-    ValueError
-        If float32 cannot hold such deviations.
+    Squares of the scaled deviations are far from the limits of float32, and dividing by a power of
+    two loses no bit. ValueError if float32 cannot hold such deviations.
     """
     largest = np.abs(deviation).max()
     scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
@@ -51,21 +38,11 @@ def power_of_two_scale(deviation):
 
 @dataclass(frozen=True)
 class TargetUnits:
-    """What a target is measured from, and in.
+    """What a target is measured from, and in."""
 
-    Parameters
-    ----------
-    baseline : ndarray of shape (n_outputs,), float64
-        Raw prediction that training starts from.
-    scale : float
-        A power of two, by which the deviations from the baseline are divided.
-    unit : ndarray of shape (n_outputs,), float64
-        Typical size of the scaled deviations; 0 for a constant output.
-    """
-
-    baseline: np.ndarray
-    scale: float
-    unit: np.ndarray
+    baseline: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
+    scale: float  # a power of two, by which the deviations from the baseline are divided
+    unit: np.ndarray  # typical size of the scaled deviations; 0 for a constant output
 
     @property
     def response(self):
@@ -77,12 +54,9 @@ class TargetUnits:
 
 
 class BaseLoss:
-    """What all losses share; not for direct use.
+    """What all losses share; not for direct use. `n_outputs` is the length of the raw prediction.
 
-    Parameters
-    ----------
-    n_outputs : int
-        Length of the raw prediction.
+    Targets y are float64 of shape (n_rows, n_outputs), and weights float64 of shape (n_rows,).
     """
 
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
@@ -95,41 +69,16 @@ class BaseLoss:
         self.__dict__.update({name: float(value) for name, value in parameters.items()})
 
     def check_target(self, y, weight):
-        """Raise ValueError where the loss is not defined.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-        """
+        """Raise ValueError where the loss is not defined."""
 
     def baseline(self, y, weight):
-        """The constant of least loss, as a raw prediction.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-
-        Returns
-        -------
-        baseline : ndarray of shape (n_outputs,), float64
-        """
+        """The constant of least loss, as a raw prediction of shape (n_outputs,)."""
         return np.average(y, axis=0, weights=weight)
 
     def target_units(self, y, weight, baseline=None):
         """Baseline and units of a target, after `check_target`.
 
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-        baseline : ndarray of shape (n_outputs,), default=None
-            That of a model to which trees are added. None: `baseline(y, weight)`.
-
-        Returns
-        -------
-        units : TargetUnits
+        `baseline` is that of a model to which trees are added. None: ``self.baseline(y, weight)``.
         """
         self.check_target(y, weight)
         baseline = self.baseline(y, weight) if baseline is None else baseline
@@ -142,41 +91,15 @@ class BaseLoss:
         return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
     def scale_target(self, y, units):
-        """Deviations from the baseline over the power of two, as trees that are grown take them.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        units : TargetUnits
-
-        Returns
-        -------
-        target : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Deviations from the baseline over the power of two, as grown trees take them."""
         return (y - units.baseline) / units.scale
 
     def standardize(self, target, units):
-        """A scaled target in units of 1, as the compiled loss takes it.
-
-        Parameters
-        ----------
-        target : ndarray
-            From `scale_target`.
-        units : TargetUnits
-
-        Returns
-        -------
-        target : ndarray of shape (n_rows, n_columns), float64
-        """
+        """A target from `scale_target` in units of 1, as the compiled loss takes it."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
     def kernel_loss(self):
-        """The compiled loss, of a standardized target.
-
-        Returns
-        -------
-        loss : Loss
-        """
+        """The compiled loss, of a standardized target."""
         raise NotImplementedError
 
 
@@ -294,20 +217,7 @@ LOSSES = {
 
 
 def make_loss(name, n_outputs, estimator):
-    """A loss with the parameters that an estimator has for it.
-
-    Parameters
-    ----------
-    name : str
-        A key of `LOSSES`.
-    n_outputs : int
-    estimator : object
-        With an attribute for each of the `parameters` of the loss.
-
-    Returns
-    -------
-    loss : BaseLoss
-    """
+    """The loss of a key of `LOSSES`, with the parameters that an estimator has for it."""
     kind = LOSSES[name]
     return kind(n_outputs, **{name: getattr(estimator, name) for name in kind.parameters})
 
@@ -322,19 +232,9 @@ def make_loss(name, n_outputs, estimator):
 
 
 def validation_mask(weight, fraction, random):
-    """Rows that do not train, drawn at random.
+    """Rows that do not train, a fraction of those with weight, drawn at random.
 
-    Parameters
-    ----------
-    weight : ndarray of shape (n_rows,), float64
-    fraction : float
-        Of the rows with weight.
-    random : RandomState
-
-    Returns
-    -------
-    mask : ndarray of shape (n_rows,), bool
-        All False where no row would be left to train on.
+    All False where no row would be left to train on.
     """
     mask = np.zeros(len(weight), dtype=bool)
     present = np.flatnonzero(weight)
@@ -349,18 +249,6 @@ def weighted_quantile(values, weight, quantile):
 
     A row in sorted position k of n has the level k / (n + 1), so that the next draw lies below it
     with that probability; n is the effective number of rows where weights differ.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns), float64
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0.
-    quantile : float
-        In (0, 1).
-
-    Returns
-    -------
-    quantiles : ndarray of shape (n_columns,), float64
     """
     present = weight > 0
     values, weight = values[present], weight[present] / weight.sum()
@@ -373,21 +261,9 @@ def weighted_quantile(values, weight, quantile):
 
 
 def calibrated_baseline(forest, data, mask, quantile):
-    """The baseline with which a forest has a quantile on validation rows.
+    """The baseline with which a forest has a quantile on the validation rows in `mask`.
 
-    Parameters
-    ----------
-    forest : Forest
-    data : TrainingSet
-    mask : ndarray of shape (n_rows,), bool
-        The validation rows.
-    quantile : float
-        In (0, 1).
-
-    Returns
-    -------
-    baseline : ndarray of shape (n_outputs,), float64
-        That of the forest where there are no validation rows.
+    That of the forest where there are no validation rows.
     """
     if not mask.any():
         return forest.baseline

@@ -49,15 +49,6 @@ def resolve_nu(nu, n_features):
 
     Rows are scaled to one norm. With few features each of them is large and weights change
     quickly, so the bound is 20 for 256 features and more, 75 for 16, and 100 for 9 and fewer.
-
-    Parameters
-    ----------
-    nu : "auto" or float
-    n_features : int
-
-    Returns
-    -------
-    nu : float
     """
     return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
 
@@ -65,31 +56,11 @@ def resolve_nu(nu, n_features):
 def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
     """Train all splits of a tree together, compute its leaves again, and prune it.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    data : TrainingSet
-        The sample of the tree.
-    validation_mask : ndarray of shape (n_rows,), bool
-        Rows that are not trained on and, if there are any, decide when to stop.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-    settings : JointSettings, or an estimator with the same parameters
-    criterion : {"entropy", "squared_error"}
-    report : callable, default=None
-        Called with the number of epochs done and the largest number of epochs.
-
-    Returns
-    -------
-    forest : Forest
-    record : dict
-        "loss_curve_", "validation_scores_", "n_active_leaves_".
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the tree has lost nearly all that it had learned; the grown tree is then returned.
+    `settings` are JointSettings, or an estimator with the same parameters. Rows in the mask
+    `validation_mask` are not trained on and, if there are any, decide when to stop. `report` is
+    called with the number of epochs done and the largest number of epochs. Return the tree and a
+    record: "loss_curve_", "validation_scores_" and "n_active_leaves_". If the tree has lost nearly
+    all that it had learned, warn and return the grown tree.
     """
     grown, curve, scores = forest, np.zeros(0), np.zeros(0)
     trains = len(forest.threshold) > 0 and not stop[0]
