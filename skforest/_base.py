@@ -24,6 +24,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, va
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._docs import with_texts
 from ._feature_map import (
     BLOCK,
     FeatureMap,
@@ -62,6 +63,7 @@ __all__ = [
 ]
 
 
+@with_texts()
 class BaseForest(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators; not for direct use.
 
@@ -96,14 +98,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
             None: all weights are 1.
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data is not valid; the estimator is then left as it was.
+        {returns_self}
         """
         with self._unchanged_on_error():
             self._fit(X, y, sample_weight)
@@ -332,9 +327,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def apply(self, X):
         """Leaf that every row reaches in every tree.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -347,14 +340,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def decision_path(self, X):
         """Nodes that every row passes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+        {returns_path}
         n_nodes_ptr : ndarray of shape (n_estimators + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """

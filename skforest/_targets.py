@@ -13,11 +13,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
+from ._docs import with_texts
 from .training.losses import SquaredError, TargetUnits
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
 
+@with_texts()
 class ForestClassifierMixin(ClassifierMixin):
     """What classifiers add to `BaseForest`."""
 
@@ -119,9 +121,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict_proba(self, X):
         """Class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -133,9 +133,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict_log_proba(self, X):
         """Logarithms of the class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -147,9 +145,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict(self, X):
         """Class of largest probability.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -165,6 +161,7 @@ class ForestClassifierMixin(ClassifierMixin):
         )
 
 
+@with_texts()
 class ForestRegressorMixin(RegressorMixin):
     """What regressors add to `BaseForest`."""
 
@@ -233,9 +230,7 @@ class ForestRegressorMixin(RegressorMixin):
     def predict(self, X):
         """Predicted target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------

@@ -133,6 +133,8 @@ is the first. Where all four are given, nothing is chosen, and that time is save
 
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
+
+{weighted_rows}
 """
 
 REFERENCES = """
@@ -301,28 +303,14 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
     the paper [1]_, equations 6 to 12). Trees are grown until their leaves are pure, and averaged.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestRegressor : The same for real targets.
     ManifoldForestClassifier : Sparse mixtures and patches, which are searched and not optimised.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -393,28 +381,14 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     As `CO2ForestClassifier`, with the squared error of the leaves (equations 4 and 11 of the paper
     [1]_), in units of the variance of each node.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestClassifier : The same for labels.
     ManifoldForestRegressor : Sparse mixtures and patches, which are searched and not optimised.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------

@@ -422,26 +422,14 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     minimise the log loss. Such a forest is continuous and piecewise linear, where a greedy forest
     is piecewise constant.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     RandomHingeForestRegressor : The same for real targets.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -526,14 +514,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             batch.
         sample_weight : array-like of shape (n_samples,), default=None
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If the data is not valid, or the loss becomes infinite.
+        {returns_self}
         """
 
         def encode(y, is_first):
@@ -560,26 +541,14 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     piecewise linear function (equation 10 of the paper [1]_), which continues linearly beyond the
     training data.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     RandomHingeForestClassifier : The same for labels.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -656,14 +625,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If the data is not valid, or the loss becomes infinite.
+        {returns_self}
         """
 
         def encode(y, is_first):

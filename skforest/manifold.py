@@ -87,6 +87,8 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 """
 
 NOTES = """
+{weighted_rows}
+
 X of uint8 or bool, and X that holds only whole numbers from 0 to 255, is kept as bytes: a quarter
 of the memory, faster, and exactly the same forest.
 """
@@ -282,28 +284,14 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     directions come from: patches of structured features (images, signals, volumes, circles),
     sparse random mixtures of features [2]_, or the features themselves, which is a random forest.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     ManifoldForestRegressor : The same for real targets.
     sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
 
-    Notes
-    -----
-    {weighted_rows}
-
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -370,28 +358,14 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
 
     As `ManifoldForestClassifier`, with the squared error as the impurity and means as leaf values.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     ManifoldForestClassifier : The same for labels.
     sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
 
-    Notes
-    -----
-    {weighted_rows}
-
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------

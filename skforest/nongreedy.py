@@ -19,7 +19,7 @@ from ._base import (
     check_is_fitted,
     store_parameters,
 )
-from ._docs import described
+from ._docs import described, with_texts
 from ._greedy import SEARCHED, ObliqueForest, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.alternating import refine_grown
@@ -112,6 +112,8 @@ FOREST_ATTRIBUTES = ATTRIBUTES.format(
 NOTES = """
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts.
+
+{weighted_rows}
 """
 
 REFERENCES = """
@@ -210,6 +212,7 @@ class _NonGreedy(ObliqueForest):
         return mask
 
 
+@with_texts()
 class _NonGreedyTree(_NonGreedy):
     """A single tree: the base class sees a forest of one."""
 
@@ -272,9 +275,7 @@ class _NonGreedyTree(_NonGreedy):
     def apply(self, X):
         """Leaf that every row reaches.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -286,14 +287,9 @@ class _NonGreedyTree(_NonGreedy):
     def decision_path(self, X):
         """Nodes that every row passes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+        {returns_path}
         """
         return super().decision_path(X)[0]
 
@@ -379,28 +375,14 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     tree (equations 9 to 14 of the paper [1]_, algorithm 1). In the end the leaves are computed
     again from their rows, and those that no row reaches are removed.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyForestClassifier : Many such trees.
     NonGreedyTreeRegressor : The same for real targets.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -465,28 +447,14 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     As `NonGreedyTreeClassifier`, with the squared error (equation 3 of the paper [1]_) in units of
     the variance of the target.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyForestRegressor : Many such trees.
     NonGreedyTreeClassifier : The same for labels.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -509,28 +477,14 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     with hyperplanes, then all splits and leaves of a tree trained together on a convex-concave
     bound of its log loss.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyTreeClassifier : One such tree.
     CO2ForestClassifier : Trees grown node by node only.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -604,28 +558,14 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     with hyperplanes, then all splits and leaves of a tree trained together on a bound of the
     squared error.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyTreeRegressor : One such tree.
     CO2ForestRegressor : Trees grown node by node only.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------

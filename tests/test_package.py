@@ -86,5 +86,7 @@ def test_without_torch_its_module_names_the_extra():
 
 @pytest.mark.parametrize("name", skforest.__all__)
 def test_shared_texts_of_docstrings_are_filled_in(name):
-    doc = getattr(skforest, name).__doc__ or ""
-    assert not re.search(r"\{[a-z_]+\}", doc)
+    public = getattr(skforest, name)
+    methods = [getattr(public, k) for k in dir(public)] if isinstance(public, type) else []
+    for thing in (public, *methods):
+        assert not re.search(r"\{[a-z_]+\}", thing.__doc__ or "")

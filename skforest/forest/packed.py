@@ -17,6 +17,7 @@ import scipy
 import sklearn
 from scipy import sparse
 
+from .._docs import with_texts
 from .._feature_map import FeatureMap, scaled
 from .._tree import Router
 from .._version import __version__
@@ -48,6 +49,7 @@ def package_versions():
     }
 
 
+@with_texts()
 class Forest:
     """Trees over directions, packed into arrays.
 
@@ -272,9 +274,7 @@ class Forest:
     def map_features(self, X):
         """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -295,9 +295,7 @@ class Forest:
     def apply(self, X):
         """Leaf of every row in every tree.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -313,9 +311,7 @@ class Forest:
     def response(self, X):
         """Prediction on the scale of the link: probabilities, or values of the target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -340,9 +336,7 @@ class Forest:
     def predict(self, X):
         """Predict labels, those of the largest response, or values of the target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -356,14 +350,9 @@ class Forest:
     def decision_path(self, X):
         """Nodes on the paths of the rows, in all trees.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the node is on the path of the row.
+        {returns_path}
         n_nodes_ptr : ndarray of shape (n_trees + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
@@ -551,12 +540,7 @@ class Forest:
     def load(cls, path, mmap_mode=None):
         """Read a forest that `save` wrote.
 
-        Parameters
-        ----------
-        path : str or Path
-            A file or a folder.
-        mmap_mode : {None, "r"}, default=None
-            "r": map the arrays of a folder into memory instead of reading them.
+        {reads}
 
         Returns
         -------
