@@ -14,13 +14,18 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
+from sklearn.utils._param_validation import (  # noqa: F401
+    Interval,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -44,23 +49,6 @@ HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 # Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
-
-__all__ = [
-    "BaseForest",
-    "BootstrapMixin",
-    "Integral",
-    "Interval",
-    "Real",
-    "RealNotInt",
-    "StrOptions",
-    "check_is_fitted",
-    "check_n_jobs",
-    "draw_seed",
-    "in_threads",
-    "resolve_count",
-    "store_parameters",
-    "validate_params",
-]
 
 
 @with_texts()
@@ -329,10 +317,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
         {takes_rows}
 
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_estimators), int32
-            Node numbers, counted from the root of each tree.
+        {returns_leaves}
         """
         X = self._validate_predict(X)
         return self._in_blocks(X, self.forest_.apply)

@@ -149,6 +149,12 @@ ValueError
     If a parameter or the data is not valid, or the loss becomes infinite; the estimator is then
     left as it was.
 """,
+    "returns_leaves": """
+Returns
+-------
+leaves : ndarray of shape (n_samples, n_trees), int32
+    Node numbers, counted from the root of each tree.
+""",
     "returns_path": """
 Returns
 -------
@@ -235,7 +241,7 @@ def _attribute_lines(cls, signature, attributes):
     is_classifier = hasattr(cls, "predict_proba")
     names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
     names += [name for name in own if name not in names]
-    if "feature_importances_" not in names:
+    if "importance_type" in signature and "feature_importances_" not in names:
         names.append("feature_importances_")
     if "oob_score" in signature:
         names += ["oob_score_", "oob_decision_function_" if is_classifier else "oob_prediction_"]

@@ -31,7 +31,20 @@ class ForestClassifierMixin(ClassifierMixin):
     # ------------------------------------------------------------------------------------- target
 
     def _check_target_type(self, y):
-        check_no_missing_labels(y)
+        """Raise ValueError if a label is None or NaN, with its position."""
+        values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
+        if isinstance(values, np.ndarray):
+            if values.dtype != object or values.ndim != 1:
+                return
+        elif not isinstance(values, list | tuple):
+            return
+        for i, label in enumerate(values):
+            # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
+            is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+            if is_missing or (isinstance(label, float) and label != label):
+                raise ValueError(
+                    f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
+                )
 
     def _encode_target(self, y, is_warm_start):
         """Class numbers of the labels, in one column."""
@@ -278,23 +291,3 @@ class RoutingMixin:
             scores[routing] = other.score(X, y, sample_weight)
             responses.append(other._response(X))
         return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}
-
-
-# ----------------------------------------------------------------------------------------- targets
-
-
-def check_no_missing_labels(y):
-    """Raise ValueError if a label is None or NaN, with its position."""
-    values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
-    if isinstance(values, np.ndarray):
-        if values.dtype != object or values.ndim != 1:
-            return
-    elif not isinstance(values, list | tuple):
-        return
-    for i, label in enumerate(values):
-        # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
-        is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-        if is_missing or (isinstance(label, float) and label != label):
-            raise ValueError(
-                f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
-            )

@@ -31,7 +31,7 @@ from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.storage import join
-from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
+from .training.hinge import HingeInput, HingeSettings, HingeTraining
 from .training.losses import LOSSES, TargetUnits, calibrated_baseline, make_loss
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
@@ -320,16 +320,10 @@ class _HingeForest(BootstrapMixin, BaseForest):
     def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
         loss = self._make_loss()
-        training = train_hinge(
-            source,
-            loss.standardize(data.target, data.units),
-            loss.kernel_loss(),
-            data.weight,
-            self._settings,
-            seed,
-            control.stop,
-            control.report,
-        )
+        target = loss.standardize(data.target, data.units)
+        own = source, target, loss.kernel_loss(), data.weight, self._settings
+        training = HingeTraining(*own, seed, control.stop)
+        training.run(control.report)
         return self._packed(training, data), training.record
 
     def _packed(self, training, data, keep_all=False):

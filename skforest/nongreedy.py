@@ -178,16 +178,8 @@ class _NonGreedy(ObliqueForest):
         validation_mask = self._validation_mask(data.weight, seed)
         train = data.sample(np.where(validation_mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)
-        forest, record = train_jointly(
-            forest,
-            data,
-            validation_mask,
-            seed,
-            control.stop,
-            self,
-            self._criterion,
-            control.report,
-        )
+        own = data, validation_mask, seed, control.stop, self, self._criterion
+        forest, record = train_jointly(forest, *own, control.report)
         forest, refined = refine_grown(self, forest, data, seed, control.stop)
         record["n_active_leaves_"] = int(forest.n_leaves[0])
         return forest, record | refined

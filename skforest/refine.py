@@ -160,30 +160,22 @@ def refine(
     data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_
-    criterion = refined._criterion
     features = None
     if not forest.feature_map.is_scaling:
         offset, factor = min_max(data.X)
         features = scaled(data.X, offset, factor), offset, factor
+    options = {
+        "criterion": refined._criterion, "n_sweeps": n_sweeps, "nu": nu,
+        "learning_rate": learning_rate, "n_epochs": n_epochs, "pruned": prune,
+        "features": features,
+    }  # fmt: skip
     if not len(forest.spread):
         forest = forest.replaced({**forest.arrays, "spread": data.spread()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
-        result = refine_tree(
-            forest[tree].compact(),
-            sample,
-            tree_seed(seed, tree),
-            control.stop,
-            criterion=criterion,
-            n_sweeps=n_sweeps,
-            nu=nu,
-            learning_rate=learning_rate,
-            n_epochs=n_epochs,
-            pruned=prune,
-            features=features,
-        )
-        return *result, is_own
+        own = forest[tree].compact(), sample, tree_seed(seed, tree), control.stop
+        return *refine_tree(*own, **options), is_own
 
     done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)

@@ -297,10 +297,7 @@ class Forest:
 
         {takes_matrix}
 
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_trees), int32
-            Node numbers, counted from the root of each tree.
+        {returns_leaves}
         """
         return self.apply_mapped(self.map_features(X))
 

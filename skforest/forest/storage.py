@@ -59,22 +59,11 @@ ARRAYS = {
 }
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
-    "n_features",
-    "n_outputs",
-    "task",
-    "classes",
-    "aggregate",
-    "link",
-    "gate",
-    "steepness",
-    "feature_shape",
-    "wrap",
-    "unordered",
-    "weight_dtype",
-    "n_shared_values",
-    "feature_names",
-    "versions",
-)
+    "n_features n_outputs task classes aggregate link gate steepness feature_shape wrap unordered "
+    "weight_dtype n_shared_values feature_names versions"
+).split()
+BOX_ARRAYS = ("box_corner", "box_other", "box_size", "box_subset")  # one entry per box
+SPARSE_ARRAYS = ("sparse_feature", "sparse_weight")  # one entry per weight
 HALF_ARRAYS = ("sparse_weight", "dense")  # float16 in a forest of `weight_dtype` float16
 
 
@@ -359,18 +348,7 @@ def join(forests, consume=False):
         "scale": head.scale,
         "bag_start": [0, len(nodes) - 1],
     }
-    for name in (
-        "node_weight",
-        "threshold",
-        "gain",
-        "box_corner",
-        "box_other",
-        "box_size",
-        "box_subset",
-        "sparse_feature",
-        "sparse_weight",
-        "dense",
-    ):
+    for name in ("node_weight", "threshold", "gain", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
         arrays[name] = np.concatenate([getattr(f, name) for f in forests])
         if consume:
             for f in forests:
@@ -392,9 +370,9 @@ def without_unused(forest):
     box = used[kind == 1] - forest.n_features
     row = used[kind == 2] - forest.code_ends[1]
     arrays["dense"] = forest.dense[used[kind == 3] - forest.code_ends[2]]
-    for name in ("box_corner", "box_other", "box_size", "box_subset"):
+    for name in BOX_ARRAYS:
         arrays[name] = arrays[name][box]
-    _take_rows(arrays, "sparse_start", ("sparse_feature", "sparse_weight"), row)
+    _take_rows(arrays, "sparse_start", SPARSE_ARRAYS, row)
     # The codes of features stay; all others are renumbered without gaps.
     code = used.copy()
     code[kind > 0] = forest.n_features + np.arange((kind > 0).sum())

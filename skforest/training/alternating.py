@@ -54,20 +54,9 @@ def refine_tree(
         if stop[0]:
             break
         swept = Alternator(
-            forest.arrays,
-            grid,
-            forest.router.max_taps,
-            longest_sparse,
-            data.X,
-            offset,
-            factor,
-            data.target,
-            relative,
-            chosen,
-            leaf,
-            leaf_predictions(forest, scale),
-            trainer,
-        ).sweep()
+            forest.arrays, grid, forest.router.max_taps, longest_sparse, data.X, offset, factor,
+            data.target, relative, chosen, leaf, leaf_predictions(forest, scale), trainer,
+        ).sweep()  # fmt: skip
         other = replace_splits(forest, *swept)
         arrived = route(other, X)
         other = recount(other, X, target, weight, criterion=criterion, scale=scale, leaf=arrived)

@@ -25,15 +25,7 @@ N_CHECKS = 40  # evaluations of the loss
 PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # rows for the initial statistics of features
-COPIED = (
-    "direction",
-    "mean",
-    "variance",
-    "tests",
-    "leaf",
-    "value",
-    "head",
-)  # of the best model so far
+COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
 
 
 @dataclass(frozen=True)
@@ -144,33 +136,8 @@ def _pool(n_linear, n_identity, first, shape, random):
     return np.where(is_column, column, linear).astype(np.int32)
 
 
-def train_hinge(source, target, loss, weight, settings, seed, stop, report=None):
-    """Train one bag.
-
-    Parameters
-    ----------
-    source : HingeInput
-    target : ndarray of shape (n_rows, loss.n_columns), float64
-    loss : Loss
-    weight : ndarray of shape (n_rows,), float64
-    settings : HingeSettings
-    seed : int
-    stop : ndarray of shape (1,), uint8
-    report : callable, default=None
-        Called with the number of evaluations done and the number of all evaluations.
-
-    Returns
-    -------
-    training : HingeTraining
-        After its last step.
-    """
-    training = HingeTraining(source, target, loss, weight, settings, seed, stop)
-    training.run(report)
-    return training
-
-
 class HingeTraining:
-    """The training of one bag; parameters as of `train_hinge`."""
+    """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
 
     def __init__(self, source, target, loss: Loss, weight, settings, seed, stop):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
@@ -185,20 +152,10 @@ class HingeTraining:
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
         self.trainer = HingeTrainer(
-            arrays,
-            source.scaled.shape[1],
-            settings.depth,
-            LEAF_SCALE,
-            settings.fern,
-            loss,
-            settings.optimizer,
-            settings.momentum,
-            settings.weight_decay,
-            settings.dropout,
-            settings.batch_size,
-            seed,
-            stop,
-        )
+            arrays, source.scaled.shape[1], settings.depth, LEAF_SCALE, settings.fern, loss,
+            settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
+            settings.batch_size, seed, stop,
+        )  # fmt: skip
         self.table = source.table()
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
@@ -209,7 +166,8 @@ class HingeTraining:
     def run(self, report=None):
         """Train for all steps, or until the validation loss stops falling.
 
-        ValueError if the loss becomes infinite before the first evaluation on validation rows.
+        `report` is called with the number of evaluations done and the number of all. ValueError if
+        the loss becomes infinite before the first evaluation on validation rows.
         """
         settings = self.settings
         size = max(1, -(-settings.n_steps // N_CHECKS))

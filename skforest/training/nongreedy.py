@@ -129,24 +129,12 @@ class _Training:
         self.n_outputs = data.n_outputs
         self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
         leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)]
+        n_reversed = 1 if settings.inference == "fast" else int(forest.max_depth[0])
         self.trainer = JointTrainer(
-            data.X,
-            data.target,
-            data.n_outputs,
-            self.weight,
-            child,
-            *unpack(forest),
-            self._leaf_parameters(leaf),
-            seed,
-            stop,
-            settings.row_norm,
-            nu,
-            settings.momentum,
-            settings.batch_size,
-            1 if settings.inference == "fast" else int(forest.max_depth[0]),
-            settings.stable,
-            settings.l1,
-        )
+            data.X, data.target, data.n_outputs, self.weight, child, *unpack(forest),
+            self._leaf_parameters(leaf), seed, stop, settings.row_norm, nu, settings.momentum,
+            settings.batch_size, n_reversed, settings.stable, settings.l1,
+        )  # fmt: skip
         self.trainer.assign()
 
     def _leaf_parameters(self, leaf):
