@@ -8,8 +8,6 @@ says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
 Only this file uses joblib, and only this file imports private names of scikit-learn.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -55,8 +53,8 @@ RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curv
 class BaseForest(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators; not for direct use.
 
-    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own,
-    and trains one tree in `_fit_tree`.
+    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
+    to both, and trains one tree in `_fit_tree`.
     """
 
     _parameter_constraints: dict = {
@@ -67,6 +65,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         "warm_start": ["boolean"],
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
+
+    def __init_subclass__(cls, **kwargs):
+        """Add the constraints of all base classes to those of the class."""
+        super().__init_subclass__(**kwargs)
+        merged, names = {}, cls._get_param_names()
+        for base in reversed(cls.__mro__):
+            merged |= vars(base).get("_parameter_constraints", {})
+        cls._parameter_constraints = {
+            name: kinds for name, kinds in merged.items() if name in names or not names
+        }
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -130,29 +138,33 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
 
+    def _merged(self, X, y, sample_weight, encode, is_known):
+        """Validated input as a TrainingSet without a target; `encode` is applied to y.
+
+        `is_known`: the input is for the fitted forest, whose feature map is used.
+        """
+        X, y = self._validate_fit(X, y, reset=not is_known)
+        weight = check_sample_weight(sample_weight, len(X))
+        if is_known:
+            feature_map = self.forest_.feature_map
+        else:
+            feature_map = FeatureMap.min_max(X, weight) if self._scales_features else FeatureMap()
+        return TrainingSet(feature_map.transform(X), encode(y), weight, feature_map)
+
     def _training_set(self, X, y, sample_weight, is_warm_start):
         """Validated input as a TrainingSet with its target."""
-        X, y = self._validate_fit(X, y, reset=not is_warm_start)
-        weight = check_sample_weight(sample_weight, len(X))
-        if is_warm_start:
-            feature_map = self.forest_.feature_map
-        elif self._scales_features:
-            feature_map = FeatureMap.min_max(X, weight)
-        else:
-            feature_map = FeatureMap()
-        y = self._encode_target(y, is_warm_start)
-        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+
+        def encode(y):
+            return self._encode_target(y, is_warm_start)
+
+        data = self._merged(X, y, sample_weight, encode, is_warm_start)
         if is_warm_start and len(self.forest_.spread):
             data = data.with_spread(self.forest_.spread)
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
         """A TrainingSet as the fitted trees see it, to train these further."""
-        X, y = self._validate_fit(X, y, reset=False)
-        weight = check_sample_weight(sample_weight, len(X))
-        feature_map = self.forest_.feature_map
-        y = self._encode_known_target(y)
-        data = TrainingSet(feature_map.transform(X), y, weight, feature_map)
+        data = self._merged(X, y, sample_weight, self._encode_known_target, True)
         return self._set_target(data, True)
 
     def _resolve_settings(self, data, is_warm_start):
@@ -219,8 +231,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             arrays,
             n_features=self.n_features_in_,
             feature_names=getattr(self, "feature_names_in_", None),
-            **self._task_metadata,
-            **metadata,
+            **self._task_metadata | metadata,
         )
 
     # -------------------------------------------------------------------------------- validation
@@ -358,10 +369,6 @@ class BootstrapMixin:
         "oob_score": ["boolean"],
     }
 
-    def _draws_bootstrap(self):
-        """Does every tree draw rows?"""
-        return self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
-
     def _validate_fit(self, X, y, reset):
         for name, is_default in (
             ("oob_score", not self.oob_score),
@@ -376,7 +383,7 @@ class BootstrapMixin:
 
     def _draw_weight(self, data, seed):
         """How often a tree draws each row; the weights themselves without bootstrap."""
-        if not self._draws_bootstrap():
+        if not (self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap):
             return data.weight
         return data.bootstrap(seed, resolve_count(self.max_samples, len(data), "max_samples"))
 

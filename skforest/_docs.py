@@ -7,8 +7,6 @@ docstring; and those of its attributes in place of ``{attributes}``. Other texts
 share, in `TEXTS`, stand in place of their names in braces; `with_texts` puts them there.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 
@@ -127,6 +125,12 @@ References
     "weighted_rows": """
 The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
 added, so the order of the rows does not matter, and a weight of k equals k copies.
+""",
+    "digits": """
+>>> from sklearn.datasets import load_digits
+>>> from sklearn.model_selection import train_test_split
+>>> X, y = load_digits(return_X_y=True)
+>>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 """,
     "takes_matrix": """
 Parameters

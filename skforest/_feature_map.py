@@ -5,8 +5,6 @@ A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alik
 features lie beside each other in an image, a signal or a volume.
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 

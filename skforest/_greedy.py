@@ -4,8 +4,6 @@ A new split search is a kernel that extends `SearchSplitter` and a dataclass of 
 estimator names both in `_splitter`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -112,7 +110,6 @@ class GreedyForest(BaseForest):
     """Estimators whose trees are grown node by node; not for direct use."""
 
     _parameter_constraints: dict = {
-        **BaseForest._parameter_constraints,
         "max_depth": [Interval(Integral, 1, None, closed="left"), None],
         "min_samples_split": [
             Interval(Integral, 2, None, closed="left"),
@@ -223,7 +220,6 @@ class ObliqueForest(GreedyForest):
     """Estimators with hyperplanes over features scaled to [0, 1]; not for direct use."""
 
     _parameter_constraints: dict = {
-        **GreedyForest._parameter_constraints,
         "weight_dtype": [StrOptions({"float32", "float16"})],
     }
     _criterion = "squared_error"
@@ -261,6 +257,6 @@ class ObliqueForest(GreedyForest):
         return StumpSplitter, StumpOptions(**first_cut, **options)
 
 
-def search_splitter(options):
+def search_splitter(**options):
     """The splitter that searches among random directions, from keywords of `SplitterOptions`."""
     return SearchSplitter, SplitterOptions(**options)

@@ -1,7 +1,5 @@
 """Choosing settings by training small forests: on held-out rows, and by quick importances."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np
@@ -82,16 +80,14 @@ def quick_importances(data, seed):
         own_seed = tree_seed(seed, IMPORTANCE_SEED + tree)
         sample = data.sample(data.bootstrap(own_seed, min(len(data), MAX_DRAWS)))
         splitter, options = search_splitter(
-            {
-                "criterion": "gini" if data.is_classification else "squared_error",
-                "sampler": AxisSampler(n_features),
-                "n_candidates": n_candidates,
-                "exact": False,
-                "n_bins": 32,
-                "max_search_samples": 1024,
-                "min_samples_leaf": MIN_LEAF,
-                "min_weight_leaf": 0.0,
-            }
+            criterion="gini" if data.is_classification else "squared_error",
+            sampler=AxisSampler(n_features),
+            n_candidates=n_candidates,
+            exact=False,
+            n_bins=32,
+            max_search_samples=1024,
+            min_samples_leaf=MIN_LEAF,
+            min_weight_leaf=0.0,
         )
         arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
         forest = Forest(arrays, n_features=n_features, n_outputs=data.n_outputs, **task)

@@ -1,7 +1,5 @@
 """Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np

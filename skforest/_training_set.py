@@ -5,8 +5,6 @@ an order that depends on their values alone. So neither the order of the samples
 change a forest, and a weight of k equals k copies.
 """
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np

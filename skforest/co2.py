@@ -5,8 +5,6 @@ Oblique Splits", 2015. A node begins with the best cut of a few single features 
 hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -157,8 +155,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **ObliqueForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         **ObliqueForest._search_constraints,
         "splitter": [StrOptions({"auto", "hist", "exact"})],
         "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
@@ -266,7 +262,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             own = {"exact": self.splitter != "hist"}
             if self.objective_ == "random":
                 own["sampler"] = GaussianSampler(data.X.shape[1])
-            return search_splitter(self._first_cut_options(data, **own))
+            return search_splitter(**self._first_cut_options(data, **own))
         if self.objective_ == "oc1":
             own = self._first_cut_options(data)
             return CoordinateSplitter, CoordinateOptions(
@@ -315,19 +311,12 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     Examples
     --------
     >>> from skforest import CO2ForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = CO2ForestClassifier(30, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.97)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_CO2Forest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(

@@ -5,8 +5,6 @@ response of a tree is the smallest margin on the path to a leaf times the vector
 Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace
@@ -24,11 +22,10 @@ from ._base import (
     store_parameters,
 )
 from ._docs import described
-from ._feature_map import FeatureGrid, FeatureMap
+from ._feature_map import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.storage import join
 from .training.hinge import HingeInput, HingeSettings, HingeTraining
@@ -181,8 +178,6 @@ class _HingeForest(BootstrapMixin, BaseForest):
     _scales_features = True
 
     _parameter_constraints: dict = {
-        **BaseForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         "structure": [StrOptions({"tree", "fern"})],
         "features": [StrOptions({"linear", "identity", "both", "conv"})],
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
@@ -328,11 +323,12 @@ class _HingeForest(BootstrapMixin, BaseForest):
 
     def _packed(self, training, data, keep_all=False):
         """A trained bag as a Forest."""
-        link = self._make_loss().link
+        # Bags share one value row, that of subtrees which no row reaches.
+        metadata = {"aggregate": "sum", "gate": "margin", "n_shared_values": 1}
+        metadata["link"] = self._make_loss().link
 
         def make(arrays):
-            arrays = arrays | {"baseline": data.baseline}
-            return self._new_forest(arrays, data, aggregate="sum", gate="margin", link=link)
+            return self._new_forest(arrays | {"baseline": data.baseline}, data, **metadata)
 
         return training.pack(data.units.response, make, whole=keep_all)
 
@@ -367,15 +363,8 @@ class _HingeForest(BootstrapMixin, BaseForest):
         self._validate_params()
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
-            X, y = self._validate_fit(X, y, reset=is_first)
-            weight = check_sample_weight(sample_weight, len(X))
-            if is_first:
-                feature_map = FeatureMap.min_max(X, weight)
-            else:
-                feature_map = self.forest_.feature_map
-            data = TrainingSet(feature_map.transform(X), encode(y, is_first), weight, feature_map)
-            data = self._set_stream_target(data, is_first)
-            self._train_batch(data, is_first)
+            data = self._merged(X, y, sample_weight, lambda y: encode(y, is_first), not is_first)
+            self._train_batch(self._set_stream_target(data, is_first), is_first)
         return self
 
     def _train_batch(self, data, is_first):
@@ -428,17 +417,13 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     Examples
     --------
     >>> from skforest import RandomHingeForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = RandomHingeForestClassifier(n_bags=1, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.97)
     True
     """
 
     _parameter_constraints: dict = {
-        **_HingeForest._parameter_constraints,
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -479,11 +464,6 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         warm_start=False,
     ):
         store_parameters(self, locals())
-
-    @property
-    def _task_metadata(self):
-        # Bags share one value row, that of subtrees which no row reaches.
-        return super()._task_metadata | {"n_shared_values": 1}
 
     def _make_loss(self):
         return make_loss("log_loss", self.n_classes_, self)
@@ -555,7 +535,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
-        **_HingeForest._parameter_constraints,
         "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -598,10 +577,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         warm_start=False,
     ):
         store_parameters(self, locals())
-
-    @property
-    def _task_metadata(self):
-        return super()._task_metadata | {"n_shared_values": 1}
 
     def _make_loss(self):
         return make_loss(self.loss, self.n_outputs_, self)

@@ -7,8 +7,6 @@ directions are SPORF, sparse random mixtures of features (Tomita et al.), and si
 random forest (Breiman).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -106,8 +104,6 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **GreedyForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         **GreedyForest._search_constraints,
         "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
@@ -254,16 +250,15 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
         largest_weight = 1 / data.spread().min() if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_taps * max(1.0, largest_weight)
-        return search_splitter(
-            self._search_options(
-                data,
-                sampler=sampler,
-                exact=self.splitter == "exact",
-                n_bins=self.max_bins_,
-                max_search_samples=self.max_search_samples,
-                may_overflow=largest > np.finfo(np.float32).max,
-            )
+        options = self._search_options(
+            data,
+            sampler=sampler,
+            exact=self.splitter == "exact",
+            n_bins=self.max_bins_,
+            max_search_samples=self.max_search_samples,
+            may_overflow=largest > np.finfo(np.float32).max,
         )
+        return search_splitter(**options)
 
     def _directions_metadata(self, data, arrays):
         if self._weights_are_scaled:
@@ -296,10 +291,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     Examples
     --------
     >>> from skforest import ManifoldForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0)
     >>> bool(forest.fit(X_train, y_train).score(X_test, y_test) > 0.97)
     True
@@ -308,8 +300,6 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     """
 
     _parameter_constraints: dict = {
-        **_ManifoldForest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
         "criterion": [StrOptions({"gini", "entropy"})],
     }
 
@@ -380,6 +370,5 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     """
 
     _parameter_constraints: dict = {
-        **_ManifoldForest._parameter_constraints,
         "criterion": [StrOptions({"squared_error"})],
     }

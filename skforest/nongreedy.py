@@ -5,8 +5,6 @@ Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of D
 gradient descent on an upper bound of the loss of the whole tree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._base import (
@@ -131,7 +129,6 @@ class _NonGreedy(ObliqueForest):
     """Parameters and training shared by trees and forests."""
 
     _parameter_constraints: dict = {
-        **ObliqueForest._parameter_constraints,
         **ObliqueForest._search_constraints,
         "max_search_samples": [
             StrOptions({"auto"}),
@@ -165,7 +162,7 @@ class _NonGreedy(ObliqueForest):
             n_searched = AXIS_SEARCHED if self.init == "axis" else SEARCHED
             options["max_search_samples"] = n_searched
         if self.init == "axis":
-            return search_splitter(self._first_cut_options(data, **options))
+            return search_splitter(**self._first_cut_options(data, **options))
         return self._stump_splitter(
             data,
             options,
@@ -211,12 +208,6 @@ class _NonGreedyTree(_NonGreedy):
     n_estimators = 1
     n_jobs = None
     warm_start = False
-
-    _parameter_constraints: dict = {
-        name: kinds
-        for name, kinds in _NonGreedy._parameter_constraints.items()
-        if name not in {"n_estimators", "n_jobs", "warm_start"}
-    }
 
     def __init__(
         self,
@@ -310,11 +301,6 @@ class _NonGreedyTree(_NonGreedy):
 class _NonGreedyForest(BootstrapMixin, _NonGreedy):
     """Parameters of a forest."""
 
-    _parameter_constraints: dict = {
-        **_NonGreedy._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
-    }
-
     def __init__(
         self,
         n_estimators=100,
@@ -379,19 +365,12 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     Examples
     --------
     >>> from skforest import NonGreedyTreeClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> tree = NonGreedyTreeClassifier(random_state=0).fit(X_train, y_train)
     >>> bool(tree.score(X_test, y_test) > 0.92)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_NonGreedyTree._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(
@@ -481,19 +460,12 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     Examples
     --------
     >>> from skforest import NonGreedyForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = NonGreedyForestClassifier(10, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.96)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_NonGreedyForest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(

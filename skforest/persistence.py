@@ -5,8 +5,6 @@ the class, its parameters, and the fitted attributes that are not arrays of the 
 pickled, so that files from sources that are not trusted can be loaded.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier

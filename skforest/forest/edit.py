@@ -6,8 +6,6 @@ reads them (`unpack`), replaces them (`repack`), counts again which training row
 tree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .statistics import reached_nodes, recount, route

@@ -8,8 +8,6 @@ be known, the shapes and dtypes that they declare must agree with their sizes in
 sizes must be in proportion to the size of the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -8,8 +8,6 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
-from __future__ import annotations
-
 import platform
 
 import numpy as np

@@ -4,8 +4,6 @@ Training a whole tree moves its splits, after which rows reach other nodes. `rec
 growing would have stored for the same structure. A forest here has one tree.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

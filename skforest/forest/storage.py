@@ -6,8 +6,6 @@ compared with each other and with bounds; differences and sums of them are forme
 when they cannot overflow.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fitted hinge forests as modules of PyTorch, and the conversion between the two."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random hinge forests and ferns as layers of a PyTorch network, and their standardisation."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from numbers import Integral, Real

@@ -4,8 +4,6 @@ The method is that of Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision T
 2020, with networks in place of hyperplanes (section 3.4) and the derivatives left to PyTorch.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A split may be any module that maps an image to one number. The fitted tree is a
 features are these numbers.
 """
 
-from __future__ import annotations
-
 from typing import get_type_hints
 
 import numpy as np
@@ -146,9 +144,6 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "steepness": [Interval(Real, 0.0, None, closed="neither")],
         "steepness_step": [Interval(Real, 0.0, None, closed="left")],
         "routing": [StrOptions(set(GATES))],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-        **ForestClassifierMixin._parameter_constraints,
     }
     warm_start = False  # read by `BaseForest`; not a parameter of a single tree
 

@@ -6,8 +6,6 @@ anew one after another, and its leaves are computed again, so that the loss of t
 training rows never rises.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .._kernels.alternate import Alternator

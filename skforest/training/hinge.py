@@ -3,8 +3,6 @@
 Lay et al. 2018, algorithm 1 (initialisation) and section 4.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, replace

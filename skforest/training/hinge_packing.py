@@ -1,7 +1,5 @@
 """Conversion between trained bags of hinge trees and packed forests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..forest import Forest

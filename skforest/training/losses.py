@@ -6,8 +6,6 @@ loss with the derivatives. To add one, write a class with a name in `LOSSES`, an
 in `_kernels/loss.pyx`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -59,8 +57,10 @@ class BaseLoss:
     Targets y are float64 of shape (n_rows, n_outputs), and weights float64 of shape (n_rows,).
     """
 
+    kernel = None  # the compiled loss
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
+    has_unit = True  # are deviations from the baseline measured in units of their size?
     # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
     calibration_level = None
 
@@ -82,6 +82,8 @@ class BaseLoss:
         """
         self.check_target(y, weight)
         baseline = self.baseline(y, weight) if baseline is None else baseline
+        if not self.has_unit:
+            return TargetUnits(baseline, 1.0, np.ones(self.n_outputs))
         deviation = y - baseline
         scale = power_of_two_scale(deviation)
         return TargetUnits(baseline, scale, self.typical_size(deviation / scale, weight))
@@ -100,19 +102,19 @@ class BaseLoss:
 
     def kernel_loss(self):
         """The compiled loss, of a standardized target."""
-        raise NotImplementedError
+        return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
 
 
 class SquaredError(BaseLoss):
     """Half of the squared error, which the conditional mean minimises."""
 
-    def kernel_loss(self):
-        return kernels.SquaredError(self.n_outputs)
+    kernel = kernels.SquaredError
 
 
 class Quantile(BaseLoss):
     """The pinball loss, which the conditional quantile minimises."""
 
+    kernel = kernels.QuantileLoss
     parameters = ("quantile",)
 
     @property
@@ -126,34 +128,29 @@ class Quantile(BaseLoss):
         """The standard deviation, which does not depend on the quantile."""
         return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
 
-    def kernel_loss(self):
-        return kernels.QuantileLoss(self.n_outputs, self.quantile)
-
 
 class AbsoluteError(Quantile):
     """The absolute error, which the conditional median minimises."""
 
+    kernel = kernels.AbsoluteError
     parameters = ()
     quantile = 0.5
     calibration_level = None
-
-    def kernel_loss(self):
-        return kernels.AbsoluteError(self.n_outputs)
 
 
 class Huber(BaseLoss):
     """The squared error up to a difference of `delta` units, and linear beyond."""
 
+    kernel = kernels.HuberLoss
     parameters = ("delta",)
-
-    def kernel_loss(self):
-        return kernels.HuberLoss(self.n_outputs, self.delta)
 
 
 class Poisson(BaseLoss):
     """The negative log-likelihood of counts whose mean is exp(raw prediction)."""
 
+    kernel = kernels.PoissonLoss
     link = "log"
+    has_unit = False
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -166,32 +163,22 @@ class Poisson(BaseLoss):
     def baseline(self, y, weight):
         return np.log(np.average(y, axis=0, weights=weight))
 
-    def target_units(self, y, weight, baseline=None):
-        self.check_target(y, weight)
-        baseline = self.baseline(y, weight) if baseline is None else baseline
-        return TargetUnits(baseline, 1.0, np.ones(len(baseline)))
-
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
         return y / np.exp(units.baseline)
-
-    def kernel_loss(self):
-        return kernels.PoissonLoss(self.n_outputs)
 
 
 class LogLoss(BaseLoss):
     """The negative log-likelihood of class numbers, after a softmax."""
 
+    kernel = kernels.LogLoss
     link = "softmax"
+    has_unit = False
     parameters = ("label_smoothing",)
 
     def baseline(self, y, weight):
         """0 for every class with weight, so that the probability of the others stays 0."""
         return np.where(np.bincount(y, weight, self.n_outputs) > 0, 0.0, ABSENT)
-
-    def target_units(self, y, weight, baseline=None):
-        baseline = self.baseline(y, weight) if baseline is None else baseline
-        return TargetUnits(baseline, 1.0, np.ones(self.n_outputs))
 
     def scale_target(self, y, units):
         """Class numbers of shape (n_rows,), which have no unit."""
@@ -200,9 +187,6 @@ class LogLoss(BaseLoss):
     def standardize(self, target, units):
         """Class numbers as a column of float64."""
         return np.ascontiguousarray(target[:, None], dtype=np.float64)
-
-    def kernel_loss(self):
-        return kernels.LogLoss(self.n_outputs, self.label_smoothing)
 
 
 # By the name that the parameter `loss` of an estimator has.

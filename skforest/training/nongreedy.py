@@ -5,8 +5,6 @@ Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of D
 and the tree that results.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
