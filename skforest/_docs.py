@@ -57,14 +57,10 @@ importance_type : {"impurity", "count"}
     Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
     the feature and its standard deviation. "count": number of splits in which the feature has a
     weight.
-early_stopping : bool
-    Whether to hold out rows, stop when their score no longer improves, and keep the model with
-    the best score.
-validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1). Only with `early_stopping`.
-n_iter_no_change : int
-    Training stops after this many evaluations without improvement, at least 1. Only with
-    `early_stopping`.
+momentum : float
+    Fraction of the last step that is added to the next, in [0, 1).
+batch_size : int
+    Rows of a gradient step, at least 1.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
     `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.

@@ -53,13 +53,9 @@ learning_rate : float
     Length of a gradient step, more than 0. It is halved when the objective has not decreased for
     three epochs; training ends at a fiftieth of it, or when no row has a gradient. If the split
     is then no better than the first cut, training starts again from weights of half the length.
-momentum : float
-    Fraction of the last step that is added to the next, in [0, 1).
 n_epochs : "auto" or int
     Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
-batch_size : int
-    Rows of a gradient step, at least 1.
 holdout : "auto" or float
     Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
     hyperplane is better than the single feature that it began with. Only nodes with at least 40

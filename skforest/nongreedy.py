@@ -43,12 +43,8 @@ nu : "auto" or float
     the number of features, but at least 20 and at most 100.
 learning_rate : float
     Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-momentum : float
-    Fraction of the last step of a split that is added to its next, in [0, 1).
 n_epochs : "auto" or int
     Number of passes over all rows. "auto": 1000000 / n for n rows, but at least 10 and at most 30.
-batch_size : int
-    Rows of a gradient step, at least 1.
 l1 : float
     Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It makes
     weights 0, and splits with few weights are stored sparsely.
@@ -163,13 +159,8 @@ class _NonGreedy(ObliqueForest):
             options["max_search_samples"] = n_searched
         if self.init == "axis":
             return search_splitter(**self._first_cut_options(data, **options))
-        return self._stump_splitter(
-            data,
-            options,
-            objective=self.init,
-            smoothing=self.smoothing,
-            row_norm=self.row_norm,
-        )
+        own = {"smoothing": self.smoothing, "row_norm": self.row_norm}
+        return self._stump_splitter(data, options, objective=self.init, **own)
 
     def _fit_tree(self, data, seed, control):
         validation_mask = self._validation_mask(data.weight, seed)

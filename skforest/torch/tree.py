@@ -243,17 +243,13 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
             (annealing.grown + epoch * annealing.steepness_step, learning_rate)
             for epoch, learning_rate in enumerate(annealing.rates().tolist())
         ]
-        return train_networks(
-            grower.child,
-            grower.networks,
-            torch.from_numpy(counts.astype(np.float32)),
-            images,
-            images.weighted_samples(),
-            annealing.batch_size,
-            schedule,
-            exact_counts=True,
-            report=lambda epoch, loss: self._report(f"epoch {epoch + 1}, loss {loss:.4f}"),
-        )
+        counts = torch.from_numpy(counts.astype(np.float32))
+
+        def report(epoch, loss):
+            self._report(f"epoch {epoch + 1}, loss {loss:.4f}")
+
+        own = grower.child, grower.networks, counts, images, images.weighted_samples()
+        return train_networks(*own, annealing.batch_size, schedule, True, report)
 
     def _pack(self, child, networks, images, data):
         """The hard tree, with leaves counted from the samples that reach them; set `networks_`."""
@@ -305,9 +301,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     def network_outputs(self, X):
         """Return the outputs of all networks, which are the features of `forest_`.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, \\*feature_shape)
+        {takes_rows}
 
         Returns
         -------
