@@ -153,11 +153,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _training_set(self, X, y, sample_weight, is_warm_start):
         """Validated input as a TrainingSet with its target."""
-
-        def encode(y):
-            return self._encode_target(y, is_warm_start)
-
-        data = self._merged(X, y, sample_weight, encode, is_warm_start)
+        data = self._merged(
+            X, y, sample_weight, lambda y: self._encode_target(y, is_warm_start), is_warm_start
+        )
         if is_warm_start and len(self.forest_.spread):
             data = data.with_spread(self.forest_.spread)
         return self._set_target(data, is_warm_start)

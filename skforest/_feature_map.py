@@ -266,9 +266,10 @@ def _items(value, name, kind, what):
 
 
 class FeatureGrid:
-    """The array that the features of a row fill, in C order; None as its shape means one axis.
+    """The array that the features of a row fill, in C order.
 
-    ValueError if the lengths do not multiply to the number of features.
+    Without `feature_shape` it has one axis. ValueError if the lengths of the axes do not multiply
+    to the number of features.
     """
 
     def __init__(self, feature_shape, n_features):
@@ -285,7 +286,7 @@ class FeatureGrid:
     def per_axis(self, values, name, given):
         """One entry for each axis, from a tuple with one entry or one for each axis.
 
-        `name` and `given` are the parameter and its value, for the ValueError.
+        `name` and `given` are the parameter and its value, for the error message.
         """
         n_axes = len(self.shape)
         if len(values) not in (1, n_axes):

@@ -29,7 +29,7 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
 
     The error is the mean squared difference to the targets, with one-hot classes (Brier score).
     `settings` are dicts of attributes of the estimator, `shared` those of all small forests. The
-    estimator is being fitted and has its seed.
+    seed of the estimator is set.
     """
     present = np.flatnonzero(data.weight)
     if len(settings) == 1 or len(present) < MIN_ROWS:

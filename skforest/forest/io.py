@@ -48,7 +48,7 @@ def _narrow_integers(array):
 
 
 def narrow(arrays):
-    """Cast arrays, a dict, to smaller dtypes, without loss.
+    """Cast a dict of arrays to smaller dtypes, without loss.
 
     Under a name that begins with "delta:" stand the differences of neighbours, the first from 0.
     """

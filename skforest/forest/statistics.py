@@ -212,7 +212,7 @@ def _sum_by_key(key, values):
 def leaf_predictions(forest, scale):
     """Prediction of every leaf of a tree: its most frequent class, or its value over `scale`.
 
-    int32 of shape (n_nodes,), or float64 of shape (n_nodes, n_outputs); 0 where no leaf is.
+    int32 of shape (n_nodes,), or float64 of shape (n_nodes, n_outputs); 0 for other nodes.
     """
     leaf = forest.child < 0
     row = -1 - forest.child[leaf].astype(np.int64)

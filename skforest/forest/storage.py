@@ -416,7 +416,7 @@ def _join_starts(starts):
 
 
 def _take_rows(arrays, start, items, rows):
-    """Keep some rows of the ragged arrays `items`, in place; `start` names their starts."""
+    """Keep some rows of the ragged arrays `items`, in place; `start` names the starts."""
     lengths = np.diff(arrays[start])[rows]
     offset = arrays[start][rows] - (np.cumsum(lengths) - lengths)
     index = np.repeat(offset, lengths) + np.arange(lengths.sum())

@@ -28,8 +28,8 @@ def refine_tree(
 ):  # fmt: skip
     """Refine one hard tree on its sample; in classification it is as an estimator made it.
 
-    `features` are ndarrays (Z, offset, scale) of the space in which hyperplanes are trained, ``Z =
-    (X - offset) * scale`` in float32; None: X. Gains are in the units of `criterion`; other
+    `features` are the ndarrays (Z, offset, scale) of the space in which hyperplanes are trained:
+    ``Z = (X - offset) * scale`` in float32; None: X. Gains are in the units of `criterion`; other
     parameters are as in `refine`. Return the tree, and the curve of `tree_loss` before and after
     each sweep, float64 of shape (n_sweeps + 1,); it never rises.
     """

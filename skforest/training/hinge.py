@@ -262,7 +262,7 @@ class HingeTraining:
     # ----------------------------------------------------------------------------- the Forest
 
     def pack(self, unit, make, whole=False):
-        """The fitted model, a Forest that `make` makes of arrays; `unit` is that of responses.
+        """The fitted model: `make` of its arrays. `unit`, (n_outputs,), is that of the response.
 
         Subtrees that no row of the training set reaches become one leaf with the value 0; the
         split above it stays, since its margin counts. No output of a training row changes a bit.

@@ -8,7 +8,7 @@ BLOCK = 4096  # rows that are routed together
 
 
 class HingePacker:
-    """Converts a bag, as HingeTrainer holds it, to arrays of a `Forest`."""
+    """Converts the bag of a HingeTrainer to arrays of a `Forest`."""
 
     def __init__(self, trainer, settings, source, n_outputs):
         self.trainer, self.settings, self.source = trainer, settings, source
@@ -165,10 +165,10 @@ class CompleteTrees:
     A leaf above the last level repeats the test of its parent: the margins are the same, and one
     side is empty, so no response changes.
 
-    Made of one bag with the gate "margin", and the feature of each split, in other numbers than
-    those of `direction`. `tests` has "threshold" and "column", of shape (n_trees, 2**depth - 1)
-    with a depth of at least 1; `own` is a mask of the tests that repeat no other; `leaves` is
-    float32 of shape (n_trees, 2**depth, n_outputs).
+    `forest` is one bag with the gate "margin", and `column` the feature of each split, in other
+    numbers than those of `direction`. `tests` has "threshold" and "column", of shape (n_trees,
+    2**depth - 1) with a depth of at least 1; `own` is a mask of the tests that repeat no other;
+    `leaves` is float32 of shape (n_trees, 2**depth, n_outputs).
     """
 
     def __init__(self, forest, column):

@@ -36,7 +36,7 @@ def power_of_two_scale(deviation):
 
 @dataclass(frozen=True)
 class TargetUnits:
-    """What a target is measured from, and in."""
+    """The zero point and the units of a target."""
 
     baseline: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
     scale: float  # a power of two, by which the deviations from the baseline are divided
@@ -247,7 +247,7 @@ def weighted_quantile(values, weight, quantile):
 def calibrated_baseline(forest, data, mask, quantile):
     """The baseline with which a forest has a quantile on the validation rows in `mask`.
 
-    That of the forest where there are no validation rows.
+    Without validation rows it is that of the forest.
     """
     if not mask.any():
         return forest.baseline
