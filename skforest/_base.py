@@ -8,22 +8,26 @@ says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
 Only this file uses joblib, and only this file imports private names of scikit-learn.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context, is_classifier
 from sklearn.utils import check_array, check_random_state, check_X_y
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions, validate_params
+from sklearn.utils._param_validation import (  # noqa: F401
+    Interval,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._docs import with_texts
 from ._feature_map import BLOCK, FeatureMap
 from ._kernels.rows import tree_seed
 from ._table import (
@@ -48,29 +52,13 @@ HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 # Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
 
-__all__ = [
-    "BaseForest",
-    "BootstrapMixin",
-    "Integral",
-    "Interval",
-    "Real",
-    "RealNotInt",
-    "StrOptions",
-    "check_is_fitted",
-    "check_n_jobs",
-    "draw_seed",
-    "in_threads",
-    "resolve_count",
-    "store_parameters",
-    "validate_params",
-]
 
-
+@with_texts()
 class BaseForest(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators; not for direct use.
 
-    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own,
-    and trains one tree in `_fit_tree`.
+    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
+    to both, and trains one tree in `_fit_tree`.
     """
 
     _parameter_constraints: dict = {
@@ -83,6 +71,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
+
+    def __init_subclass__(cls, **kwargs):
+        """Add the constraints of all base classes to those of the class."""
+        super().__init_subclass__(**kwargs)
+        merged, names = {}, cls._get_param_names()
+        for base in reversed(cls.__mro__):
+            merged |= vars(base).get("_parameter_constraints", {})
+        cls._parameter_constraints = {
+            name: kinds for name, kinds in merged.items() if name in names or not names
+        }
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -102,14 +100,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
             None: all weights are 1.
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data is not valid; the estimator is then left as it was.
+        {returns_self}
         """
         with self._unchanged_on_error():
             self._fit(X, y, sample_weight)
@@ -153,37 +144,24 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
 
-    def _training_set(self, X, y, sample_weight, is_warm_start):
-        """Validated input as a TrainingSet with its target."""
-        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=not is_warm_start)
-        y = self._encode_target(y, is_warm_start)
-        feature_map = self.forest_.feature_map if is_warm_start else None
-        data = self._mapped(X, y, weight, levels, feature_map)
-        if is_warm_start and len(self.forest_.spread):
-            data = data.with_spread(self.forest_.spread)
-        return self._set_target(data, is_warm_start)
+    def _merged(self, X, y, sample_weight, encode, is_known, is_stream=False):
+        """Validated input as a TrainingSet without a target; `encode` is applied to y.
 
-    def _known_training_set(self, X, y, sample_weight):
-        """A TrainingSet as the fitted trees see it, to train these further."""
-        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=False)
-        y = self._encode_known_target(y)
-        data = self._mapped(X, y, weight, levels, self.forest_.feature_map)
-        return self._set_target(data, True)
-
-    def _mapped(self, X, y, weight, levels, feature_map=None, is_stream=False):
-        """A TrainingSet of the features of X; their map is fitted unless one is given.
-
-        The labels of a further batch of a stream are not in the target statistics of the map.
+        `is_known`: the input is for the fitted forest, whose feature map is used. `is_stream`: its
+        labels are not in the target statistics of that map.
         """
-        is_new = feature_map is None
-        if is_new:
+        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=not is_known)
+        y = encode(y)
+        if is_known:
+            feature_map = self.forest_.feature_map
+        else:
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         data = TrainingSet(Z, y, weight)
         n_classes = self.n_classes_ if is_classifier(self) else None
         statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
-        if is_new:
+        if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             feature_map = feature_map.fit_features(
                 data.X, data.weight, has_missing, statistics, with_indicators=not has_grid
@@ -192,6 +170,20 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             data.X, has_missing, None if is_stream else statistics
         )
         return data.with_features(features, feature_map)
+
+    def _training_set(self, X, y, sample_weight, is_warm_start):
+        """Validated input as a TrainingSet with its target."""
+        data = self._merged(
+            X, y, sample_weight, lambda y: self._encode_target(y, is_warm_start), is_warm_start
+        )
+        if is_warm_start and len(self.forest_.spread):
+            data = data.with_spread(self.forest_.spread)
+        return self._set_target(data, is_warm_start)
+
+    def _known_training_set(self, X, y, sample_weight):
+        """A TrainingSet as the fitted trees see it, to train these further."""
+        data = self._merged(X, y, sample_weight, self._encode_known_target, True)
+        return self._set_target(data, True)
 
     def _resolve_settings(self, data, is_warm_start):
         """Set the values of "auto" parameters; check parameters against the data."""
@@ -236,20 +228,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _fit_tree(self, data, seed, control):
-        """Train one tree.
+        """Train one tree on its sample, a TrainingSet in which rows that were not drawn weigh 0.
 
-        Parameters
-        ----------
-        data : TrainingSet
-            The sample of the tree: rows that were not drawn have the weight 0.
-        seed : int
-        control : Control
-
-        Returns
-        -------
-        forest : Forest
-            Of one tree; or a pair of it and a dict of what training recorded, which becomes
-            fitted attributes: lists with one entry for each tree.
+        Return a Forest of one tree; or it and a dict of what training recorded, which becomes
+        fitted attributes: lists with one entry for each tree.
         """
 
     def _draw_weight(self, data, seed):
@@ -267,8 +249,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             n_features=data.X.shape[1],
             levels=data.feature_map.levels,
             feature_names=getattr(self, "feature_names_in_", None),
-            **self._task_metadata,
-            **metadata,
+            **self._task_metadata | metadata,
         )
 
     # -------------------------------------------------------------------------------- validation
@@ -432,14 +413,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def apply(self, X):
         """Leaf that every row reaches in every tree.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_estimators), int32
-            Node numbers, counted from the root of each tree.
+        {returns_leaves}
         """
         X = self._validate_predict(X)
         return self._in_blocks(X, self.forest_.apply_mapped)
@@ -447,14 +423,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def decision_path(self, X):
         """Nodes that every row passes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+        {returns_path}
         n_nodes_ptr : ndarray of shape (n_estimators + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
@@ -486,10 +457,6 @@ class BootstrapMixin:
         "oob_score": ["boolean"],
     }
 
-    def _draws_bootstrap(self):
-        """Does every tree draw rows?"""
-        return self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
-
     def _validate_fit(self, X, y, sample_weight, reset):
         for name, is_default in (
             ("oob_score", not self.oob_score),
@@ -504,7 +471,7 @@ class BootstrapMixin:
 
     def _draw_weight(self, data, seed):
         """How often a tree draws each row; the weights themselves without bootstrap."""
-        if not self._draws_bootstrap():
+        if not (self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap):
             return data.weight
         return data.bootstrap(seed, resolve_count(self.max_samples, len(data), "max_samples"))
 
@@ -583,13 +550,9 @@ def draw_seed(random_state):
 class Control:
     """How the training of trees is ended early, and how it reports its progress.
 
-    Attributes
-    ----------
-    stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end early. Kernels read it.
-    report : callable or None
-        Called with the number of epochs done and the number of all epochs, where a single tree is
-        trained and its epochs are the only progress to show.
+    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
+    `report` is called with the number of epochs done and the number of all epochs, where a single
+    tree is trained and its epochs are the only progress to show; else None.
     """
 
     def __init__(self, report=None):
@@ -598,20 +561,9 @@ class Control:
 
 
 def in_threads(function, members, n_jobs, verbose, name):
-    """Results of a function for each of some trees, computed in threads.
+    """List of ``function(member, control)`` for each member, computed in threads.
 
-    Parameters
-    ----------
-    function : callable
-        Takes a tree and a `Control`.
-    members : sequence
-    n_jobs, verbose : int or None
-    name : str
-        For the progress.
-
-    Returns
-    -------
-    results : list
+    `control` is a `Control`; `name` is shown with the progress.
     """
     progress = Progress(verbose, len(members), name)
     control = Control(progress.report_epochs if len(members) == 1 else None)
@@ -631,13 +583,7 @@ def in_threads(function, members, n_jobs, verbose, name):
 class Progress:
     """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
-    Parameters
-    ----------
-    verbose : int
-        0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
-    total : int
-    name : str
-    unit : str, default="tree"
+    `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
     """
 
     def __init__(self, verbose, total, name, unit="tree"):

@@ -3,10 +3,9 @@
 A module describes its own parameters in a text of numpydoc entries without defaults, and decorates
 its estimators with `described`, which puts the entries of all parameters of a class, in the order
 of its signature and with the defaults of the signature, in place of ``{parameters}`` in the
-docstring; and those of its attributes in place of ``{attributes}``.
+docstring; and those of its attributes in place of ``{attributes}``. Other texts that docstrings
+share, in `TEXTS`, stand in place of their names in braces; `with_texts` puts them there.
 """
-
-from __future__ import annotations
 
 import inspect
 import re
@@ -63,14 +62,10 @@ importance_type : {"impurity", "count"}
     Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
     the feature and its standard deviation. "count": number of splits in which the feature has a
     weight.
-early_stopping : bool
-    Whether to hold out rows, stop when their score no longer improves, and keep the model with
-    the best score.
-validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1). Only with `early_stopping`.
-n_iter_no_change : int
-    Training stops after this many evaluations without improvement, at least 1. Only with
-    `early_stopping`.
+momentum : float
+    Fraction of the last step that is added to the next, in [0, 1).
+batch_size : int
+    Rows of a gradient step, at least 1.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
     `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
@@ -112,10 +107,75 @@ oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), floa
 """
 
 TEXTS = {
+    "parameters_and_attributes": """
+Parameters
+----------
+{parameters}
+
+Attributes
+----------
+{attributes}
+""",
+    "notes_and_references": """
+Notes
+-----
+{notes}
+
+References
+----------
+{references}
+""",
     "weighted_rows": """
 The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
 added, so the order of the rows does not matter, and a weight of k equals k copies.
-"""
+""",
+    "digits": """
+>>> from sklearn.datasets import load_digits
+>>> from sklearn.model_selection import train_test_split
+>>> X, y = load_digits(return_X_y=True)
+>>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+""",
+    "takes_matrix": """
+Parameters
+----------
+X : array-like of shape (n_samples, n_features)
+""",
+    "takes_rows": """
+Parameters
+----------
+X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+""",
+    "returns_self": """
+Returns
+-------
+self : object
+
+Raises
+------
+ValueError
+    If a parameter or the data is not valid, or the loss becomes infinite; the estimator is then
+    left as it was.
+""",
+    "returns_leaves": """
+Returns
+-------
+leaves : ndarray of shape (n_samples, n_trees), int32
+    Node numbers, counted from the root of each tree.
+""",
+    "returns_path": """
+Returns
+-------
+indicator : csr_matrix of shape (n_samples, n_nodes)
+    1 where the node is on the path of the row.
+""",
+    "reads": """
+Parameters
+----------
+path : str or Path
+    A file or a folder.
+mmap_mode : {None, "r"}, default=None
+    "r": map the arrays of a folder into memory instead of reading them.
+""",
 }
 
 COMMON = ("forest_", "n_features_in_", "feature_names_in_", "is_categorical_", "n_outputs_")
@@ -133,23 +193,13 @@ def entries(text):
 
 
 def described(parameters="", attributes="", **texts):
-    """Class decorator: complete the docstring of an estimator.
+    """Class decorator: complete the docstring of an estimator, and those of its methods.
 
-    Parameters
-    ----------
-    parameters, attributes : str
-        Entries that add to the shared ones, or replace them.
-    **texts : str
-        Further texts, each put in place of its name in braces.
-
-    Returns
-    -------
-    decorate : callable
-        From a class to the same class.
+    `parameters` and `attributes` are entries that add to the shared ones, or replace them; `texts`
+    are further texts, each put in place of its name in braces.
     """
 
     def decorate(cls):
-        doc = inspect.cleandoc(cls.__doc__)
         known = entries(PARAMETERS) | entries(parameters)
         signature = inspect.signature(cls.__init__).parameters
         lines = []
@@ -157,16 +207,38 @@ def described(parameters="", attributes="", **texts):
             kind, description = known[name]
             default = repr(parameter.default).replace("'", '"')
             lines += [f"{name} : {kind}, default={default}", description]
-        doc = doc.replace("{parameters}", "\n".join(lines))
-        if "{attributes}" in doc:
-            doc = doc.replace("{attributes}", _attribute_lines(cls, signature, attributes))
-        # Own texts first: they may contain shared ones.
-        for name, text in (texts | TEXTS).items():
-            doc = doc.replace(f"{{{name}}}", text.strip("\n"))
-        cls.__doc__ = doc
-        return cls
+        own = {
+            "parameters": "\n".join(lines),
+            "attributes": _attribute_lines(cls, signature, attributes),
+        }
+        return with_texts(**own | texts)(cls)
 
     return decorate
+
+
+def with_texts(**texts):
+    """Decorator: put texts in place of their names in braces, in docstrings.
+
+    Of a function; or of a class and the methods that it defines. The texts are those given and
+    `TEXTS`, which may contain each other.
+    """
+
+    def decorate(thing):
+        methods = vars(thing).values() if inspect.isclass(thing) else ()
+        for one in (thing, *(getattr(method, "__func__", method) for method in methods)):
+            if (one is thing or inspect.isfunction(one)) and "{" in (one.__doc__ or ""):
+                one.__doc__ = _completed(inspect.cleandoc(one.__doc__), TEXTS | texts)
+        return thing
+
+    return decorate
+
+
+def _completed(doc, texts):
+    """A docstring with texts in place of their names, until it contains none of them."""
+    pattern = re.compile("|".join(f"{{{name}}}" for name in texts))
+    while pattern.search(doc):
+        doc = pattern.sub(lambda found: texts[found[0][1:-1]].strip("\n"), doc)
+    return doc
 
 
 def _attribute_lines(cls, signature, attributes):
@@ -176,7 +248,7 @@ def _attribute_lines(cls, signature, attributes):
     is_classifier = hasattr(cls, "predict_proba")
     names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
     names += [name for name in own if name not in names]
-    if "feature_importances_" not in names:
+    if "importance_type" in signature and "feature_importances_" not in names:
         names.append("feature_importances_")
     if "oob_score" in signature:
         names += ["oob_score_", "oob_decision_function_" if is_classifier else "oob_prediction_"]

@@ -12,8 +12,6 @@ indicator of each, for many levels the mean of the target in the level (`TargetS
 `FeatureGrid` describes how features lie beside each other in an image, a signal or a volume.
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 
@@ -344,22 +342,11 @@ def _means(Z, weight, is_missing):
 
 
 def min_max(X):
-    """Offset and scale of every feature that take X to [0, 1].
+    """Offset and scale of every feature, float64, that take X to [0, 1].
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Finite numbers.
-
-    Returns
-    -------
-    offset, scale : ndarray of shape (n_features,), float64
-        The minimum, and the reciprocal of the range; 1 for a constant feature.
-
-    Raises
-    ------
-    ValueError
-        If a range, or its reciprocal, is beyond float64.
+    The minimum, and the reciprocal of the range; 1 for a constant feature. NaN
+    does not count. ValueError if a range,
+    or its reciprocal, is beyond float64.
     """
     low, high = X.min(axis=0), X.max(axis=0)
     if np.isnan(low).any():
@@ -380,17 +367,9 @@ def min_max(X):
 
 
 def scaled(X, offset, scale):
-    """(X - offset) * scale, computed in float64 and rounded to float32.
+    """``(X - offset) * scale``, computed in float64 and rounded to float32.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    offset, scale : ndarray of shape (n_features,), float64
-
-    Returns
-    -------
-    Z : ndarray of shape (n_samples, n_features), float32, C order
-        Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
+    Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
     """
     Z = np.empty(X.shape, dtype=np.float32)
     size = max(16, CACHED // max(1, X.shape[1]))
@@ -403,9 +382,6 @@ def scaled(X, offset, scale):
             part *= scale
         np.clip(part, -LIMIT, LIMIT, out=Z[rows], casting="same_kind")
     return Z
-
-
-# ------------------------------------------------------------------------------------------ dtypes
 
 
 def as_bytes(X):
@@ -434,13 +410,7 @@ def as_bytes(X):
 
 
 def as_integers(value, name):
-    """A positive int, or a flat sequence of them, as a tuple of int.
-
-    Raises
-    ------
-    ValueError
-        If it is anything else; the message names the parameter.
-    """
+    """A positive int, or a flat sequence of them, as a tuple; ValueError for anything else."""
     items = _items(value, name, Integral, "an int of at least 1")
     if any(isinstance(item, bool) or item < 1 for item in items):
         raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
@@ -462,20 +432,8 @@ def _items(value, name, kind, what):
 class FeatureGrid:
     """The array that the features of a row fill, in C order.
 
-    Parameters
-    ----------
-    feature_shape : int, sequence of int or None
-        The parameter of an estimator. None: one axis.
-    n_features : int
-
-    Attributes
-    ----------
-    shape : tuple of int
-
-    Raises
-    ------
-    ValueError
-        If the lengths do not multiply to the number of features.
+    Without `feature_shape` it has one axis. ValueError if the lengths of the axes do not multiply
+    to the number of features.
     """
 
     def __init__(self, feature_shape, n_features):
@@ -492,22 +450,7 @@ class FeatureGrid:
     def per_axis(self, values, name, given):
         """One entry for each axis, from a tuple with one entry or one for each axis.
 
-        Parameters
-        ----------
-        values : tuple
-        name : str
-            The parameter, for the error.
-        given : object
-            Its value, for the error.
-
-        Returns
-        -------
-        values : tuple
-
-        Raises
-        ------
-        ValueError
-            If the number of entries is another one.
+        `name` and `given` are the parameter and its value, for the error message.
         """
         n_axes = len(self.shape)
         if len(values) not in (1, n_axes):
@@ -518,23 +461,7 @@ class FeatureGrid:
         return values * n_axes if len(values) == 1 else values
 
     def sizes(self, value, name):
-        """Lengths of a patch along each axis.
-
-        Parameters
-        ----------
-        value : int or sequence of int
-        name : str
-            The parameter, for the error.
-
-        Returns
-        -------
-        sizes : tuple of int
-
-        Raises
-        ------
-        ValueError
-            If a length is not in 1 .. length of the axis.
-        """
+        """Lengths of a patch along each axis; ValueError unless in 1 .. length of the axis."""
         sizes = self.per_axis(as_integers(value, name), name, value)
         if any(size > length for size, length in zip(sizes, self.shape)):
             raise ValueError(
@@ -543,18 +470,10 @@ class FeatureGrid:
         return sizes
 
     def receptive_fields(self, size, stride=1):
-        """Features under a patch, at all of its places.
+        """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
 
-        Parameters
-        ----------
-        size : tuple of int
-            Lengths of the patch along the first axes; the others are covered whole.
-        stride : int, default=1
-            Entries from one place to the next, along each of these axes.
-
-        Returns
-        -------
-        fields : ndarray of shape (n_places, n_features_of_patch), int32
+        `size` has the lengths of the patch along the first axes; the others are covered whole.
+        Places are `stride` entries apart along each of these axes.
         """
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         axes = tuple(range(len(size)))
@@ -564,12 +483,7 @@ class FeatureGrid:
         return np.ascontiguousarray(windows.reshape(n_places, -1))
 
     def edges(self):
-        """Pairs of neighbours along any axis.
-
-        Returns
-        -------
-        edges : ndarray of shape (n_edges, 2), int32
-        """
+        """Pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         pairs = []
         for axis in range(number.ndim):

@@ -4,8 +4,6 @@ A new split search is a kernel that extends `SearchSplitter` and a dataclass of 
 estimator names both in `_splitter`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -31,35 +29,17 @@ UNLIMITED = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class SplitterOptions:
-    """What a search among random directions needs; see `SearchSplitter`.
+    """What a search among random directions needs; see `SearchSplitter`."""
 
-    Parameters
-    ----------
-    criterion : {"gini", "entropy", "squared_error"}
-    sampler : Sampler
-        Draws directions. It holds scratch memory, so each tree has one of its own.
-    n_candidates : int
-        Directions tried at a node.
-    exact : bool
-        Cut between any two rows, by sorting; else between bins.
-    n_bins : int
-    max_search_samples : int
-        Larger nodes are searched in a random subset of this size, unless `exact`.
-    min_samples_leaf : int
-    min_weight_leaf : float
-    may_overflow : bool, default=False
-        Are features so large that a projection may exceed float32?
-    """
-
-    criterion: str
-    sampler: Sampler
-    n_candidates: int
-    exact: bool
+    criterion: str  # "gini", "entropy" or "squared_error"
+    sampler: Sampler  # draws directions; it holds scratch memory, so each tree has its own
+    n_candidates: int  # directions tried at a node
+    exact: bool  # cut between any two rows, by sorting; else between bins
     n_bins: int
-    max_search_samples: int
+    max_search_samples: int  # larger nodes are searched in such a subset, unless `exact`
     min_samples_leaf: int
     min_weight_leaf: float
-    may_overflow: bool = False
+    may_overflow: bool = False  # are features so large that a projection may exceed float32?
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,43 +63,19 @@ class StumpOptions(SplitterOptions):
 
 @dataclass(frozen=True)
 class GrowthLimits:
-    """When growth ends.
-
-    Parameters
-    ----------
-    max_depth : int
-    min_samples_split : int
-    min_gain : float
-        Least decrease of weight times impurity, in units of the target.
-    max_leaf_nodes : int
-        0: no limit, and growth is depth first.
-    """
+    """When growth ends."""
 
     max_depth: int
     min_samples_split: int
-    min_gain: float
-    max_leaf_nodes: int = 0
+    min_gain: float  # least decrease of weight times impurity, in units of the target
+    max_leaf_nodes: int = 0  # 0: no limit, and growth is depth first
 
 
 def grow_tree(data, splitter, options, limits, seed, stop):
-    """Grow one tree.
+    """Grow one tree on its sample: arrays of a `Forest`, with leaf values in the units of y.
 
-    Parameters
-    ----------
-    data : TrainingSet
-        The sample of the tree.
-    splitter : type
-        A subclass of `SearchSplitter`.
-    options : SplitterOptions
-    limits : GrowthLimits
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end early.
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-        As a `Forest` takes them, with leaf values in the units of y.
+    `splitter` is a subclass of `SearchSplitter`, and `options` are its `SplitterOptions`. Training
+    ends early where `stop`, uint8 of shape (1,), is not 0.
     """
     # Weights are divided by a power of two near their sum: no tree depends on their scale, not
     # even where logarithms of them tie.
@@ -154,7 +110,6 @@ class GreedyForest(BaseForest):
     """Estimators whose trees are grown node by node; not for direct use."""
 
     _parameter_constraints: dict = {
-        **BaseForest._parameter_constraints,
         "max_depth": [Interval(Integral, 1, None, closed="left"), None],
         "min_samples_split": [
             Interval(Integral, 2, None, closed="left"),
@@ -192,19 +147,9 @@ class GreedyForest(BaseForest):
 
     @abstractmethod
     def _splitter(self, data, **shared):
-        """The kernel class that splits the nodes of a tree, and its options.
+        """The kernel class that splits the nodes of a tree, and its `SplitterOptions`.
 
-        Parameters
-        ----------
-        data : TrainingSet
-            The sample of the tree.
-        **shared
-            What `_fit_forest` computed for all trees.
-
-        Returns
-        -------
-        splitter : type
-        options : SplitterOptions
+        `data` is the sample of the tree, `shared` what `_fit_forest` computed for all trees.
         """
 
     @abstractmethod
@@ -275,7 +220,6 @@ class ObliqueForest(GreedyForest):
     """Estimators with hyperplanes over features scaled to [0, 1]; not for direct use."""
 
     _parameter_constraints: dict = {
-        **GreedyForest._parameter_constraints,
         "weight_dtype": [StrOptions({"float32", "float16"})],
     }
     _criterion = "squared_error"
@@ -285,14 +229,9 @@ class ObliqueForest(GreedyForest):
         forest = super()._fit_tree(data, seed, control, **shared)
         if self.weight_dtype == "float32" or control.stop[0]:
             return forest
-        return to_half_precision(
-            forest,
-            data.X,
-            data.target,
-            data.weight,
-            criterion=self._criterion,
-            scale=data.target_scale,
-        )
+        rows = data.X, data.target, data.weight
+        options = {"criterion": self._criterion, "scale": data.target_scale}
+        return to_half_precision(forest, *rows, **options)
 
     def _resolve_settings(self, data, is_warm_start):
         self.max_features_ = self._resolve_max_features(data.X.shape[1])
@@ -318,6 +257,6 @@ class ObliqueForest(GreedyForest):
         return StumpSplitter, StumpOptions(**first_cut, **options)
 
 
-def search_splitter(options):
+def search_splitter(**options):
     """The splitter that searches among random directions, from keywords of `SplitterOptions`."""
     return SearchSplitter, SplitterOptions(**options)

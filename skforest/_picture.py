@@ -64,15 +64,7 @@ def layout(child, root, max_depth):
 
 
 class Tree:
-    """Contents of the nodes of one tree, in the units of the data.
-
-    Parameters
-    ----------
-    forest : Forest
-        A forest of one tree.
-    n_trees : int
-        Number of trees of the forest that the tree is part of.
-    """
+    """Contents of the nodes of one tree of a forest of `n_trees`, in the units of the data."""
 
     def __init__(self, forest, n_trees):
         self.forest = forest
@@ -173,16 +165,7 @@ class Style:
 
 
 class Picture:
-    """Drawing of a tree.
-
-    Parameters
-    ----------
-    ax : Axes
-        Empty axes.
-    tree : Tree
-    places : list of Place
-    style : Style
-    """
+    """Drawing of a tree on empty axes, with nodes at the places of `layout`."""
 
     def __init__(self, ax, tree, places, style):
         self.ax = ax

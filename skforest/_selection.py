@@ -1,7 +1,5 @@
 """Choosing settings by training small forests: on held-out rows, and by quick importances."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np
@@ -30,22 +28,8 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
     """The setting whose small forest has the least error on held-out rows.
 
     The error is the mean squared difference to the targets, with one-hot classes (Brier score).
-
-    Parameters
-    ----------
-    estimator : BaseForest
-        While it is fitted, with its seed.
-    data : TrainingSet
-    settings : list of dict
-        Attributes of the estimator, by name.
-    n_trees : int, default=10
-        Trees of each small forest.
-    **shared
-        Attributes that all small forests have.
-
-    Returns
-    -------
-    setting : dict
+    `settings` are dicts of attributes of the estimator, `shared` those of all small forests. The
+    seed of the estimator is set.
     """
     present = np.flatnonzero(data.weight)
     if len(settings) == 1 or len(present) < MIN_ROWS:
@@ -80,18 +64,7 @@ def _squared_error(forest, data):
 
 
 def quick_importances(data, seed):
-    """Impurity importances of a random forest of a few axis-aligned trees.
-
-    Parameters
-    ----------
-    data : TrainingSet
-    seed : int
-
-    Returns
-    -------
-    importances : ndarray of shape (n_features,), float64
-        Not negative, with sum 1, or all 0.
-    """
+    """Impurity importances of a random forest of a few axis-aligned trees; sum 1, or all 0."""
     n_features = data.X.shape[1]
     stop = np.zeros(1, dtype=np.uint8)
     total = np.zeros(n_features)
@@ -107,16 +80,14 @@ def quick_importances(data, seed):
         own_seed = tree_seed(seed, IMPORTANCE_SEED + tree)
         sample = data.sample(data.bootstrap(own_seed, min(len(data), MAX_DRAWS)))
         splitter, options = search_splitter(
-            {
-                "criterion": "gini" if data.is_classification else "squared_error",
-                "sampler": AxisSampler(n_features),
-                "n_candidates": n_candidates,
-                "exact": False,
-                "n_bins": 32,
-                "max_search_samples": 1024,
-                "min_samples_leaf": MIN_LEAF,
-                "min_weight_leaf": 0.0,
-            }
+            criterion="gini" if data.is_classification else "squared_error",
+            sampler=AxisSampler(n_features),
+            n_candidates=n_candidates,
+            exact=False,
+            n_bins=32,
+            max_search_samples=1024,
+            min_samples_leaf=MIN_LEAF,
+            min_weight_leaf=0.0,
         )
         arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
         forest = Forest(arrays, n_features=n_features, n_outputs=data.n_outputs, **task)

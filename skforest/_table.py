@@ -5,8 +5,6 @@ matrix of numbers, with the number of its level for a category and NaN for missi
 matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
 """
 
-from __future__ import annotations
-
 from numbers import Integral, Number
 
 import narwhals.stable.v2 as nw
@@ -338,15 +336,7 @@ def _given_categories(categorical_features, names):
 def input_dtype(X, is_scaling):
     """dtype to which an input is converted before a feature map is applied.
 
-    Parameters
-    ----------
-    X : array-like or DataFrame
-    is_scaling : bool
-
-    Returns
-    -------
-    dtype : type
-        uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
     """
     dtype = getattr(X, "dtype", None)
     dtypes = getattr(X, "dtypes", None)
@@ -364,16 +354,6 @@ def few_rows(X, n_features, is_scaling):
 
     For a single row, full validation takes several times as long as the prediction. Everything
     that is not a sound matrix of numbers is left to full validation.
-
-    Parameters
-    ----------
-    X : object
-    n_features : int
-    is_scaling : bool
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
     """
     if (
         type(X) is not np.ndarray
@@ -392,18 +372,7 @@ def few_rows(X, n_features, is_scaling):
 
 
 def few_frame_rows(X, names):
-    """A few rows of a data frame as an ndarray if their columns are the given ones, else None.
-
-    Parameters
-    ----------
-    X : object
-    names : ndarray of str
-        Names of the features, in order.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features) or None
-    """
+    """A few rows of a data frame as an ndarray if their columns are the given ones, else None."""
     # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
     columns = getattr(X, "columns", None)
     if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:

@@ -1,7 +1,5 @@
 """TargetStatistics: means of the target in the levels of categories."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np
@@ -13,11 +11,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
+from ._docs import with_texts
 from .training.losses import SquaredError, TargetUnits
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
 
+@with_texts()
 class ForestClassifierMixin(ClassifierMixin):
     """What classifiers add to `BaseForest`."""
 
@@ -29,7 +29,20 @@ class ForestClassifierMixin(ClassifierMixin):
     # ------------------------------------------------------------------------------------- target
 
     def _check_target_type(self, y):
-        check_no_missing_labels(y)
+        """Raise ValueError if a label is None or NaN, with its position."""
+        values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
+        if isinstance(values, np.ndarray):
+            if values.dtype != object or values.ndim != 1:
+                return
+        elif not isinstance(values, list | tuple):
+            return
+        for i, label in enumerate(values):
+            # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
+            is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+            if is_missing or (isinstance(label, float) and label != label):
+                raise ValueError(
+                    f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
+                )
 
     def _encode_target(self, y, is_warm_start):
         """Class numbers of the labels, in one column."""
@@ -119,9 +132,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict_proba(self, X):
         """Class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -133,9 +144,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict_log_proba(self, X):
         """Logarithms of the class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -147,9 +156,7 @@ class ForestClassifierMixin(ClassifierMixin):
     def predict(self, X):
         """Class of largest probability.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -165,6 +172,7 @@ class ForestClassifierMixin(ClassifierMixin):
         )
 
 
+@with_texts()
 class ForestRegressorMixin(RegressorMixin):
     """What regressors add to `BaseForest`."""
 
@@ -233,9 +241,7 @@ class ForestRegressorMixin(RegressorMixin):
     def predict(self, X):
         """Predicted target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        {takes_rows}
 
         Returns
         -------
@@ -283,23 +289,3 @@ class RoutingMixin:
             scores[routing] = other.score(X, y, sample_weight)
             responses.append(other._response(X))
         return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}
-
-
-# ----------------------------------------------------------------------------------------- targets
-
-
-def check_no_missing_labels(y):
-    """Raise ValueError if a label is None or NaN, with its position."""
-    values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
-    if isinstance(values, np.ndarray):
-        if values.dtype != object or values.ndim != 1:
-            return
-    elif not isinstance(values, list | tuple):
-        return
-    for i, label in enumerate(values):
-        # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
-        is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-        if is_missing or (isinstance(label, float) and label != label):
-            raise ValueError(
-                f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
-            )

@@ -5,8 +5,6 @@ an order that depends on their values alone. So neither the order of the samples
 change a forest, and a weight of k equals k copies.
 """
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np
@@ -23,27 +21,11 @@ class TrainingSet:
     An instance is not changed once it has been made: `with_target`, `with_weight` and `sample`
     return another one that shares the arrays.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        Features as the kernels read them.
-    y : ndarray of shape (n_samples, n_columns), float64, C order
-        Class numbers in one column, or real targets.
-    weight : ndarray of shape (n_samples,), float64
-        Not negative, with a positive sum.
-    feature_map : FeatureMap
-        The map that X has been through.
-
-    Attributes
-    ----------
-    X, y, weight : ndarray
-        Those of the distinct rows.
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        What kernels train on: class numbers; or deviations from `baseline` over `target_scale`.
-    units : TargetUnits
-        Baseline and scale of the target.
-    row_of_sample : ndarray of shape (n_samples,), int64
-        Row that each sample became, -1 for samples of weight zero.
+    `X` are features as the kernels read them (uint8 or float32), `y` class numbers in one column
+    or real targets, float64 of shape (n_rows, n_columns), and `weight` float64. `target` is what
+    kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
+    `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
+    target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -144,56 +126,25 @@ class TrainingSet:
         return float(max(self.X.max(), -self.X.min()))
 
     def mean(self):
-        """Weighted mean of every feature.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_features,), float64
-        """
+        """Weighted mean of every feature, float64."""
         # Without BLAS, whose last bits depend on its threads.
         total = np.einsum("i,ij->j", self.weight, self.X, dtype=np.float64)
         return total / self.weight.sum()
 
     def spread(self):
-        """Weighted standard deviation of every feature; 1 where it is 0.
-
-        Returns
-        -------
-        spread : ndarray of shape (n_features,), float32
-        """
+        """Weighted standard deviation of every feature, float32; 1 where it is 0."""
         whole = self._whole
         if whole._spread is None:
             whole._spread = _standard_deviation(whole.X, whole.weight)
         return whole._spread
 
     def bootstrap(self, seed, n_draws):
-        """Draw rows with replacement, each with probability proportional to its weight.
-
-        Parameters
-        ----------
-        seed : int
-        n_draws : int
-
-        Returns
-        -------
-        counts : ndarray of shape (n_rows,), float64
-            How often each row was drawn.
-        """
+        """How often each row is drawn, with replacement, in proportion to its weight."""
         return draw_counts(self.weight, seed, n_draws)
 
 
 def check_sample_weight(sample_weight, n_samples):
-    """Weights as float64: finite, not negative, not all 0.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_samples,), float or None
-    n_samples : int
-
-    Returns
-    -------
-    weight : ndarray of shape (n_samples,), float64
-    """
+    """Weights as float64; ValueError unless they are finite, not negative and not all 0."""
     if sample_weight is None:
         return np.ones(n_samples)
     try:
@@ -224,16 +175,7 @@ def check_sample_weight(sample_weight, n_samples):
 
 
 def rescale_weights(weight):
-    """Weights of an extreme scale times a power of two, on which no tree depends.
-
-    Parameters
-    ----------
-    weight : ndarray of float64
-
-    Returns
-    -------
-    weight : ndarray of float64
-    """
+    """Weights of an extreme scale times a power of two, on which no tree depends."""
     exponent = np.frexp(weight.max())[1]
     return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)
 

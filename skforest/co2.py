@@ -5,8 +5,6 @@ Oblique Splits", 2015. A node begins with the best cut of a few single features 
 hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -55,13 +53,9 @@ learning_rate : float
     Length of a gradient step, more than 0. It is halved when the objective has not decreased for
     three epochs; training ends at a fiftieth of it, or when no row has a gradient. If the split
     is then no better than the first cut, training starts again from weights of half the length.
-momentum : float
-    Fraction of the last step that is added to the next, in [0, 1).
 n_epochs : "auto" or int
     Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
-batch_size : int
-    Rows of a gradient step, at least 1.
 holdout : "auto" or float
     Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
     hyperplane is better than the single feature that it began with. Only nodes with at least 40
@@ -133,6 +127,8 @@ is the first. Where all four are given, nothing is chosen, and that time is save
 
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
+
+{weighted_rows}
 """
 
 REFERENCES = """
@@ -155,8 +151,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **ObliqueForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         **ObliqueForest._search_constraints,
         "splitter": [StrOptions({"auto", "hist", "exact"})],
         "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
@@ -265,7 +259,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             own = {"exact": self.splitter != "hist"}
             if self.objective_ == "random":
                 own["sampler"] = GaussianSampler(data.X.shape[1])
-            return search_splitter(self._first_cut_options(data, **own))
+            return search_splitter(**self._first_cut_options(data, **own))
         if self.objective_ == "oc1":
             own = self._first_cut_options(data)
             return CoordinateSplitter, CoordinateOptions(
@@ -302,45 +296,24 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
     the paper [1]_, equations 6 to 12). Trees are grown until their leaves are pure, and averaged.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestRegressor : The same for real targets.
     ManifoldForestClassifier : Sparse mixtures and patches, which are searched and not optimised.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
     >>> from skforest import CO2ForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = CO2ForestClassifier(30, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.97)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_CO2Forest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(
@@ -395,28 +368,14 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     As `CO2ForestClassifier`, with the squared error of the leaves (equations 4 and 11 of the paper
     [1]_), in units of the variance of each node.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestClassifier : The same for labels.
     ManifoldForestRegressor : Sparse mixtures and patches, which are searched and not optimised.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------

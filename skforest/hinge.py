@@ -5,8 +5,6 @@ response of a tree is the smallest margin on the path to a leaf times the vector
 Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace
@@ -30,7 +28,7 @@ from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 from .forest.storage import join
-from .training.hinge import HingeInput, HingeSettings, HingeTraining, train_hinge
+from .training.hinge import HingeInput, HingeSettings, HingeTraining
 from .training.losses import LOSSES, TargetUnits, calibrated_baseline, make_loss
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
@@ -180,8 +178,6 @@ class _HingeForest(BootstrapMixin, BaseForest):
     _scales_features = True
 
     _parameter_constraints: dict = {
-        **BaseForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         "structure": [StrOptions({"tree", "fern"})],
         "features": [StrOptions({"linear", "identity", "both", "conv"})],
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
@@ -319,25 +315,20 @@ class _HingeForest(BootstrapMixin, BaseForest):
     def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
         loss = self._make_loss()
-        training = train_hinge(
-            source,
-            loss.standardize(data.target, data.units),
-            loss.kernel_loss(),
-            data.weight,
-            self._settings,
-            seed,
-            control.stop,
-            control.report,
-        )
+        target = loss.standardize(data.target, data.units)
+        own = source, target, loss.kernel_loss(), data.weight, self._settings
+        training = HingeTraining(*own, seed, control.stop)
+        training.run(control.report)
         return self._packed(training, data), training.record
 
     def _packed(self, training, data, keep_all=False):
         """A trained bag as a Forest."""
-        link = self._make_loss().link
+        # Bags share one value row, that of subtrees which no row reaches.
+        metadata = {"aggregate": "sum", "gate": "margin", "n_shared_values": 1}
+        metadata["link"] = self._make_loss().link
 
         def make(arrays):
-            arrays = arrays | {"baseline": data.baseline}
-            return self._new_forest(arrays, data, aggregate="sum", gate="margin", link=link)
+            return self._new_forest(arrays | {"baseline": data.baseline}, data, **metadata)
 
         return training.pack(data.units.response, make, whole=keep_all)
 
@@ -372,12 +363,10 @@ class _HingeForest(BootstrapMixin, BaseForest):
         self._validate_params()
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
-            X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=is_first)
-            feature_map = None if is_first else self.forest_.feature_map
-            y = encode(y, is_first)
-            data = self._mapped(X, y, weight, levels, feature_map, is_stream=not is_first)
-            data = self._set_stream_target(data, is_first)
-            self._train_batch(data, is_first)
+            data = self._merged(
+                X, y, sample_weight, lambda y: encode(y, is_first), not is_first, not is_first
+            )
+            self._train_batch(self._set_stream_target(data, is_first), is_first)
         return self
 
     def _train_batch(self, data, is_first):
@@ -418,41 +407,25 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     minimise the log loss. Such a forest is continuous and piecewise linear, where a greedy forest
     is piecewise constant.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     RandomHingeForestRegressor : The same for real targets.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
     >>> from skforest import RandomHingeForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = RandomHingeForestClassifier(n_bags=1, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.97)
     True
     """
 
     _parameter_constraints: dict = {
-        **_HingeForest._parameter_constraints,
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -495,11 +468,6 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     ):
         store_parameters(self, locals())
 
-    @property
-    def _task_metadata(self):
-        # Bags share one value row, that of subtrees which no row reaches.
-        return super()._task_metadata | {"n_shared_values": 1}
-
     def _make_loss(self):
         return make_loss("log_loss", self.n_classes_, self)
 
@@ -523,14 +491,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             batch.
         sample_weight : array-like of shape (n_samples,), default=None
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If the data is not valid, or the loss becomes infinite.
+        {returns_self}
         """
 
         def encode(y, is_first):
@@ -557,26 +518,14 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     piecewise linear function (equation 10 of the paper [1]_), which continues linearly beyond the
     training data.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     RandomHingeForestClassifier : The same for labels.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -589,7 +538,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
-        **_HingeForest._parameter_constraints,
         "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -634,10 +582,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     ):
         store_parameters(self, locals())
 
-    @property
-    def _task_metadata(self):
-        return super()._task_metadata | {"n_shared_values": 1}
-
     def _make_loss(self):
         return make_loss(self.loss, self.n_outputs_, self)
 
@@ -654,14 +598,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
 
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If the data is not valid, or the loss becomes infinite.
+        {returns_self}
         """
 
         def encode(y, is_first):

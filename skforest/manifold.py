@@ -7,8 +7,6 @@ directions are SPORF, sparse random mixtures of features (Tomita et al.), and si
 random forest (Breiman).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -87,6 +85,8 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 """
 
 NOTES = """
+{weighted_rows}
+
 X of uint8 or bool, and X that holds only whole numbers from 0 to 255, is kept as bytes: a quarter
 of the memory, faster, and exactly the same forest.
 """
@@ -104,8 +104,6 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **GreedyForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         **GreedyForest._search_constraints,
         "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
@@ -253,16 +251,15 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
         largest_weight = 1 / data.spread().min() if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_taps * max(1.0, largest_weight)
-        return search_splitter(
-            self._search_options(
-                data,
-                sampler=sampler,
-                exact=self.splitter == "exact",
-                n_bins=self.max_bins_,
-                max_search_samples=self.max_search_samples,
-                may_overflow=largest > np.finfo(np.float32).max,
-            )
+        options = self._search_options(
+            data,
+            sampler=sampler,
+            exact=self.splitter == "exact",
+            n_bins=self.max_bins_,
+            max_search_samples=self.max_search_samples,
+            may_overflow=largest > np.finfo(np.float32).max,
         )
+        return search_splitter(**options)
 
     def _directions_metadata(self, data, arrays):
         if self._weights_are_scaled:
@@ -283,36 +280,19 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     directions come from: patches of structured features (images, signals, volumes, circles),
     sparse random mixtures of features [2]_, or the features themselves, which is a random forest.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     ManifoldForestRegressor : The same for real targets.
     sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
 
-    Notes
-    -----
-    {weighted_rows}
-
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
     >>> from skforest import ManifoldForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0)
     >>> bool(forest.fit(X_train, y_train).score(X_test, y_test) > 0.97)
     True
@@ -321,8 +301,6 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     """
 
     _parameter_constraints: dict = {
-        **_ManifoldForest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
         "criterion": [StrOptions({"gini", "entropy"})],
     }
 
@@ -372,28 +350,14 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
 
     As `ManifoldForestClassifier`, with the squared error as the impurity and means as leaf values.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     ManifoldForestClassifier : The same for labels.
     sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
 
-    Notes
-    -----
-    {weighted_rows}
-
-    {notes}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -408,6 +372,5 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     """
 
     _parameter_constraints: dict = {
-        **_ManifoldForest._parameter_constraints,
         "criterion": [StrOptions({"squared_error"})],
     }

@@ -5,8 +5,6 @@ Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of D
 gradient descent on an upper bound of the loss of the whole tree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._base import (
@@ -19,7 +17,7 @@ from ._base import (
     check_is_fitted,
     store_parameters,
 )
-from ._docs import described
+from ._docs import described, with_texts
 from ._greedy import SEARCHED, ObliqueForest, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.alternating import refine_grown
@@ -45,12 +43,8 @@ nu : "auto" or float
     the number of features, but at least 20 and at most 100.
 learning_rate : float
     Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
-momentum : float
-    Fraction of the last step of a split that is added to its next, in [0, 1).
 n_epochs : "auto" or int
     Number of passes over all rows. "auto": 1000000 / n for n rows, but at least 10 and at most 30.
-batch_size : int
-    Rows of a gradient step, at least 1.
 l1 : float
     Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It makes
     weights 0, and splits with few weights are stored sparsely.
@@ -112,6 +106,8 @@ FOREST_ATTRIBUTES = ATTRIBUTES.format(
 NOTES = """
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts.
+
+{weighted_rows}
 """
 
 REFERENCES = """
@@ -129,7 +125,6 @@ class _NonGreedy(ObliqueForest):
     """Parameters and training shared by trees and forests."""
 
     _parameter_constraints: dict = {
-        **ObliqueForest._parameter_constraints,
         **ObliqueForest._search_constraints,
         "max_search_samples": [
             StrOptions({"auto"}),
@@ -163,29 +158,16 @@ class _NonGreedy(ObliqueForest):
             n_searched = AXIS_SEARCHED if self.init == "axis" else SEARCHED
             options["max_search_samples"] = n_searched
         if self.init == "axis":
-            return search_splitter(self._first_cut_options(data, **options))
-        return self._stump_splitter(
-            data,
-            options,
-            objective=self.init,
-            smoothing=self.smoothing,
-            row_norm=self.row_norm,
-        )
+            return search_splitter(**self._first_cut_options(data, **options))
+        own = {"smoothing": self.smoothing, "row_norm": self.row_norm}
+        return self._stump_splitter(data, options, objective=self.init, **own)
 
     def _fit_tree(self, data, seed, control):
         validation_mask = self._validation_mask(data.weight, seed)
         train = data.sample(np.where(validation_mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)
-        forest, record = train_jointly(
-            forest,
-            data,
-            validation_mask,
-            seed,
-            control.stop,
-            self,
-            self._criterion,
-            control.report,
-        )
+        own = data, validation_mask, seed, control.stop, self, self._criterion
+        forest, record = train_jointly(forest, *own, control.report)
         forest, refined = refine_grown(self, forest, data, seed, control.stop)
         record["n_active_leaves_"] = int(forest.n_leaves[0])
         return forest, record | refined
@@ -210,18 +192,13 @@ class _NonGreedy(ObliqueForest):
         return mask
 
 
+@with_texts()
 class _NonGreedyTree(_NonGreedy):
     """A single tree: the base class sees a forest of one."""
 
     n_estimators = 1
     n_jobs = None
     warm_start = False
-
-    _parameter_constraints: dict = {
-        name: kinds
-        for name, kinds in _NonGreedy._parameter_constraints.items()
-        if name not in {"n_estimators", "n_jobs", "warm_start"}
-    }
 
     def __init__(
         self,
@@ -273,9 +250,7 @@ class _NonGreedyTree(_NonGreedy):
     def apply(self, X):
         """Leaf that every row reaches.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -287,14 +262,9 @@ class _NonGreedyTree(_NonGreedy):
     def decision_path(self, X):
         """Nodes that every row passes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the row passes the node.
+        {returns_path}
         """
         return super().decision_path(X)[0]
 
@@ -322,11 +292,6 @@ class _NonGreedyTree(_NonGreedy):
 
 class _NonGreedyForest(BootstrapMixin, _NonGreedy):
     """Parameters of a forest."""
-
-    _parameter_constraints: dict = {
-        **_NonGreedy._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
-    }
 
     def __init__(
         self,
@@ -381,45 +346,24 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     tree (equations 9 to 14 of the paper [1]_, algorithm 1). In the end the leaves are computed
     again from their rows, and those that no row reaches are removed.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyForestClassifier : Many such trees.
     NonGreedyTreeRegressor : The same for real targets.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
     >>> from skforest import NonGreedyTreeClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> tree = NonGreedyTreeClassifier(random_state=0).fit(X_train, y_train)
     >>> bool(tree.score(X_test, y_test) > 0.92)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_NonGreedyTree._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(
@@ -468,28 +412,14 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     As `NonGreedyTreeClassifier`, with the squared error (equation 3 of the paper [1]_) in units of
     the variance of the target.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyForestRegressor : Many such trees.
     NonGreedyTreeClassifier : The same for labels.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -512,45 +442,24 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     with hyperplanes, then all splits and leaves of a tree trained together on a convex-concave
     bound of its log loss.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyTreeClassifier : One such tree.
     CO2ForestClassifier : Trees grown node by node only.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
     >>> from skforest import NonGreedyForestClassifier
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> forest = NonGreedyForestClassifier(10, random_state=0).fit(X_train, y_train)
     >>> bool(forest.score(X_test, y_test) > 0.96)
     True
     """
 
-    _parameter_constraints: dict = {
-        **_NonGreedyForest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
     _criterion = "entropy"
 
     def __init__(
@@ -608,28 +517,14 @@ class NonGreedyForestRegressor(ForestRegressorMixin, _NonGreedyForest):
     with hyperplanes, then all splits and leaves of a tree trained together on a bound of the
     squared error.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
     NonGreedyTreeRegressor : One such tree.
     CO2ForestRegressor : Trees grown node by node only.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------

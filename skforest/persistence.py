@@ -5,13 +5,12 @@ the class, its parameters, and the fitted attributes that are not arrays of the 
 pickled, so that files from sources that are not trusted can be loaded.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from ._docs import with_texts
 from .forest import load_with_header, package_versions
 from .forest.io import as_value_error, write_forest
 
@@ -126,15 +125,11 @@ def save(estimator, path, *, layout="file"):
     write_forest(path, forest.metadata, forest.arrays, layout, extra)
 
 
+@with_texts()
 def load(path, *, mmap_mode=None):
     """Read an estimator that `save` wrote.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file or a folder.
-    mmap_mode : {None, "r"}, default=None
-        "r": map the arrays of a folder into memory instead of reading them.
+    {reads}
 
     Returns
     -------

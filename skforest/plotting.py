@@ -3,8 +3,6 @@
 This file checks the parameters; `_picture` draws.
 """
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np

@@ -6,8 +6,6 @@ again one after another, and its leaves are computed again, so that the loss of 
 training rows never rises.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -24,6 +22,7 @@ from ._base import (
     in_threads,
     validate_params,
 )
+from ._docs import with_texts
 from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
@@ -35,6 +34,7 @@ from .training.alternating import refine_tree
 OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
 
 
+@with_texts()
 @validate_params(
     {
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
@@ -142,10 +142,7 @@ def refine(
     Examples
     --------
     >>> import skforest
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.model_selection import train_test_split
-    >>> X, y = load_digits(return_X_y=True)
-    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    {digits}
     >>> tree = skforest.CO2ForestClassifier(1, max_depth=6, random_state=0).fit(X_train, y_train)
     >>> better = skforest.refine(tree, X_train, y_train, random_state=0)
     >>> bool(better.score(X_test, y_test) > tree.score(X_test, y_test))
@@ -160,30 +157,22 @@ def refine(
     data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_
-    criterion = refined._criterion
     features = None
     if not forest.feature_map.is_scaling:
         offset, factor = min_max(data.X)
         features = scaled(data.X, offset, factor), offset, factor
+    options = {
+        "criterion": refined._criterion, "n_sweeps": n_sweeps, "nu": nu,
+        "learning_rate": learning_rate, "n_epochs": n_epochs, "pruned": prune,
+        "features": features,
+    }  # fmt: skip
     if not len(forest.spread):
         forest = forest.replaced({**forest.arrays, "spread": data.spread()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
-        result = refine_tree(
-            forest[tree].compact(),
-            sample,
-            tree_seed(seed, tree),
-            control.stop,
-            criterion=criterion,
-            n_sweeps=n_sweeps,
-            nu=nu,
-            learning_rate=learning_rate,
-            n_epochs=n_epochs,
-            pruned=prune,
-            features=features,
-        )
-        return *result, is_own
+        own = forest[tree].compact(), sample, tree_seed(seed, tree), control.stop
+        return *refine_tree(*own, **options), is_own
 
     done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)

@@ -17,11 +17,11 @@ KERNELS = [path for path in SOURCES if path.suffix != ".py"]
 # From the bottom to the top; a file imports from its own layer and from those below. The names are
 # files or folders of skforest/, without suffix.
 LAYERS = {
-    "kernels": ["_version", "_kernels", "_tree"],
+    "kernels": ["_version", "_docs", "_kernels", "_tree"],
     "feature map": ["_feature_map"],
     "forest": ["forest"],
     "training": ["_training_set", "training"],
-    "shared": ["_docs", "_base", "_targets", "_greedy", "_selection"],
+    "shared": ["_base", "_targets", "_greedy", "_selection"],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting", "blend"],
     "use": ["refine", "_picture", "plotting", "persistence", "explain", "export", "torch"],
     "package": ["__init__"],

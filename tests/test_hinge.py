@@ -33,7 +33,6 @@ from skforest.training.hinge import (
     HingeSettings,
     HingeTraining,
     new_arrays,
-    train_hinge,
 )
 from skforest.training.hinge_packing import HingePacker, compacted
 from skforest.training.losses import weighted_quantile
@@ -162,7 +161,7 @@ def settings(**changes):
 
 
 def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None):
-    """A trainer as `train_hinge` makes it."""
+    """A trainer as `HingeTraining` makes it."""
     random = np.random.RandomState(seed)
     if arrays is None:
         if fields is None:
@@ -466,7 +465,8 @@ def bag_of(how, fields=None, seed=0, n=200):
         np.arange(6, dtype=np.int32)[None] if fields is None else fields,
     )
     target = y[:, None].astype(float)
-    training = train_hinge(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    training = HingeTraining(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    training.run()
     return training, source
 
 

@@ -6,8 +6,6 @@ reads them (`unpack`), replaces them (`repack`), counts again which training row
 tree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .statistics import reached_nodes, recount, route
@@ -15,77 +13,31 @@ from .storage import HALF_ARRAYS, without_unused
 
 
 def unpack(forest):
-    """Weights and thresholds of all splits.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-
-    Returns
-    -------
-    W : ndarray of shape (n_splits, n_features), float32, C order
-    threshold : ndarray of shape (n_splits,), float32
-    """
+    """Weights, float32 of shape (n_splits, n_features), and thresholds of all splits of a tree."""
     return np.ascontiguousarray(forest.directions().toarray()), forest.threshold.copy()
 
 
 def max_sparse_weights(n_features, weight_dtype="float32"):
-    """The largest number of weights for which a sparse row takes fewer bytes than a dense one.
-
-    Parameters
-    ----------
-    n_features : int
-    weight_dtype : {"float32", "float16"}, default="float32"
-
-    Returns
-    -------
-    n_nonzero : int
-    """
+    """The largest number of weights for which a sparse row takes fewer bytes than a dense one."""
     # A sparse row has a start of 8 bytes, and for each weight a feature of 4 bytes.
     size = np.dtype(weight_dtype).itemsize
     return (size * n_features - 9) // (size + 4)
 
 
 def repack(forest, W, threshold, changed):
-    """Replace the hyperplanes of some splits of a tree.
+    """Replace the hyperplanes of those splits of a tree where the mask `changed` is True.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    W : ndarray of shape (n_splits, n_features), float32
-    threshold : ndarray of shape (n_splits,), float32
-    changed : ndarray of shape (n_splits,), bool
-        Splits that get their row of W and their threshold; the others stay as they are stored.
-
-    Returns
-    -------
-    forest : Forest
-        Without the directions that no split uses any more. A row with one positive weight is
-        stored as a feature if the gates are hard, and a row with few weights as a sparse
-        direction (`max_sparse_weights`). Weights are rounded if those of the forest have half
-        precision.
+    `W` and `threshold` have one row and one entry for every split. Directions that no split uses
+    any more are removed. A row with one positive weight is stored as a feature if the gates are
+    hard, and a row with few weights as a sparse direction (`max_sparse_weights`). Weights are
+    rounded if those of the forest have half precision.
     """
     split = np.flatnonzero(changed)
     return replace_splits(forest, split, W[split], np.asarray(threshold)[split])
 
 
 def replace_splits(forest, split, rows, threshold):
-    """As `repack`, given only the hyperplanes of the splits that change.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    split : ndarray of shape (n_changed,), int
-    rows : ndarray of shape (n_changed, n_features), float32
-    threshold : ndarray of shape (n_changed,), float32
-
-    Returns
-    -------
-    forest : Forest
-    """
+    """As `repack`, given only the hyperplanes of the splits that change, and their numbers."""
     arrays = dict(forest.arrays)
     rows = np.asarray(rows, dtype=np.float32)
     threshold = np.array(threshold, dtype=np.float32)
@@ -121,18 +73,8 @@ def replace_splits(forest, split, rows, threshold):
 def _single_features(rows, threshold, hard):
     """Find the rows that can be stored as one feature, and write their thresholds.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features), float32
-    threshold : ndarray of shape (n_rows,), float32
-        Changed for these rows.
-    hard : bool
-        Whether the gates are hard; otherwise there are none.
-
-    Returns
-    -------
-    is_feature : ndarray of shape (n_rows,), bool
-    feature : ndarray of shape (n_rows,), int
+    Return a mask of these rows, and the feature of largest weight of every row. If the gates are
+    not hard, there are none.
     """
     is_feature = (np.count_nonzero(rows, axis=1) == 1) & hard
     feature = np.abs(rows).argmax(axis=1) if len(rows) else np.zeros(0, dtype=np.int64)
@@ -183,33 +125,13 @@ def _divided(threshold, weight):
 
 
 def recount_and_prune(forest, Z, target, weight, *, criterion, scale=1.0):
-    """Recount the rows of a tree, and remove the nodes that no row reaches.
-
-    Parameters
-    ----------
-    forest, Z, target, weight, criterion, scale
-        As in `recount`.
-
-    Returns
-    -------
-    forest : Forest
-    """
+    """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches."""
     forest = recount(forest, Z, target, weight, criterion=criterion, scale=scale)
     return prune(forest, reached_nodes(forest, route(forest, Z)[weight > 0]))
 
 
 def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
-    """Round the weights of a tree to half precision, recount its rows and prune it.
-
-    Parameters
-    ----------
-    forest, Z, target, weight, criterion, scale
-        As in `recount`.
-
-    Returns
-    -------
-    forest : Forest
-    """
+    """Round the weights of a tree to half precision, recount its rows and prune it."""
     split = np.flatnonzero(forest.direction >= forest.n_features)
     rows, threshold = unpack(forest)
     # The directions become zeros of the new dtype, which replace_splits then fills.
@@ -220,20 +142,11 @@ def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
 
 
 def prune(forest, reached):
-    """Remove the nodes of a tree that no row reaches.
+    """Remove the nodes of a tree that are not in the mask `reached`.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    reached : ndarray of shape (n_nodes,), bool
-        If a node is reached, so are its parent and, if it is a split, one of its children.
-
-    Returns
-    -------
-    forest : Forest
-        A split with one reached child is replaced by that child. Rows that reach only reached
-        nodes get the same leaf values as before.
+    If a node is reached, so are its parent and, if it is a split, one of its children. A split
+    with one reached child is replaced by that child. Rows that reach only reached nodes get the
+    same leaf values as before.
     """
     reached = np.asarray(reached, dtype=bool)
     child = forest.child.astype(np.int64)

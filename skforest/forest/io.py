@@ -8,8 +8,6 @@ be known, the shapes and dtypes that they declare must agree with their sizes in
 sizes must be in proportion to the size of the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -51,17 +49,9 @@ def _narrow_integers(array):
 
 
 def narrow(arrays):
-    """Cast arrays to smaller dtypes, without loss.
+    """Cast a dict of arrays to smaller dtypes, without loss.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-        Under a name that begins with "delta:" stand the differences of neighbours, the first
-        from 0.
+    Under a name that begins with "delta:" stand the differences of neighbours, the first from 0.
     """
     small = {}
     for name, array in arrays.items():
@@ -88,16 +78,7 @@ def narrow(arrays):
 
 
 def widen(arrays):
-    """Undo the differences of `narrow`; Forest casts the arrays to their dtypes.
-
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    """
+    """Undo the differences of `narrow`; Forest casts the arrays to their dtypes."""
     return {
         name.removeprefix(_DELTA): np.cumsum(array, dtype=np.int64)
         if name.startswith(_DELTA)
@@ -123,17 +104,10 @@ def _labels(classes):
 
 
 def write_forest(path, metadata, arrays, layout="file", extra=None):
-    """Write the metadata and arrays of a forest.
+    """Write the metadata and arrays of a forest, and further entries of the header, `extra`.
 
-    Parameters
-    ----------
-    path : str or Path
-    metadata : dict
-        Values that JSON can represent, and "classes", an array or None.
-    arrays : dict of str to ndarray
-    layout : {"file", "folder"}
-    extra : dict, default=None
-        Further entries of the header.
+    Metadata are values that JSON can represent, and "classes", an array or None. `layout` is
+    "file" or "folder".
     """
     if layout not in ("file", "folder"):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
@@ -196,25 +170,11 @@ def _replacing(path):
 
 
 def read_forest(path, mmap_mode=None):
-    """Read what `write_forest` wrote.
+    """Header and arrays that `write_forest` wrote.
 
-    Parameters
-    ----------
-    path : str or Path
-    mmap_mode : {None, "r"}
-        "r" maps the arrays of a folder into memory.
-
-    Returns
-    -------
-    header : dict
-        With all metadata except for "classes" in ``header["forest"]``.
-    arrays : dict of str to ndarray
-        "classes" among them, if there are any.
-
-    Raises
-    ------
-    ValueError
-        With the path in its message, if the file or folder is not a saved forest.
+    Metadata are in ``header["forest"]``, except for "classes", which are among the arrays.
+    `mmap_mode` "r" maps the arrays of a folder into memory. ValueError, with the path, if the file
+    or folder is not a saved forest.
     """
     path = Path(path)
     if mmap_mode not in (None, "r"):

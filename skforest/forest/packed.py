@@ -8,8 +8,6 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
-from __future__ import annotations
-
 import platform
 
 import numpy as np
@@ -17,6 +15,7 @@ import scipy
 import sklearn
 from scipy import sparse
 
+from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._table import read_table
 from .._tree import Router
@@ -50,6 +49,7 @@ def package_versions():
     }
 
 
+@with_texts()
 class Forest:
     """Trees over directions, packed into arrays.
 
@@ -306,9 +306,7 @@ class Forest:
     def map_features(self, X):
         """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
 
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n_samples, n_inputs)
+        {takes_matrix}
 
         Returns
         -------
@@ -335,14 +333,9 @@ class Forest:
     def apply(self, X):
         """Leaf of every row in every tree.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_trees), int32
-            Node numbers, counted from the root of each tree.
+        {returns_leaves}
         """
         return self.apply_mapped(self.map_features(X))
 
@@ -353,9 +346,7 @@ class Forest:
     def response(self, X):
         """Prediction on the scale of the link: probabilities, or values of the target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -380,9 +371,7 @@ class Forest:
     def predict(self, X):
         """Predict labels, those of the largest response, or values of the target.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
         Returns
         -------
@@ -396,14 +385,9 @@ class Forest:
     def decision_path(self, X):
         """Nodes on the paths of the rows, in all trees.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+        {takes_matrix}
 
-        Returns
-        -------
-        indicator : csr_matrix of shape (n_samples, n_nodes)
-            1 where the node is on the path of the row.
+        {returns_path}
         n_nodes_ptr : ndarray of shape (n_trees + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
@@ -591,12 +575,7 @@ class Forest:
     def load(cls, path, mmap_mode=None):
         """Read a forest that `save` wrote.
 
-        Parameters
-        ----------
-        path : str or Path
-            A file or a folder.
-        mmap_mode : {None, "r"}, default=None
-            "r": map the arrays of a folder into memory instead of reading them.
+        {reads}
 
         Returns
         -------
@@ -611,14 +590,7 @@ class Forest:
 
 
 def load_with_header(path, mmap_mode=None):
-    """As `Forest.load`, together with the header of the file.
-
-    Returns
-    -------
-    forest : Forest
-    header : dict
-        With further entries if an estimator was saved.
-    """
+    """As `Forest.load`, and the header, which has further entries if an estimator was saved."""
     header, arrays = read_forest(path, mmap_mode)
     with as_value_error(f"{path} is damaged"):
         metadata = header["forest"] | {"classes": arrays.pop("classes", None)}

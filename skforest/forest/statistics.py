@@ -4,8 +4,6 @@ Training a whole tree moves its splits, after which rows reach other nodes. `rec
 growing would have stored for the same structure. A forest here has one tree.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,17 +17,7 @@ BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay
 
 
 def levels(child):
-    """Nodes of a tree by depth.
-
-    Parameters
-    ----------
-    child : ndarray of shape (n_nodes,), int32
-
-    Returns
-    -------
-    levels : list of ndarray of int64
-        The nodes of depth 0, 1, ...; siblings are neighbours.
-    """
+    """Nodes of a tree by depth: list of ndarray of int64, in which siblings are neighbours."""
     level = [np.zeros(1, dtype=np.int64)]
     while True:
         left = child[level[-1]].astype(np.int64)
@@ -40,38 +28,14 @@ def levels(child):
 
 
 def route(forest, Z):
-    """Leaf of every row.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    Z : ndarray of shape (n_rows, n_features), uint8 or float32
-        Rows as `Forest.map_features` returns them.
-
-    Returns
-    -------
-    leaf : ndarray of shape (n_rows,), int32
-    """
+    """Leaf of every row in one tree, int32; Z is as `Forest.map_features` returns it."""
     size = max(64, BLOCK_SIZE // Z.shape[1])
     parts = [forest.apply_mapped(Z[i : i + size]) for i in range(0, max(len(Z), 1), size)]
     return np.concatenate(parts)[:, 0]
 
 
 def reached_nodes(forest, leaf):
-    """Nodes on the paths of rows.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    leaf : ndarray of shape (n_rows,), int
-        Leaf of every row.
-
-    Returns
-    -------
-    reached : ndarray of shape (n_nodes,), bool
-    """
+    """Mask of the nodes of a tree on the paths of rows, given the leaf of every row."""
     reached = np.zeros(forest.n_nodes, dtype=bool)
     reached[leaf] = True
     parent = forest.parents()
@@ -84,27 +48,11 @@ def reached_nodes(forest, leaf):
 def recount(forest, Z, target, weight, *, criterion, scale=1.0, leaf=None):
     """The tree with the node weights, gains and leaf values that the given rows define.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree with hard gates; in classification with one shared value row per class.
-    Z : ndarray of shape (n_rows, n_features), uint8 or float32
-        Rows as `Forest.map_features` returns them.
-    target : ndarray of shape (n_rows,), int32, or of shape (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-        Nonnegative; rows of weight 0 have no influence.
-    criterion : {"gini", "entropy", "squared_error"}
-        Impurity that gains are measured in, as in `NodeSplitter`.
-    scale : float, default=1.0
-        What deviations are divided by, a power of two.
-    leaf : ndarray of shape (n_rows,), int32, default=None
-        Result of `route`, if it is known.
-
-    Returns
-    -------
-    forest : Forest
-        Leaves that no row reaches keep their values.
+    The tree has hard gates, and in classification one shared value row per class. `Z` are rows as
+    `Forest.map_features` returns them; `target` class numbers, int32 of shape (n_rows,), or
+    deviations from the baseline divided by `scale`, a power of two, of shape (n_rows, n_outputs).
+    Rows of weight 0 have no influence, and leaves that no row reaches keep their values. Gains are
+    measured by `criterion`, as in `NodeSplitter`. `leaf` is the result of `route`, if it is known.
     """
     if criterion not in CRITERIA:
         raise ValueError(f"criterion={criterion!r} is none of {CRITERIA}")
@@ -264,16 +212,7 @@ def _sum_by_key(key, values):
 def leaf_predictions(forest, scale):
     """Prediction of every leaf of a tree: its most frequent class, or its value over `scale`.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    scale : float
-
-    Returns
-    -------
-    prediction : ndarray of shape (n_nodes,), int32, or (n_nodes, n_outputs), float64
-        0 for nodes that are not leaves.
+    int32 of shape (n_nodes,), or float64 of shape (n_nodes, n_outputs); 0 for other nodes.
     """
     leaf = forest.child < 0
     row = -1 - forest.child[leaf].astype(np.int64)
@@ -294,21 +233,8 @@ def leaf_predictions(forest, scale):
 def tree_loss(forest, leaf, target, weight, scale=1.0):
     """Weighted fraction of wrong labels, or weighted mean squared error, of one tree.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    leaf : ndarray of shape (n_rows,), int32
-        Leaf of every row.
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers; or deviations from the baseline, divided by `scale`.
-    weight : ndarray of shape (n_rows,), float64
-    scale : float, default=1.0
-
-    Returns
-    -------
-    loss : float
-        From exact sums, so that the order of the rows cannot make it rise.
+    Given the leaf of every row, and the target as in `recount`. Sums are exact, so that the order
+    of the rows cannot make the loss rise.
     """
     prediction = leaf_predictions(forest, scale)[leaf]
     if target.ndim == 1:

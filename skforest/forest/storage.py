@@ -6,8 +6,6 @@ compared with each other and with bounds; differences and sums of them are forme
 when they cannot overflow.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -66,23 +64,11 @@ OF_INPUTS = ("offset", "scale", "fill", "source", "kind", "table_start", "table"
 KINDS = ("value", "is missing", "code", "level", "target")  # as in _feature_map
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
-    "n_features",
-    "n_outputs",
-    "task",
-    "classes",
-    "aggregate",
-    "link",
-    "gate",
-    "steepness",
-    "feature_shape",
-    "wrap",
-    "unordered",
-    "weight_dtype",
-    "n_shared_values",
-    "feature_names",
-    "levels",
-    "versions",
-)
+    "n_features n_outputs task classes aggregate link gate steepness feature_shape wrap unordered "
+    "weight_dtype n_shared_values feature_names levels versions"
+).split()
+BOX_ARRAYS = ("box_corner", "box_other", "box_size", "box_subset")  # one entry per box
+SPARSE_ARRAYS = ("sparse_feature", "sparse_weight")  # one entry per weight
 HALF_ARRAYS = ("sparse_weight", "dense")  # float16 in a forest of `weight_dtype` float16
 
 
@@ -281,13 +267,7 @@ def _check_trees(forest):
 def _check_children(child, sizes, first_tree):
     """Check `child` of consecutive trees: pairs after their parents, one parent each.
 
-    Parameters
-    ----------
-    child : ndarray of shape (n_nodes,), int32
-    sizes : ndarray of shape (n_trees,), int64
-        Numbers of nodes.
-    first_tree : int
-        Number of the first of these trees, for messages.
+    `sizes` are their numbers of nodes, and `first_tree` is the number of the first, for messages.
     """
     start = np.cumsum(sizes) - sizes
     tree = np.repeat(np.arange(len(sizes)), sizes)
@@ -381,22 +361,8 @@ def _check_sparse(forest):
 def join(forests, consume=False):
     """Arrays of one forest that contains the trees of several forests, in order, as one bag.
 
-    Parameters
-    ----------
-    forests : list of Forest
-        Of the same kind.
-    consume : bool, default=False
-        Whether to free the arrays of the forests while they are joined; the forests cannot be
-        used afterwards.
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-
-    Raises
-    ------
-    ValueError
-        If there are no forests, or they are not of the same kind.
+    With `consume`, arrays of the forests are freed while they are joined, and the forests cannot
+    be used afterwards. ValueError if there are no forests, or they are not of the same kind.
     """
     if not forests:
         raise ValueError("forests is empty; at least one Forest is needed")
@@ -434,18 +400,7 @@ def join(forests, consume=False):
         **{name: getattr(head, name) for name in OF_INPUTS},
         "bag_start": [0, len(nodes) - 1],
     }
-    for name in (
-        "node_weight",
-        "threshold",
-        "gain",
-        "box_corner",
-        "box_other",
-        "box_size",
-        "box_subset",
-        "sparse_feature",
-        "sparse_weight",
-        "dense",
-    ):
+    for name in ("node_weight", "threshold", "gain", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
         arrays[name] = np.concatenate([getattr(f, name) for f in forests])
         if consume:
             for f in forests:
@@ -460,25 +415,16 @@ def join(forests, consume=False):
 
 
 def without_unused(forest):
-    """Arrays of a forest without the directions and value rows that no tree uses.
-
-    Parameters
-    ----------
-    forest : Forest
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    """
+    """Arrays of a forest without the directions and value rows that no tree uses."""
     arrays = dict(forest.arrays)
     used, direction = np.unique(forest.direction, return_inverse=True)
     kind = np.searchsorted(forest.code_ends, used, side="right")
     box = used[kind == 1] - forest.n_features
     row = used[kind == 2] - forest.code_ends[1]
     arrays["dense"] = forest.dense[used[kind == 3] - forest.code_ends[2]]
-    for name in ("box_corner", "box_other", "box_size", "box_subset"):
+    for name in BOX_ARRAYS:
         arrays[name] = arrays[name][box]
-    _take_rows(arrays, "sparse_start", ("sparse_feature", "sparse_weight"), row)
+    _take_rows(arrays, "sparse_start", SPARSE_ARRAYS, row)
     # The codes of features stay; all others are renumbered without gaps.
     code = used.copy()
     code[kind > 0] = forest.n_features + np.arange((kind > 0).sum())
@@ -524,17 +470,7 @@ def _join_starts(starts):
 
 
 def _take_rows(arrays, start, items, rows):
-    """Keep some rows of ragged arrays, in place.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-    start : str
-        Name of the starts of the rows.
-    items : tuple of str
-        Names of the arrays of entries.
-    rows : ndarray of int
-    """
+    """Keep some rows of the ragged arrays `items`, in place; `start` names the starts."""
     lengths = np.diff(arrays[start])[rows]
     offset = arrays[start][rows] - (np.cumsum(lengths) - lengths)
     index = np.repeat(offset, lengths) + np.arange(lengths.sum())

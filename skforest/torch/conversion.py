@@ -1,7 +1,5 @@
 """Fitted hinge forests as modules of PyTorch, and the conversion between the two."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -66,10 +64,10 @@ class HingeEnsemble(nn.Module):
     --------
     >>> import torch
     >>> from sklearn.datasets import load_diabetes
-    >>> from skforest import RandomHingeForestRegressor
-    >>> from skforest.torch import from_estimator
+    >>> import skforest.torch
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> module = from_estimator(RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X, y))
+    >>> forest = skforest.RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X, y)
+    >>> module = skforest.torch.from_estimator(forest)
     >>> module.link, len(module.bags), module(torch.from_numpy(X)).shape
     ('identity', 2, torch.Size([442, 1]))
     """

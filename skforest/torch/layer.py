@@ -1,7 +1,5 @@
 """Random hinge forests and ferns as layers of a PyTorch network, and their standardisation."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from numbers import Integral, Real
@@ -9,6 +7,7 @@ from numbers import Integral, Real
 import torch
 from torch import nn
 
+from .._docs import with_texts
 from .response import HingeTrees, response_by_kernel, response_by_tensors
 
 THRESHOLD_RANGE = 3.0  # initial thresholds are uniform in -3 to 3 standard deviations (section 4)
@@ -18,63 +17,55 @@ MAX_DECAY = 0.99  # weight of the stored statistics after 99 batches or more, li
 
 # Sections that docstrings share.
 SHARED_DOC = {
-    "parameters": """\
-    n_features : int
-        Number of input features, at least 1.
-    n_outputs : int
-        Number of outputs, at least 1.
-    n_estimators : int, default=100
-        Number of trees, or ferns, at least 1.
-    max_depth : int, default=5
-        Number of tests on the path to each leaf, 1 to 16.
-    standardise : {"batch", "running", None}, default="batch"
-        How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
-        expect. "batch": by the statistics of each batch in training, with their gradient, and by
-        running statistics in evaluation (`torch.nn.BatchNorm1d`). "running": by a
-        `RunningStandardiser`, as in the paper; its statistics lag behind a network that changes
-        fast. None: not at all, for features that are standardised already.
-    aggregate : {"sum", "mean", "none"}, default="sum"
-        How the responses of the trees are combined. "none": they are returned separately.
-    dropout : float, default=0.0
-        Probability that a tree is left out of a batch in training, in [0, 1). The responses of the
-        other trees are then multiplied by 1 / (1 - dropout).
-    sparse : bool, default=False
-        Whether the gradient of `leaves` is a sparse tensor, with entries for the leaves that the
-        batch reached only, as of `torch.nn.Embedding`. It needs `torch.optim.SparseAdam`,
-        `Adagrad` or `SGD`. A step then does not change the other leaves, and costs less.
-    backend : {"auto", "kernel", "tensor"}, default="auto"
-        "kernel": the compiled loops of the estimators, for float32 on the CPU, in one thread, with
-        first derivatives. "tensor": operations of PyTorch, for every device and dtype, with
-        derivatives of any order (first ones only with `sparse`). "auto": "kernel" where it can
-        run, else "tensor".
-    device : torch.device, default=None
-        Device of parameters and buffers. None: the default device of PyTorch.
-    dtype : torch.dtype, default=None
-        Dtype of thresholds and leaves. None: the default dtype of PyTorch.
+    "parameters": """
+n_features : int
+    Number of input features, at least 1.
+n_outputs : int
+    Number of outputs, at least 1.
+n_estimators : int, default=100
+    Number of trees, or ferns, at least 1.
+max_depth : int, default=5
+    Number of tests on the path to each leaf, 1 to 16.
+standardise : {"batch", "running", None}, default="batch"
+    How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
+    expect. "batch": by the statistics of each batch in training, with their gradient, and by
+    running statistics in evaluation (`torch.nn.BatchNorm1d`). "running": by a
+    `RunningStandardiser`, as in the paper; its statistics lag behind a network that changes
+    fast. None: not at all, for features that are standardised already.
+aggregate : {"sum", "mean", "none"}, default="sum"
+    How the responses of the trees are combined. "none": they are returned separately.
+dropout : float, default=0.0
+    Probability that a tree is left out of a batch in training, in [0, 1). The responses of the
+    other trees are then multiplied by 1 / (1 - dropout).
+sparse : bool, default=False
+    Whether the gradient of `leaves` is a sparse tensor, with entries for the leaves that the
+    batch reached only, as of `torch.nn.Embedding`. It needs `torch.optim.SparseAdam`,
+    `Adagrad` or `SGD`. A step then does not change the other leaves, and costs less.
+backend : {"auto", "kernel", "tensor"}, default="auto"
+    "kernel": the compiled loops of the estimators, for float32 on the CPU, in one thread, with
+    first derivatives. "tensor": operations of PyTorch, for every device and dtype, with
+    derivatives of any order (first ones only with `sparse`). "auto": "kernel" where it can
+    run, else "tensor".
+device : torch.device, default=None
+    Device of parameters and buffers. None: the default device of PyTorch.
+dtype : torch.dtype, default=None
+    Dtype of thresholds and leaves. None: the default dtype of PyTorch.
 """,
-    "raises": """\
-    Raises
-    ------
-    TypeError
-        If a parameter that must be an int is not one.
-    ValueError
-        If a parameter is out of range.
+    "raises": """
+Raises
+------
+TypeError
+    If a parameter that must be an int is not one.
+ValueError
+    If a parameter is out of range.
 """,
-    "references": """\
-    References
-    ----------
-    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
-       Differentiable Learning", 2018.
+    "references": """
+References
+----------
+.. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+   Differentiable Learning", 2018.
 """,
 }
-
-
-def _with_shared_doc(module):
-    """Put the shared sections into the docstring of a class."""
-    if module.__doc__:  # None under `python -OO`
-        for name, text in SHARED_DOC.items():
-            module.__doc__ = module.__doc__.replace(f"    {{{name}}}\n", text)
-    return module
 
 
 def check_int(name, value, low, high=None):
@@ -95,7 +86,7 @@ def check_option(name, value, options):
     return value
 
 
-@_with_shared_doc
+@with_texts(**SHARED_DOC)
 class RunningStandardiser(nn.Module):
     """Standardise features to mean 0 and standard deviation 1 by running statistics.
 
@@ -332,7 +323,7 @@ class _HingeLayer(nn.Module):
         return ", ".join(parameters)
 
 
-@_with_shared_doc
+@with_texts(**SHARED_DOC)
 class HingeForest(_HingeLayer):
     """Layer of random hinge trees.
 
@@ -389,7 +380,7 @@ class HingeForest(_HingeLayer):
     """
 
 
-@_with_shared_doc
+@with_texts(**SHARED_DOC)
 class HingeFern(_HingeLayer):
     """Layer of random hinge ferns: trees with one test for all splits of a level.
 

@@ -4,8 +4,6 @@ The method is that of Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision T
 2020, with networks in place of hyperplanes (section 3.4) and the derivatives left to PyTorch.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable
@@ -34,8 +32,8 @@ N_STANDARDISE = 1024  # samples that standardise a new network
 def default_network(shape):
     """Small convolutional network of section 3.4, for images of (channels, height, width).
 
-    For images of 28 x 28 or more, both convolutions have 5 x 5 kernels and both are followed by
-    2 x 2 max pooling. A kernel covers at most half of a side, rounded up, and sides of less than 8
+    For images of 28 x 28 or more, both convolutions have 5 x 5 kernels and both are followed by 2
+    x 2 max pooling. A kernel covers at most half of a side, rounded up, and sides of less than 8
     are not pooled.
     """
     channels, *sides = shape
@@ -115,29 +113,14 @@ class ImageSet:
 
 
 def likelihood(child, networks, leaves, x, y, steepness, min_reach=MIN_REACH):
-    """Probability of the labels by a soft tree (equations 1 to 5), from the leaves up.
+    """Probability of the labels by a soft tree (equations 1 to 5), tensor of shape (n_samples,).
 
-    Parameters
-    ----------
-    child : sequence of int
-        Left child of every node, which the right one follows; ``-1 - leaf`` at a leaf. The split
-        with the children ``2 * i + 1`` and ``2 * i + 2`` has network i.
-    networks : sequence of callable
-        From images to one number each; samples go right where it is positive.
-    leaves : tensor of shape (n_leaves, n_classes)
-        Class probabilities of the leaves.
-    x : tensor of shape (n_samples, channels, height, width)
-    y : tensor of shape (n_samples,), int64
-    steepness : float
-        Gamma of equation 5.
-    min_reach : float, default=0.003
-        A sample skips the less probable child of a split if it reaches it with less probability.
-
-    Returns
-    -------
-    p : tensor of shape (n_samples,)
-        The derivatives of its logarithm by the logarithms of `leaves` are the responsibilities of
-        the leaves (equation 10).
+    `child` has the left child of every node, which the right one follows, and ``-1 - leaf`` at a
+    leaf; the split with the children ``2 * i + 1`` and ``2 * i + 2`` has network i, and samples go
+    right where its output is positive. `leaves` are class probabilities, (n_leaves, n_classes),
+    and `steepness` is gamma of equation 5. A sample skips the less probable child of a split if it
+    reaches it with less probability than `min_reach`. The derivatives of the logarithm by the
+    logarithms of `leaves` are the responsibilities of the leaves (equation 10).
     """
 
     def subtree(node, index, reach):
@@ -160,28 +143,13 @@ def likelihood(child, networks, leaves, x, y, steepness, min_reach=MIN_REACH):
 def train_networks(
     child, networks, counts, images, index, batch_size, schedule, exact_counts=False, report=None
 ):
-    """Train the networks of a tree on some samples, by expectation maximisation.
+    """Train the networks of a tree on the samples `index`, by expectation maximisation.
 
-    Parameters
-    ----------
-    child, networks
-        As in `likelihood`.
-    counts : tensor of shape (n_leaves, n_classes)
-        Initial weights of the classes in the leaves, up to a common factor.
-    images, index : ImageSet, and tensor of shape (n_samples,), int64
-        Samples to train on.
-    batch_size : int
-    schedule : sequence of (float, float)
-        Steepness and learning rate of every epoch.
-    exact_counts : bool, default=False
-        Whether `counts` are those of all samples, and not an estimate.
-    report : callable, default=None
-        Called with the number and the loss of every epoch.
-
-    Returns
-    -------
-    losses : list of float
-        Mean negative log-likelihood in every epoch, each batch before its step.
+    `child` and `networks` are as in `likelihood`. `counts`, a tensor of shape (n_leaves,
+    n_classes), are initial weights of the classes in the leaves, up to a common factor: with
+    `exact_counts` those of all samples, else an estimate. `schedule` has the steepness and the
+    learning rate of every epoch; `report` is called with the number and the loss of every epoch.
+    Return the losses: the mean negative log-likelihood in every epoch, each batch before its step.
     """
     n = len(index)
     size = min(batch_size, max(MIN_BATCH_SIZE, -(-n // MIN_BATCHES)))

@@ -7,8 +7,6 @@ loops that the estimators train with, for float32 on the CPU; `response_by_tenso
 of PyTorch, for every device and dtype.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

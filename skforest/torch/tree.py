@@ -4,8 +4,6 @@ A split may be any module that maps an image to one number. The fitted tree is a
 features are these numbers.
 """
 
-from __future__ import annotations
-
 from typing import get_type_hints
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from torch import nn
 
 from .._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
+from .._docs import described
 from .._feature_map import FeatureGrid
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
 from ..forest import Forest
@@ -20,7 +19,65 @@ from ..forest.edit import recount_and_prune
 from ..training.endtoend import Annealing
 from .network import BLOCK, ImageSet, NetworkTreeGrower, train_networks
 
+PARAMETERS = """
+network : callable or None
+    Makes the network of a split: it takes the shape ``(channels, height, width)`` and returns a
+    new `torch.nn.Module`, which maps n such images to shape (n, 1) or (n,). None: the network of
+    the paper, two convolutions and two linear layers, with smaller kernels for small images.
+feature_shape : int, tuple of int or None
+    Shape of the images: ``(height, width)`` or ``(channels, height, width)``. The rows of X may be
+    arrays of this shape. An int, or None: images of one row of pixels.
+max_leaf_nodes : int
+    Maximum number of leaves, at least 2.
+greedy_epochs : int
+    Number of epochs over the samples of a node for which its network is trained when the tree is
+    grown, at least 1.
+finetune_epochs : int
+    Number of epochs of joint training over the training set. 0: no joint training.
+learning_rate : float
+    Learning rate of Adam, more than 0. It is constant while the tree is grown, and decreases to 0
+    along a cosine during joint training.
+batch_size : int
+    Maximum number of samples of a step, 1 to 2^20. Batches are smaller where an epoch would have
+    less than 10 of them, but not smaller than 16 samples for this reason.
+steepness : float
+    Gamma of equation 5 in the first epoch, more than 0.
+steepness_step : float
+    Increase of the steepness after each epoch, at least 0. Joint training starts with the
+    steepness at which the training of single splits ended.
+routing : {"hard", "soft"}
+    How samples are routed in prediction. "hard": to one child of every split. "soft": to both
+    children, by the probabilities at the last steepness. Can be changed after `fit`.
+class_weight : dict, {"balanced", "balanced_subsample"} or None
+    Weights of the classes, which multiply the sample weights. "balanced", and here
+    "balanced_subsample" as well: all classes have the same total weight. None: 1.
+random_state : int, RandomState or None
+    Seed of initial networks and of batches. The global generator of PyTorch is left as it was.
+verbose : int
+    1 prints a line for every split and every epoch of joint training.
+"""
 
+ATTRIBUTES = """
+networks_ : ModuleList
+    One network for each split of `forest_`, in their order. Samples go right where the output is
+    positive.
+forest_ : Forest
+    The tree. Its features are the outputs of the networks.
+mean_, unit_ : ndarray of shape (n_features_in_,), float32
+    The input of networks is ``(x - mean_) * unit_``. With `feature_shape`, mean and unit are the
+    same for all features, else each feature has its own. A unit is the reciprocal of a standard
+    deviation, or 0 for a constant feature.
+steepness_ : float
+    Steepness after the last epoch, which soft routing uses.
+n_iter_ : int
+    Number of epochs of joint training.
+loss_curve_ : list of float
+    Mean negative log-likelihood of the samples in every epoch of joint training, each batch before
+    its step.
+"""
+
+
+@described(PARAMETERS, ATTRIBUTES)
 class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     """Decision tree classifier whose splits are small networks, trained together.
 
@@ -30,73 +87,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     maximisation, while splits become steeper. By default a sample is routed to one leaf, and only
     the networks on its path are evaluated.
 
-    Parameters
-    ----------
-    network : callable or None, default=None
-        Makes the network of a split: it takes the shape ``(channels, height, width)`` and returns
-        a new `torch.nn.Module`, which maps n such images to shape (n, 1) or (n,). None: the
-        network of the paper, two convolutions and two linear layers, with smaller kernels for
-        small images.
-    feature_shape : int, tuple of int or None, default=None
-        Shape of the images: ``(height, width)`` or ``(channels, height, width)``. The rows of X
-        may be arrays of this shape. An int, or None: images of one row of pixels.
-    max_leaf_nodes : int, default=10
-        Maximum number of leaves, at least 2.
-    greedy_epochs : int, default=15
-        Number of epochs over the samples of a node for which its network is trained when the tree
-        is grown, at least 1.
-    finetune_epochs : int, default=30
-        Number of epochs of joint training over the training set. 0: no joint training.
-    learning_rate : float, default=0.003
-        Learning rate of Adam, more than 0. It is constant while the tree is grown, and decreases
-        to 0 along a cosine during joint training.
-    batch_size : int, default=256
-        Maximum number of samples of a step, 1 to 2^20. Batches are smaller where an epoch would
-        have less than 10 of them, but not smaller than 16 samples for this reason.
-    steepness : float, default=1.0
-        Gamma of equation 5 in the first epoch, more than 0.
-    steepness_step : float, default=0.1
-        Increase of the steepness after each epoch, at least 0. Joint training starts with the
-        steepness at which the training of single splits ended.
-    routing : {"hard", "soft"}, default="hard"
-        How samples are routed in prediction. "hard": to one child of every split. "soft": to both
-        children, by the probabilities at the last steepness. Can be changed after `fit`.
-    class_weight : dict, {"balanced", "balanced_subsample"} or None, default=None
-        Weights of the classes, which multiply the sample weights. "balanced", and here
-        "balanced_subsample" as well: all classes have the same total weight. None: 1.
-    random_state : int, RandomState or None, default=None
-        Seed of initial networks and of batches. The global generator of PyTorch is left as it was.
-    verbose : int, default=0
-        1 prints a line for every split and every epoch of joint training.
-
-    Attributes
-    ----------
-    networks_ : ModuleList
-        One network for each split of `forest_`, in their order. Samples go right where the output
-        is positive.
-    forest_ : Forest
-        The tree. Its features are the outputs of the networks.
-    classes_ : ndarray of shape (n_classes_,)
-        Class labels.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,), object
-        Names of the features, if X had column names.
-    n_outputs_ : int
-        1.
-    mean_, unit_ : ndarray of shape (n_features_in_,), float32
-        The input of networks is ``(x - mean_) * unit_``. With `feature_shape`, mean and unit are
-        the same for all features, else each feature has its own. A unit is the reciprocal of a
-        standard deviation, or 0 for a constant feature.
-    steepness_ : float
-        Steepness after the last epoch, which soft routing uses.
-    n_iter_ : int
-        Number of epochs of joint training.
-    loss_curve_ : list of float
-        Mean negative log-likelihood of the samples in every epoch of joint training, each batch
-        before its step.
+    {parameters_and_attributes}
 
     Raises
     ------
@@ -153,9 +144,6 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "steepness": [Interval(Real, 0.0, None, closed="neither")],
         "steepness_step": [Interval(Real, 0.0, None, closed="left")],
         "routing": [StrOptions(set(GATES))],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-        **ForestClassifierMixin._parameter_constraints,
     }
     warm_start = False  # read by `BaseForest`; not a parameter of a single tree
 
@@ -255,17 +243,13 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
             (annealing.grown + epoch * annealing.steepness_step, learning_rate)
             for epoch, learning_rate in enumerate(annealing.rates().tolist())
         ]
-        return train_networks(
-            grower.child,
-            grower.networks,
-            torch.from_numpy(counts.astype(np.float32)),
-            images,
-            images.weighted_samples(),
-            annealing.batch_size,
-            schedule,
-            exact_counts=True,
-            report=lambda epoch, loss: self._report(f"epoch {epoch + 1}, loss {loss:.4f}"),
-        )
+        counts = torch.from_numpy(counts.astype(np.float32))
+
+        def report(epoch, loss):
+            self._report(f"epoch {epoch + 1}, loss {loss:.4f}")
+
+        own = grower.child, grower.networks, counts, images, images.weighted_samples()
+        return train_networks(*own, annealing.batch_size, schedule, True, report)
 
     def _pack(self, child, networks, images, data):
         """The hard tree, with leaves counted from the samples that reach them; set `networks_`."""
@@ -317,9 +301,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     def network_outputs(self, X):
         """Return the outputs of all networks, which are the features of `forest_`.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, \\*feature_shape)
+        {takes_rows}
 
         Returns
         -------

@@ -6,8 +6,6 @@ anew one after another, and its leaves are computed again, so that the loss of t
 training rows never rises.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .._kernels.alternate import Alternator
@@ -28,31 +26,12 @@ def refine_tree(
     forest, data, seed, stop, *, criterion, n_sweeps=2, nu=100.0, learning_rate=0.3,
     n_epochs="auto", pruned=True, features=None,
 ):  # fmt: skip
-    """Refine one tree.
+    """Refine one hard tree on its sample; in classification it is as an estimator made it.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one hard tree, in classification as an estimator made it.
-    data : TrainingSet
-        The sample of the tree.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Not 0 when training shall end early.
-    criterion : {"gini", "entropy", "squared_error"}
-        Unit of the gains of the splits.
-    n_sweeps, nu, learning_rate, n_epochs
-        As in `refine`.
-    pruned : bool, default=True
-        Drop nodes that no row reaches.
-    features : tuple of ndarray (Z, offset, scale), default=None
-        Space in which hyperplanes are trained, ``Z = (X - offset) * scale`` in float32. None: X.
-
-    Returns
-    -------
-    forest : Forest
-    curve : ndarray of shape (n_sweeps + 1,), float64
-        `tree_loss` before and after each sweep; it never rises.
+    `features` are the ndarrays (Z, offset, scale) of the space in which hyperplanes are trained:
+    ``Z = (X - offset) * scale`` in float32; None: X. Gains are in the units of `criterion`; other
+    parameters are as in `refine`. Return the tree, and the curve of `tree_loss` before and after
+    each sweep, float64 of shape (n_sweeps + 1,); it never rises.
     """
     chosen = data.rows
     scale = data.target_scale
@@ -73,20 +52,9 @@ def refine_tree(
         if stop[0]:
             break
         swept = Alternator(
-            forest.arrays,
-            grid,
-            forest.router.max_taps,
-            longest_sparse,
-            data.X,
-            offset,
-            factor,
-            data.target,
-            relative,
-            chosen,
-            leaf,
-            leaf_predictions(forest, scale),
-            trainer,
-        ).sweep()
+            forest.arrays, grid, forest.router.max_taps, longest_sparse, data.X, offset, factor,
+            data.target, relative, chosen, leaf, leaf_predictions(forest, scale), trainer,
+        ).sweep()  # fmt: skip
         other = replace_splits(forest, *swept)
         arrived = route(other, X)
         other = recount(other, X, target, weight, criterion=criterion, scale=scale, leaf=arrived)
@@ -102,22 +70,7 @@ def refine_tree(
 def refine_grown(estimator, forest, data, seed, stop):
     """Refine a tree that was just grown, as the parameter `refine` of its estimator says.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters `refine` and `n_sweeps`.
-    forest : Forest
-        Of one tree.
-    data : TrainingSet
-        The sample of the tree.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-
-    Returns
-    -------
-    forest : Forest
-    record : dict
-        What the estimator stores of it: "refine_curve_", or what `train_jointly` recorded.
+    Return the tree and a record: "refine_curve_", or what `train_jointly` recorded.
     """
     if estimator.refine is None or stop[0]:
         return forest, {}

@@ -3,8 +3,6 @@
 Lay et al. 2018, algorithm 1 (initialisation) and section 4.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -25,15 +23,7 @@ N_CHECKS = 40  # evaluations of the loss
 PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # rows for the initial statistics of features
-COPIED = (
-    "direction",
-    "mean",
-    "variance",
-    "tests",
-    "leaf",
-    "value",
-    "head",
-)  # of the best model so far
+COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
 
 
 @dataclass(frozen=True)
@@ -67,28 +57,15 @@ class HingeSettings:
 
 @dataclass(frozen=True)
 class HingeInput:
-    """The rows that a forest learns from, with each feature in units of its own.
+    """The rows that a forest learns from, with each feature in units of its own."""
 
-    Parameters
-    ----------
-    scaled : ndarray of shape (n_rows, n_features), float32
-        As the `Forest` takes them.
-    mean, deviation : ndarray of shape (n_features,), float64
-        Of `scaled`.
-    emphasis : ndarray of shape (n_features,), float64
-        Learned features see (scaled - mean) / deviation * emphasis.
-    spread : ndarray of shape (n_features,), float32
-        For the importances.
-    receptive_fields : ndarray of shape (n_patches, n_taps), int32
-        Columns of each patch that learned features are inner products with: all, in one patch, or
-        those under a kernel at each of its places.
-    """
-
-    scaled: np.ndarray
-    mean: np.ndarray
-    deviation: np.ndarray
-    emphasis: np.ndarray
-    spread: np.ndarray
+    scaled: np.ndarray  # (n_rows, n_features), float32, as the `Forest` takes them
+    mean: np.ndarray  # (n_features,), float64, of `scaled`
+    deviation: np.ndarray  # (n_features,), float64, of `scaled`
+    emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
+    spread: np.ndarray  # (n_features,), float32, for the importances
+    # (n_patches, n_taps), int32: columns of each patch that learned features are inner products
+    # with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
 
     def table(self):
@@ -101,20 +78,9 @@ class HingeInput:
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
-    """Initial parameters (algorithm 1), as `HingeTrainer` takes them.
+    """Initial parameters (algorithm 1), as `HingeTrainer` takes them: dict of ndarray.
 
-    Parameters
-    ----------
-    settings : HingeSettings
-    receptive_fields : ndarray of shape (n_patches, n_taps), int32
-    n_outputs : int
-    emphasis : ndarray of shape (n_columns,)
-        Columns of the table are divided by it where they are features themselves.
-    random : RandomState
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
+    Columns of the table are divided by `emphasis` where they are features themselves.
     """
     n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
     n_patches, n_taps = receptive_fields.shape
@@ -168,33 +134,8 @@ def _pool(n_linear, n_identity, first, shape, random):
     return np.where(is_column, column, linear).astype(np.int32)
 
 
-def train_hinge(source, target, loss, weight, settings, seed, stop, report=None):
-    """Train one bag.
-
-    Parameters
-    ----------
-    source : HingeInput
-    target : ndarray of shape (n_rows, loss.n_columns), float64
-    loss : Loss
-    weight : ndarray of shape (n_rows,), float64
-    settings : HingeSettings
-    seed : int
-    stop : ndarray of shape (1,), uint8
-    report : callable, default=None
-        Called with the number of evaluations done and the number of all evaluations.
-
-    Returns
-    -------
-    training : HingeTraining
-        After its last step.
-    """
-    training = HingeTraining(source, target, loss, weight, settings, seed, stop)
-    training.run(report)
-    return training
-
-
 class HingeTraining:
-    """The training of one bag; parameters as of `train_hinge`."""
+    """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
 
     def __init__(self, source, target, loss: Loss, weight, settings, seed, stop):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
@@ -209,20 +150,10 @@ class HingeTraining:
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
         self.trainer = HingeTrainer(
-            arrays,
-            source.scaled.shape[1],
-            settings.depth,
-            LEAF_SCALE,
-            settings.fern,
-            loss,
-            settings.optimizer,
-            settings.momentum,
-            settings.weight_decay,
-            settings.dropout,
-            settings.batch_size,
-            seed,
-            stop,
-        )
+            arrays, source.scaled.shape[1], settings.depth, LEAF_SCALE, settings.fern, loss,
+            settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
+            settings.batch_size, seed, stop,
+        )  # fmt: skip
         self.table = source.table()
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
@@ -233,10 +164,8 @@ class HingeTraining:
     def run(self, report=None):
         """Train for all steps, or until the validation loss stops falling.
 
-        Raises
-        ------
-        ValueError
-            If the loss becomes infinite before the first evaluation on validation rows.
+        `report` is called with the number of evaluations done and the number of all. ValueError if
+        the loss becomes infinite before the first evaluation on validation rows.
         """
         settings = self.settings
         size = max(1, -(-settings.n_steps // N_CHECKS))
@@ -271,13 +200,7 @@ class HingeTraining:
             self.trainer.restore(self.best)
 
     def partial_fit(self, scaled, target, weight):
-        """Train on each row of a part of a stream once, at the constant rate.
-
-        Raises
-        ------
-        ValueError
-            If the loss becomes infinite.
-        """
+        """Train on each row of a part of a stream once, at the constant rate."""
         self.source, self.weight = replace(self.source, scaled=scaled), weight
         self.table = self.source.table()
         self.trainer.set_rows(self.table, target, weight)
@@ -339,23 +262,11 @@ class HingeTraining:
     # ----------------------------------------------------------------------------- the Forest
 
     def pack(self, unit, make, whole=False):
-        """The fitted model.
+        """The fitted model: `make` of its arrays. `unit`, (n_outputs,), is that of the response.
 
         Subtrees that no row of the training set reaches become one leaf with the value 0; the
         split above it stays, since its margin counts. No output of a training row changes a bit.
-
-        Parameters
-        ----------
-        unit : ndarray of shape (n_outputs,), float64
-            Of the response.
-        make : callable
-            From arrays to a Forest.
-        whole : bool, default=False
-            Keep leaves that only rows of former parts of a stream reached.
-
-        Returns
-        -------
-        forest : Forest
+        With `whole`, leaves that only rows of former parts of a stream reached are kept.
         """
         packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
         forest = make(packer.arrays(self.table, self.weight, unit))

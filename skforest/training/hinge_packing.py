@@ -1,7 +1,5 @@
 """Conversion between trained bags of hinge trees and packed forests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..forest import Forest
@@ -10,36 +8,17 @@ BLOCK = 4096  # rows that are routed together
 
 
 class HingePacker:
-    """Converts a bag to arrays of a `Forest`.
-
-    Parameters
-    ----------
-    trainer : HingeTrainer
-    settings : HingeSettings
-    source : HingeInput
-        The rows, and the transformation to the trainer's table.
-    n_outputs : int
-    """
+    """Converts the bag of a HingeTrainer to arrays of a `Forest`."""
 
     def __init__(self, trainer, settings, source, n_outputs):
         self.trainer, self.settings, self.source = trainer, settings, source
         self.n_outputs = n_outputs
 
     def arrays(self, table, weight, unit):
-        """Arrays of complete trees.
+        """Arrays of complete trees, without those that all bags have in common.
 
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_features), float32
-            The rows as the trainer sees them.
-        weight : ndarray of shape (n_rows,), float64
-        unit : ndarray of shape (n_outputs,), float64
-            Of the response.
-
-        Returns
-        -------
-        arrays : dict of str to ndarray
-            As a `Forest` takes them, without those that all bags have in common.
+        `table` are the rows as the trainer sees them; `unit`, of shape (n_outputs,), is that of
+        the response.
         """
         arrays, settings = self.trainer.arrays, self.settings
         n_trees, depth = settings.n_trees, settings.depth
@@ -134,20 +113,9 @@ class HingePacker:
 def compacted(forest, table, weight, known=None):
     """Remove the subtrees of complete trees that no row reaches.
 
-    Parameters
-    ----------
-    forest : Forest
-        Every tree has the same depth, with its nodes as a heap. Value row 0 is 0.
-    table : ndarray of shape (n_rows, n_features), float32
-        Scaled as the forest takes it.
-    weight : ndarray of shape (n_rows,), float64
-        Of the rows, for `node_weight`.
-    known : ndarray of shape (n_trees, n_leaves), bool, default=None
-        Leaves that are kept in any case.
-
-    Returns
-    -------
-    forest : Forest
+    In `forest`, every tree has the same depth, with its nodes as a heap, and value row 0 is 0. The
+    rows `table` are scaled as the forest takes them; their `weight` becomes `node_weight`. Leaves
+    in the mask `known`, of shape (n_trees, n_leaves), are kept in any case.
     """
     n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
     n_inner = n_nodes // 2
@@ -197,22 +165,10 @@ class CompleteTrees:
     A leaf above the last level repeats the test of its parent: the margins are the same, and one
     side is empty, so no response changes.
 
-    Parameters
-    ----------
-    forest : Forest
-        One bag, with the gate "margin".
-    column : ndarray of shape (n_splits,)
-        Feature of each split, in other numbers than those of `direction`.
-
-    Attributes
-    ----------
-    depth : int
-        At least 1.
-    tests : dict of str to ndarray of shape (n_trees, 2**depth - 1)
-        "threshold" and "column".
-    own : ndarray of shape (n_trees, 2**depth - 1), bool
-        Tests that repeat no other.
-    leaves : ndarray of shape (n_trees, 2**depth, n_outputs), float32
+    `forest` is one bag with the gate "margin", and `column` the feature of each split, in other
+    numbers than those of `direction`. `tests` has "threshold" and "column", of shape (n_trees,
+    2**depth - 1) with a depth of at least 1; `own` is a mask of the tests that repeat no other;
+    `leaves` is float32 of shape (n_trees, 2**depth, n_outputs).
     """
 
     def __init__(self, forest, column):
@@ -245,12 +201,7 @@ class CompleteTrees:
         self.leaves[~self.own[:, 0]] = 0  # the response of a tree without a split is 0
 
     def levels(self):
-        """The one test of each level, if the trees are ferns.
-
-        Returns
-        -------
-        tests : dict of str to ndarray of shape (n_trees, depth), or None
-        """
+        """The one test of each level, of shape (n_trees, depth); None unless trees are ferns."""
         found = {name: [] for name in self.tests}
         for level in range(self.depth):
             at = slice(2**level - 1, 2 ** (level + 1) - 1)

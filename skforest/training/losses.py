@@ -6,8 +6,6 @@ loss with the derivatives. To add one, write a class with a name in `LOSSES`, an
 in `_kernels/loss.pyx`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -23,21 +21,8 @@ ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 def power_of_two_scale(deviation):
     """The power of two at or above the largest deviation of a target, 1 where all are 0.
 
-    Squares of the scaled deviations are far from the limits of float32, and dividing by a power
-    of two loses no bit.
-
-    Parameters
-    ----------
-    deviation : ndarray, float64
-
-    Returns
-    -------
-    scale : float
-
-    Raises
-    ------
-    ValueError
-        If float32 cannot hold such deviations.
+    Squares of the scaled deviations are far from the limits of float32, and dividing by a power of
+    two loses no bit. ValueError if float32 cannot hold such deviations.
     """
     largest = np.abs(deviation).max()
     scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
@@ -51,21 +36,11 @@ def power_of_two_scale(deviation):
 
 @dataclass(frozen=True)
 class TargetUnits:
-    """What a target is measured from, and in.
+    """The zero point and the units of a target."""
 
-    Parameters
-    ----------
-    baseline : ndarray of shape (n_outputs,), float64
-        Raw prediction that training starts from.
-    scale : float
-        A power of two, by which the deviations from the baseline are divided.
-    unit : ndarray of shape (n_outputs,), float64
-        Typical size of the scaled deviations; 0 for a constant output.
-    """
-
-    baseline: np.ndarray
-    scale: float
-    unit: np.ndarray
+    baseline: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
+    scale: float  # a power of two, by which the deviations from the baseline are divided
+    unit: np.ndarray  # typical size of the scaled deviations; 0 for a constant output
 
     @property
     def response(self):
@@ -77,16 +52,15 @@ class TargetUnits:
 
 
 class BaseLoss:
-    """What all losses share; not for direct use.
+    """What all losses share; not for direct use. `n_outputs` is the length of the raw prediction.
 
-    Parameters
-    ----------
-    n_outputs : int
-        Length of the raw prediction.
+    Targets y are float64 of shape (n_rows, n_outputs), and weights float64 of shape (n_rows,).
     """
 
+    kernel = None  # the compiled loss
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
+    has_unit = True  # are deviations from the baseline measured in units of their size?
     # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
     calibration_level = None
 
@@ -95,44 +69,21 @@ class BaseLoss:
         self.__dict__.update({name: float(value) for name, value in parameters.items()})
 
     def check_target(self, y, weight):
-        """Raise ValueError where the loss is not defined.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-        """
+        """Raise ValueError where the loss is not defined."""
 
     def baseline(self, y, weight):
-        """The constant of least loss, as a raw prediction.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-
-        Returns
-        -------
-        baseline : ndarray of shape (n_outputs,), float64
-        """
+        """The constant of least loss, as a raw prediction of shape (n_outputs,)."""
         return np.average(y, axis=0, weights=weight)
 
     def target_units(self, y, weight, baseline=None):
         """Baseline and units of a target, after `check_target`.
 
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-        baseline : ndarray of shape (n_outputs,), default=None
-            That of a model to which trees are added. None: `baseline(y, weight)`.
-
-        Returns
-        -------
-        units : TargetUnits
+        `baseline` is that of a model to which trees are added. None: ``self.baseline(y, weight)``.
         """
         self.check_target(y, weight)
         baseline = self.baseline(y, weight) if baseline is None else baseline
+        if not self.has_unit:
+            return TargetUnits(baseline, 1.0, np.ones(self.n_outputs))
         deviation = y - baseline
         scale = power_of_two_scale(deviation)
         return TargetUnits(baseline, scale, self.typical_size(deviation / scale, weight))
@@ -142,54 +93,28 @@ class BaseLoss:
         return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
     def scale_target(self, y, units):
-        """Deviations from the baseline over the power of two, as trees that are grown take them.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        units : TargetUnits
-
-        Returns
-        -------
-        target : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Deviations from the baseline over the power of two, as grown trees take them."""
         return (y - units.baseline) / units.scale
 
     def standardize(self, target, units):
-        """A scaled target in units of 1, as the compiled loss takes it.
-
-        Parameters
-        ----------
-        target : ndarray
-            From `scale_target`.
-        units : TargetUnits
-
-        Returns
-        -------
-        target : ndarray of shape (n_rows, n_columns), float64
-        """
+        """A target from `scale_target` in units of 1, as the compiled loss takes it."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
     def kernel_loss(self):
-        """The compiled loss, of a standardized target.
-
-        Returns
-        -------
-        loss : Loss
-        """
-        raise NotImplementedError
+        """The compiled loss, of a standardized target."""
+        return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
 
 
 class SquaredError(BaseLoss):
     """Half of the squared error, which the conditional mean minimises."""
 
-    def kernel_loss(self):
-        return kernels.SquaredError(self.n_outputs)
+    kernel = kernels.SquaredError
 
 
 class Quantile(BaseLoss):
     """The pinball loss, which the conditional quantile minimises."""
 
+    kernel = kernels.QuantileLoss
     parameters = ("quantile",)
 
     @property
@@ -203,34 +128,29 @@ class Quantile(BaseLoss):
         """The standard deviation, which does not depend on the quantile."""
         return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
 
-    def kernel_loss(self):
-        return kernels.QuantileLoss(self.n_outputs, self.quantile)
-
 
 class AbsoluteError(Quantile):
     """The absolute error, which the conditional median minimises."""
 
+    kernel = kernels.AbsoluteError
     parameters = ()
     quantile = 0.5
     calibration_level = None
-
-    def kernel_loss(self):
-        return kernels.AbsoluteError(self.n_outputs)
 
 
 class Huber(BaseLoss):
     """The squared error up to a difference of `delta` units, and linear beyond."""
 
+    kernel = kernels.HuberLoss
     parameters = ("delta",)
-
-    def kernel_loss(self):
-        return kernels.HuberLoss(self.n_outputs, self.delta)
 
 
 class Poisson(BaseLoss):
     """The negative log-likelihood of counts whose mean is exp(raw prediction)."""
 
+    kernel = kernels.PoissonLoss
     link = "log"
+    has_unit = False
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -243,32 +163,22 @@ class Poisson(BaseLoss):
     def baseline(self, y, weight):
         return np.log(np.average(y, axis=0, weights=weight))
 
-    def target_units(self, y, weight, baseline=None):
-        self.check_target(y, weight)
-        baseline = self.baseline(y, weight) if baseline is None else baseline
-        return TargetUnits(baseline, 1.0, np.ones(len(baseline)))
-
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
         return y / np.exp(units.baseline)
-
-    def kernel_loss(self):
-        return kernels.PoissonLoss(self.n_outputs)
 
 
 class LogLoss(BaseLoss):
     """The negative log-likelihood of class numbers, after a softmax."""
 
+    kernel = kernels.LogLoss
     link = "softmax"
+    has_unit = False
     parameters = ("label_smoothing",)
 
     def baseline(self, y, weight):
         """0 for every class with weight, so that the probability of the others stays 0."""
         return np.where(np.bincount(y, weight, self.n_outputs) > 0, 0.0, ABSENT)
-
-    def target_units(self, y, weight, baseline=None):
-        baseline = self.baseline(y, weight) if baseline is None else baseline
-        return TargetUnits(baseline, 1.0, np.ones(self.n_outputs))
 
     def scale_target(self, y, units):
         """Class numbers of shape (n_rows,), which have no unit."""
@@ -277,9 +187,6 @@ class LogLoss(BaseLoss):
     def standardize(self, target, units):
         """Class numbers as a column of float64."""
         return np.ascontiguousarray(target[:, None], dtype=np.float64)
-
-    def kernel_loss(self):
-        return kernels.LogLoss(self.n_outputs, self.label_smoothing)
 
 
 # By the name that the parameter `loss` of an estimator has.
@@ -294,20 +201,7 @@ LOSSES = {
 
 
 def make_loss(name, n_outputs, estimator):
-    """A loss with the parameters that an estimator has for it.
-
-    Parameters
-    ----------
-    name : str
-        A key of `LOSSES`.
-    n_outputs : int
-    estimator : object
-        With an attribute for each of the `parameters` of the loss.
-
-    Returns
-    -------
-    loss : BaseLoss
-    """
+    """The loss of a key of `LOSSES`, with the parameters that an estimator has for it."""
     kind = LOSSES[name]
     return kind(n_outputs, **{name: getattr(estimator, name) for name in kind.parameters})
 
@@ -322,19 +216,9 @@ def make_loss(name, n_outputs, estimator):
 
 
 def validation_mask(weight, fraction, random):
-    """Rows that do not train, drawn at random.
+    """Rows that do not train, a fraction of those with weight, drawn at random.
 
-    Parameters
-    ----------
-    weight : ndarray of shape (n_rows,), float64
-    fraction : float
-        Of the rows with weight.
-    random : RandomState
-
-    Returns
-    -------
-    mask : ndarray of shape (n_rows,), bool
-        All False where no row would be left to train on.
+    All False where no row would be left to train on.
     """
     mask = np.zeros(len(weight), dtype=bool)
     present = np.flatnonzero(weight)
@@ -349,18 +233,6 @@ def weighted_quantile(values, weight, quantile):
 
     A row in sorted position k of n has the level k / (n + 1), so that the next draw lies below it
     with that probability; n is the effective number of rows where weights differ.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns), float64
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0.
-    quantile : float
-        In (0, 1).
-
-    Returns
-    -------
-    quantiles : ndarray of shape (n_columns,), float64
     """
     present = weight > 0
     values, weight = values[present], weight[present] / weight.sum()
@@ -373,21 +245,9 @@ def weighted_quantile(values, weight, quantile):
 
 
 def calibrated_baseline(forest, data, mask, quantile):
-    """The baseline with which a forest has a quantile on validation rows.
+    """The baseline with which a forest has a quantile on the validation rows in `mask`.
 
-    Parameters
-    ----------
-    forest : Forest
-    data : TrainingSet
-    mask : ndarray of shape (n_rows,), bool
-        The validation rows.
-    quantile : float
-        In (0, 1).
-
-    Returns
-    -------
-    baseline : ndarray of shape (n_outputs,), float64
-        That of the forest where there are no validation rows.
+    Without validation rows it is that of the forest.
     """
     if not mask.any():
         return forest.baseline

@@ -5,8 +5,6 @@ Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of D
 and the tree that results.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
@@ -49,15 +47,6 @@ def resolve_nu(nu, n_features):
 
     Rows are scaled to one norm. With few features each of them is large and weights change
     quickly, so the bound is 20 for 256 features and more, 75 for 16, and 100 for 9 and fewer.
-
-    Parameters
-    ----------
-    nu : "auto" or float
-    n_features : int
-
-    Returns
-    -------
-    nu : float
     """
     return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
 
@@ -65,31 +54,11 @@ def resolve_nu(nu, n_features):
 def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
     """Train all splits of a tree together, compute its leaves again, and prune it.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of one tree.
-    data : TrainingSet
-        The sample of the tree.
-    validation_mask : ndarray of shape (n_rows,), bool
-        Rows that are not trained on and, if there are any, decide when to stop.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-    settings : JointSettings, or an estimator with the same parameters
-    criterion : {"entropy", "squared_error"}
-    report : callable, default=None
-        Called with the number of epochs done and the largest number of epochs.
-
-    Returns
-    -------
-    forest : Forest
-    record : dict
-        "loss_curve_", "validation_scores_", "n_active_leaves_".
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the tree has lost nearly all that it had learned; the grown tree is then returned.
+    `settings` are JointSettings, or an estimator with the same parameters. Rows in the mask
+    `validation_mask` are not trained on and, if there are any, decide when to stop. `report` is
+    called with the number of epochs done and the largest number of epochs. Return the tree and a
+    record: "loss_curve_", "validation_scores_" and "n_active_leaves_". If the tree has lost nearly
+    all that it had learned, warn and return the grown tree.
     """
     grown, curve, scores = forest, np.zeros(0), np.zeros(0)
     trains = len(forest.threshold) > 0 and not stop[0]
@@ -158,24 +127,12 @@ class _Training:
         self.n_outputs = data.n_outputs
         self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
         leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)]
+        n_reversed = 1 if settings.inference == "fast" else int(forest.max_depth[0])
         self.trainer = JointTrainer(
-            data.X,
-            data.target,
-            data.n_outputs,
-            self.weight,
-            child,
-            *unpack(forest),
-            self._leaf_parameters(leaf),
-            seed,
-            stop,
-            settings.row_norm,
-            nu,
-            settings.momentum,
-            settings.batch_size,
-            1 if settings.inference == "fast" else int(forest.max_depth[0]),
-            settings.stable,
-            settings.l1,
-        )
+            data.X, data.target, data.n_outputs, self.weight, child, *unpack(forest),
+            self._leaf_parameters(leaf), seed, stop, settings.row_norm, nu, settings.momentum,
+            settings.batch_size, n_reversed, settings.stable, settings.l1,
+        )  # fmt: skip
         self.trainer.assign()
 
     def _leaf_parameters(self, leaf):
