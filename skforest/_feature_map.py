@@ -271,6 +271,28 @@ class FeatureMap:
             F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self._table_of(f))
         return F
 
+    @property
+    def without_extra(self):
+        """Mask of the features besides indicators of levels and target statistics."""
+        is_extra = (self.kind == LEVEL) | (self.kind == TARGET)
+        for f in np.flatnonzero(self.kind == LEVEL):  # that of missing values stays
+            is_extra[f] = np.argmax(self._table_of(f)) < len(self.levels[self.source[f]])
+        return ~is_extra
+
+    def selected(self, is_kept):
+        """The map to some of the features."""
+        length = np.diff(self.table_start)
+        return FeatureMap(
+            self.offset,
+            self.scale,
+            self.fill,
+            self.source[is_kept],
+            self.kind[is_kept],
+            np.cumsum([0, *length[is_kept]]),
+            self.table[np.repeat(is_kept, length)],
+            self.levels,
+        )
+
     # ----------------------------------------------------------------------------- description
 
     def per_feature(self, per_input):

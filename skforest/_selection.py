@@ -1,11 +1,12 @@
-"""Choosing settings by training small forests: on held-out rows, and by quick importances."""
+"""Choices made by training small forests: settings, features of categories, importances."""
 
+import math
 from copy import copy
 
 import numpy as np
 
 from ._greedy import GrowthLimits, grow_tree, search_splitter
-from ._kernels.projection import AxisSampler
+from ._kernels.projection import AxisSampler, SparseSampler
 from ._kernels.rows import tree_seed
 from .forest import Forest
 
@@ -15,6 +16,11 @@ MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is
 MIN_ROWS = 30  # with fewer, the first setting is taken
 BLOCK = 256  # rows that are predicted together: there may be many classes
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
+
+# Of the forests that are compared by `useful_features`.
+N_FEATURE_TREES = 20
+MEAN_NONZEROS = 2.0
+FEATURE_SEED = 5 * 2**60
 
 # Of the forest behind `quick_importances`.
 IMPORTANCE_TREES = 50
@@ -31,15 +37,9 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
     `settings` are dicts of attributes of the estimator, `shared` those of all small forests. The
     seed of the estimator is set.
     """
-    present = np.flatnonzero(data.weight)
-    if len(settings) == 1 or len(present) < MIN_ROWS:
+    if len(settings) == 1 or np.count_nonzero(data.weight) < MIN_ROWS:
         return settings[0]
-    # The stream of RandomState is frozen: the choice does not depend on the version of NumPy.
-    random = np.random.RandomState(tree_seed(estimator._seed, FIRST_SEED) % 2**32)
-    present = random.permutation(present)
-    n_train = min(MAX_ROWS, 2 * len(present) // 3)
-    train = data.subset(np.sort(present[:n_train]))
-    test = data.subset(present[n_train : n_train + MAX_ROWS])
+    train, test = _split(data, estimator._seed)
     trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
     errors = []
     for setting in settings:
@@ -50,46 +50,100 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
     return settings[int(np.argmin(errors))]
 
 
-def _squared_error(forest, data):
+def _split(data, seed):
+    """Two thirds of the rows, at most MAX_ROWS, and as many other ones."""
+    # The stream of RandomState is frozen: the choice does not depend on the version of NumPy.
+    random = np.random.RandomState(tree_seed(seed, FIRST_SEED) % 2**32)
+    present = random.permutation(np.flatnonzero(data.weight))
+    n_train = min(MAX_ROWS, 2 * len(present) // 3)
+    train = data.subset(np.sort(present[:n_train]))
+    return train, data.subset(present[n_train : n_train + MAX_ROWS])
+
+
+def _squared_error(forest, data, truth):
     """Weighted sum of squared differences between predictions and targets."""
     total = 0.0
     for first in range(0, len(data), BLOCK):
         block = slice(first, first + BLOCK)
         response = forest.response_mapped(data.X[block])
-        truth = data.y[block]
+        own = truth[block].reshape(len(response), -1)
         if forest.task == "classification":
-            truth = np.arange(response.shape[1]) == truth
-        total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
+            own = np.arange(response.shape[1]) == own
+        total += data.weight[block] @ ((response - own) ** 2).sum(axis=1)
     return total
+
+
+def useful_features(data, seed):
+    """The training set, without indicators and target statistics of categories if these do harm.
+
+    Forests of sparse directions, with all features and with the codes alone, are compared on
+    held-out rows.
+    """
+    is_kept = data.feature_map.without_extra
+    if is_kept.all() or np.count_nonzero(data.weight) < MIN_ROWS:
+        return data
+    plain = data.with_features(
+        np.ascontiguousarray(data.X[:, is_kept]), data.feature_map.selected(is_kept)
+    )
+    errors = []
+    for candidate in (data, plain):
+        train, test = _split(candidate, seed)
+        n_features = train.X.shape[1]
+        n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
+        mean = min(MEAN_NONZEROS, n_features)
+        forests = _small_trees(
+            train,
+            tree_seed(seed, FEATURE_SEED),
+            N_FEATURE_TREES,
+            lambda: SparseSampler(n_features, mean, False, train.spread()),
+            n_candidates,
+            1,
+        )
+        errors.append(_squared_error(Forest.concatenate(forests), test))
+    return data if errors[0] <= errors[1] else plain
 
 
 def quick_importances(data, seed):
     """Impurity importances of a random forest of a few axis-aligned trees; sum 1, or all 0."""
     n_features = data.X.shape[1]
-    stop = np.zeros(1, dtype=np.uint8)
-    total = np.zeros(n_features)
     if data.is_classification:
         n_candidates = max(1, int(np.sqrt(n_features)))
-        classes = np.arange(data.n_outputs)
-        task = {"task": "classification", "classes": classes, "n_shared_values": len(classes)}
     else:
         n_candidates = max(1, n_features // 3)
-        task = {"task": "regression"}
-    limits = GrowthLimits(MAX_DEPTH, 2 * MIN_LEAF, 0.0)
-    for tree in range(IMPORTANCE_TREES):
-        own_seed = tree_seed(seed, IMPORTANCE_SEED + tree)
+    total = np.zeros(n_features)
+    for forest in _small_trees(
+        data,
+        seed,
+        IMPORTANCE_TREES,
+        lambda: AxisSampler(n_features),
+        n_candidates,
+        MIN_LEAF,
+        IMPORTANCE_SEED,
+    ):
+        total += forest.feature_importances()
+    return total / (total.sum() or 1)
+
+
+def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_seed=0):
+    """Forests of one tree each, grown on small bootstrap samples; `sampler` makes a new one."""
+    stop = np.zeros(1, dtype=np.uint8)
+    task = {"task": "regression"}
+    if data.is_classification:
+        classes = np.arange(data.n_outputs)
+        task = {"task": "classification", "classes": classes, "n_shared_values": len(classes)}
+    limits = GrowthLimits(MAX_DEPTH, 2 * min_leaf, 0.0)
+    for tree in range(n_trees):
+        own_seed = tree_seed(seed, first_seed + tree)
         sample = data.sample(data.bootstrap(own_seed, min(len(data), MAX_DRAWS)))
         splitter, options = search_splitter(
             criterion="gini" if data.is_classification else "squared_error",
-            sampler=AxisSampler(n_features),
+            sampler=sampler(),
             n_candidates=n_candidates,
             exact=False,
             n_bins=32,
             max_search_samples=1024,
-            min_samples_leaf=MIN_LEAF,
+            min_samples_leaf=min_leaf,
             min_weight_leaf=0.0,
         )
         arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
-        forest = Forest(arrays, n_features=n_features, n_outputs=data.n_outputs, **task)
-        total += forest.feature_importances()
-    return total / (total.sum() or 1)
+        yield Forest(arrays, n_features=data.X.shape[1], n_outputs=data.n_outputs, **task)

@@ -7,14 +7,16 @@ import numpy as np
 from ._kernels.rows import RowOrder
 
 N_FOLDS = 5
-PRIOR_ROWS = 10.0  # rows of the overall mean that are added to each level
+MAX_PRIOR_ROWS = 100.0
 
 
 class TargetStatistics:
     """Means of the target in the levels of categories, without the row's own label.
 
-    The mean of a level is pulled towards the overall mean by PRIOR_ROWS rows of it. Where the
-    target has several columns, or there are several classes, the deviations of the means of the
+    The mean of a level is pulled towards the overall mean, as if rows of that mean were added:
+    as many as the variance within levels is larger than that of the levels (the empirical Bayes
+    estimate; Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in
+    classification and prediction problems", 2001). Where the target has several columns, or there are several classes, the deviations of the means of the
     levels are projected onto the direction in which they vary most.
 
     A training row gets the mean over rows of other folds, else a model would learn to read its
@@ -88,7 +90,7 @@ class TargetStatistics:
         """Function from the sums at the entries to the feature there."""
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
-        n_prior = PRIOR_ROWS * self.weight.mean()
+        n_prior = self._prior_rows(sums, prior) * self.weight.mean()
 
         def deviations(sums):
             # Differences of sums may be negative by rounding.
@@ -105,6 +107,30 @@ class TargetStatistics:
             return ((deviations(sums) * direction).sum(axis=1) - low) / unit
 
         return project
+
+    def _prior_rows(self, sums, prior):
+        """Variance within levels over that between them, from the analysis of variance."""
+        unit = self.weight.mean()
+        sums = sums[sums[:, 0] > 0] / unit
+        n, n_rows = sums[:, 0], len(self.weight)
+        squares = self.weight / unit @ np.square(self._deviations(prior))
+        between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
+        n_within, n_between = n_rows - len(n), len(n) - 1
+        if n_within <= 0 or n_between == 0:
+            return MAX_PRIOR_ROWS
+        within = max(squares - between, 0.0) / n_within
+        of_levels = (between - n_between * within) / (n_rows - np.square(n).sum() / n_rows)
+        return min(within / of_levels, MAX_PRIOR_ROWS) if of_levels > 0 else MAX_PRIOR_ROWS
+
+    def _deviations(self, prior):
+        """Distance of the target of every row from the overall mean."""
+        if self.n_classes is None:
+            return np.sqrt(np.square(self._target(slice(None)) - prior).sum(axis=1))
+        # Of one-hot labels: the square of (1 - p) for the own class, and of p for the others.
+        label = self.y[:, 0].astype(np.intp)
+        if self.n_classes == 2:
+            return np.abs(label - prior[0])
+        return np.sqrt(1 - 2 * prior[label] + np.square(prior).sum())
 
     def _is_alone(self):
         """Mask of the rows whose inputs no other row has."""

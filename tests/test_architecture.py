@@ -18,7 +18,7 @@ KERNELS = [path for path in SOURCES if path.suffix != ".py"]
 # files or folders of skforest/, without suffix.
 LAYERS = {
     "kernels": ["_version", "_docs", "_kernels", "_tree"],
-    "feature map": ["_feature_map"],
+    "feature map": ["_table", "_target_statistics", "_feature_map"],
     "forest": ["forest"],
     "training": ["_training_set", "training"],
     "shared": ["_base", "_targets", "_greedy", "_selection"],

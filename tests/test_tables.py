@@ -21,7 +21,7 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest._feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE
-from skforest._target_statistics import N_FOLDS, PRIOR_ROWS, TargetStatistics
+from skforest._target_statistics import N_FOLDS, TargetStatistics
 
 N = 120
 MODELS = skforest.ManifoldForestClassifier, skforest.CO2ForestClassifier
@@ -449,7 +449,16 @@ def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns)
     weight = rng.integers(1, 4, size=n).astype(float)
     statistics = TargetStatistics(Z, y, weight, n_classes)
     prior = weight @ Y / weight.sum()
-    extra = PRIOR_ROWS * weight.mean()
+    count = weight / weight.mean()
+    every_level = range(n_levels)
+    means = [np.average(Y[entry == k], axis=0, weights=count[entry == k]) for k in every_level]
+    within = sum(
+        (count[entry == k] @ np.square(Y[entry == k] - means[k])).sum() for k in every_level
+    ) / (n - n_levels)
+    n_of = np.bincount(entry, count)
+    between = sum(n_of[k] * np.square(means[k] - prior).sum() for k in every_level)
+    between = (between - (n_levels - 1) * within) / (n - np.square(n_of).sum() / n)
+    extra = weight.mean() * within / between
 
     def deviation(level, rows):
         own = rows[entry[rows] == level]
