@@ -333,11 +333,11 @@ def test_a_tiny_mean_is_one_feature_and_does_not_hang():
     """
     process = start_python(code)
     try:
-        out, errors = process.communicate(timeout=10)
+        out, errors = process.communicate(timeout=60)  # the start of Python included
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        pytest.fail("drawing 20 directions took more than 10 seconds")
+        pytest.fail("drawing 20 directions took more than a minute")
     assert out.split() == ["True"] * 20, errors
 
 
