@@ -62,9 +62,9 @@ early_stopping : bool
     Whether to hold out rows, stop when their score no longer improves, and keep the model with
     the best score.
 validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1). Only with `early_stopping`.
+    Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
 n_iter_no_change : int
-    Training stops after this many evaluations without improvement, at least 1. Only with
+    Training stops after this many epochs without improvement, at least 1. Only with
     `early_stopping`.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a

@@ -21,6 +21,7 @@ from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
 from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from .training.early_stopping import EarlyStopping, validation_mask
 from .training.endtoend import Annealing, Units, train_together
 
 MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
@@ -82,6 +83,10 @@ steepness_step : "auto" or float
     Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
     which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
     `patch_size` and `smoothness`.
+early_stopping : bool
+    Whether to hold out `validation_fraction` of the rows of a tree, end its joint training when
+    their loss has not decreased for `n_iter_no_change` epochs, and keep the splits of the best
+    epoch. Leaves are computed from all rows in the end. No effect with finetune_epochs=0.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Features of a split, drawn for each split. An int is a count, a float a multiple of the number
     of features, None all, "sqrt" the square root of the number of features. "auto": all for a
@@ -122,10 +127,15 @@ n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batc
 learning_rate_, steepness_step_ : float
     Resolved values of these parameters.
 steepness_ : float
-    Steepness after the last epoch, that of soft routing.
+    Steepness after the last epoch, that of soft routing. With `early_stopping`, the hyperplanes
+    of a tree are scaled so that it holds for all trees.
 loss_curve_ : list of ndarray
     One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
     each batch before its step.
+validation_scores_ : list of ndarray
+    One entry per tree: minus the mean squared error of soft routing on the held-out rows after
+    each epoch of joint training, summed over outputs or one-hot classes. Empty without
+    `early_stopping`.
 n_iter_ : list of int
     Epochs of joint training, one entry per tree.
 """
@@ -184,6 +194,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
         "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
@@ -203,6 +216,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         batch_size="auto",
         steepness=1.0,
         steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         max_features="auto",
         feature_shape=None,
         patch_size=None,
@@ -401,9 +417,13 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return {"gate": "sigmoid", "steepness": self.steepness_}
 
     def _fit_tree(self, data, seed, control, units, n_used):
-        forest = super()._fit_tree(data, seed, control, units=units, n_used=n_used)
+        mask = np.zeros(len(data), dtype=bool)
+        if self.finetune_epochs_:
+            mask = validation_mask(self, data.weight, seed)
+        train = data.sample(np.where(mask, 0.0, data.weight))
+        forest = super()._fit_tree(train, seed, control, units=units, n_used=n_used)
         if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
-            self._warn_without_split(data)
+            self._warn_without_split(train)
         _, min_leaf = self._min_samples(data)
         forest, record = train_together(
             forest,
@@ -415,6 +435,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             float(self.smoothness),
             (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
             self._criterion,
+            EarlyStopping(mask, self.n_iter_no_change),
             control.report,
         )
         return self._gated(forest), record
@@ -509,6 +530,9 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         batch_size="auto",
         steepness=1.0,
         steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         max_features="auto",
         feature_shape=None,
         patch_size=None,
