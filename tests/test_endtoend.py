@@ -610,7 +610,7 @@ def test_soft_routing_is_the_sum_over_paths():
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_soft_and_hard_come_together_as_steepness_grows(cls):
+def test_the_gap_between_soft_and_hard_routing_decreases_with_steepness(cls):
     X, y = data(cls)
     gaps = [
         cls(1, max_depth=4, steepness_step=step, random_state=0).fit(X, y).routing_scores(X, y)

@@ -1006,7 +1006,7 @@ def test_the_scale_of_the_target_does_not_matter(regressor, power):
 
 
 @pytest.mark.parametrize("power", [-1060, -300, 300, 900])
-def test_targets_beyond_the_range_are_refused_or_learnt(regressor, power):
+def test_targets_beyond_the_range_are_refused_or_learned(regressor, power):
     X, y = targets()
     y = np.ldexp(y, power)
     try:
