@@ -59,12 +59,13 @@ importance_type : {"impurity", "count"}
     the feature and its standard deviation. "count": number of splits in which the feature has a
     weight.
 early_stopping : bool
-    Whether to hold out rows, stop when their score no longer improves, and keep the model with
-    the best score.
+    Whether to hold out `validation_fraction` of the rows of a tree, end joint training when their
+    loss has not decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch.
+    Leaves are computed from all rows in the end.
 validation_fraction : float
     Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
 n_iter_no_change : int
-    Training stops after this many epochs without improvement, at least 1. Only with
+    Joint training ends after this many epochs without improvement, at least 1. Only with
     `early_stopping`.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a

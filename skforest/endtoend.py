@@ -68,7 +68,7 @@ greedy_epochs : "auto" or int
     "auto": 80000 / n for n training rows, but 4 to {most_epochs}.
 finetune_epochs : "auto" or int
     Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
-    it was grown. "auto": 400000 / n for n rows, but 8 to 30.
+    it was grown, and `early_stopping` has no effect. "auto": 400000 / n for n rows, but 8 to 30.
 learning_rate : "auto" or float
     Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
     units of the reciprocal of the deviation of its feature. Constant while trees grow, then
@@ -83,10 +83,6 @@ steepness_step : "auto" or float
     Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
     which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
     `patch_size` and `smoothness`.
-early_stopping : bool
-    Whether to hold out `validation_fraction` of the rows of a tree, end its joint training when
-    their loss has not decreased for `n_iter_no_change` epochs, and keep the splits of the best
-    epoch. Leaves are computed from all rows in the end. No effect with finetune_epochs=0.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Features of a split, drawn for each split. An int is a count, a float a multiple of the number
     of features, None all, "sqrt" the square root of the number of features. "auto": all for a

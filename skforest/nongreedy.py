@@ -61,10 +61,6 @@ smoothing : float
 row_norm : float
     Root mean square norm to which rows are scaled, by one number for all features, after they
     have been centred on their mean. More than 0.
-early_stopping : bool
-    Whether to hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-    decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. Leaves are
-    computed from all rows in the end.
 refine : {"alternating"} or None
     "alternating": joint training is followed by refinement split by split, as by
     `skforest.refine`.
