@@ -8,12 +8,12 @@ from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler
 from ._kernels.rows import tree_seed
 from .forest import Forest
+from .forest.statistics import squared_error
 
 # Of the forests that are compared on held-out rows.
 N_TREES = 10
 MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
 MIN_ROWS = 30  # with fewer, the first setting is taken
-BLOCK = 256  # rows that are predicted together: there may be many classes
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
 
 # Of the forest behind `quick_importances`.
@@ -46,21 +46,8 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
         # The copy trains trees and does nothing else with them.
         trial = copy(estimator)
         trial.__dict__.update(setting | shared, refine=None, max_samples=None, verbose=0)
-        errors.append(_squared_error(trial._fit_forest(train, trees), test))
+        errors.append(squared_error(trial._fit_forest(train, trees), test))
     return settings[int(np.argmin(errors))]
-
-
-def _squared_error(forest, data):
-    """Weighted sum of squared differences between predictions and targets."""
-    total = 0.0
-    for first in range(0, len(data), BLOCK):
-        block = slice(first, first + BLOCK)
-        response = forest.response_mapped(data.X[block])
-        truth = data.y[block]
-        if forest.task == "classification":
-            truth = np.arange(response.shape[1]) == truth
-        total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
-    return total
 
 
 def quick_importances(data, seed):
