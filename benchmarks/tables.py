@@ -165,7 +165,9 @@ def _errors(options, jobs):
     for (name, _, table, seed, treatment, holes), error in zip(jobs, runs, strict=True):
         key = name, treatment, holes
         found.setdefault(key, {}).setdefault(table, []).append(error)
-        print(f"{name}, {treatment}, {table}, {holes or ''} seed {seed}: {error:.2f} %", flush=True)
+        print(
+            f"{name}, {treatment}, {table}, {holes or ''} seed {seed}: {error:.2f} %", flush=True
+        )
     return {
         key: {table: float(np.mean(errors)) for table, errors in of.items()}
         for key, of in found.items()

@@ -66,6 +66,15 @@ momentum : float
     Fraction of the last step that is added to the next, in [0, 1).
 batch_size : int
     Rows of a gradient step, at least 1.
+early_stopping : bool
+    Whether to hold out `validation_fraction` of the rows of a tree, end joint training when their
+    loss has not decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch.
+    Leaves are computed from all rows in the end.
+validation_fraction : float
+    Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
+n_iter_no_change : int
+    Joint training ends after this many epochs without improvement, at least 1. Only with
+    `early_stopping`.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
     `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.

@@ -353,7 +353,9 @@ def _means(Z, weight, is_missing):
     """Weighted mean of every input over the rows where it is not missing: float32."""
     # Without BLAS, whose last bits depend on its threads.
     if not is_missing.any():
-        return (np.einsum("i,ij->j", weight, Z, dtype=np.float64) / weight.sum()).astype(np.float32)
+        return (np.einsum("i,ij->j", weight, Z, dtype=np.float64) / weight.sum()).astype(
+            np.float32
+        )
     there = ~is_missing
     total = np.einsum("i,ij->j", weight, np.where(there, Z, 0), dtype=np.float64)
     known = np.einsum("i,ij->j", weight, there, dtype=np.float64)

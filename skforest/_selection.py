@@ -9,12 +9,12 @@ from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler, SparseSampler
 from ._kernels.rows import tree_seed
 from .forest import Forest
+from .forest.statistics import squared_error
 
 # Of the forests that are compared on held-out rows.
 N_TREES = 10
 MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
 MIN_ROWS = 30  # with fewer, the first setting is taken
-BLOCK = 256  # rows that are predicted together: there may be many classes
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
 
 # Of the forests that are compared by `useful_features`.
@@ -46,7 +46,7 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
         # The copy trains trees and does nothing else with them.
         trial = copy(estimator)
         trial.__dict__.update(setting | shared, refine=None, max_samples=None, verbose=0)
-        errors.append(_squared_error(trial._fit_forest(train, trees), test))
+        errors.append(squared_error(trial._fit_forest(train, trees), test))
     return settings[int(np.argmin(errors))]
 
 
@@ -58,19 +58,6 @@ def _split(data, seed):
     n_train = min(MAX_ROWS, 2 * len(present) // 3)
     train = data.subset(np.sort(present[:n_train]))
     return train, data.subset(present[n_train : n_train + MAX_ROWS])
-
-
-def _squared_error(forest, data, truth):
-    """Weighted sum of squared differences between predictions and targets."""
-    total = 0.0
-    for first in range(0, len(data), BLOCK):
-        block = slice(first, first + BLOCK)
-        response = forest.response_mapped(data.X[block])
-        own = truth[block].reshape(len(response), -1)
-        if forest.task == "classification":
-            own = np.arange(response.shape[1]) == own
-        total += data.weight[block] @ ((response - own) ** 2).sum(axis=1)
-    return total
 
 
 def useful_features(data, seed):
@@ -99,7 +86,7 @@ def useful_features(data, seed):
             n_candidates,
             1,
         )
-        errors.append(_squared_error(Forest.concatenate(forests), test))
+        errors.append(squared_error(Forest.concatenate(forests), test))
     return data if errors[0] <= errors[1] else plain
 
 

@@ -111,7 +111,9 @@ class Table:
     def is_ordered(self, j):
         """Does the dtype of a column of categories say that its levels have an order?"""
         column = self.columns[j]
-        if isinstance(column, np.ndarray) or not isinstance(column.dtype, nw.Categorical | nw.Enum):
+        if isinstance(column, np.ndarray) or not isinstance(
+            column.dtype, nw.Categorical | nw.Enum
+        ):
             return False
         dtype = getattr(nw.to_native(column), "dtype", None)
         return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
@@ -126,7 +128,9 @@ class Table:
         """
         values = self.values(j)
         values = values if rows is None else values[rows]
-        found = {level for level in map(as_level, dict.fromkeys(values.tolist())) if level == level}
+        found = {
+            level for level in map(as_level, dict.fromkeys(values.tolist())) if level == level
+        }
         if len(found) > MAX_LEVELS:
             raise ValueError(
                 f"column {self.names[j]!r} of X has {len(found)} levels, at most {MAX_LEVELS} are "

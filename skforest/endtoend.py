@@ -21,6 +21,7 @@ from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
 from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from .training.early_stopping import EarlyStopping, validation_mask
 from .training.endtoend import Annealing, Units, train_together
 
 MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
@@ -67,7 +68,7 @@ greedy_epochs : "auto" or int
     "auto": 80000 / n for n training rows, but 4 to {most_epochs}.
 finetune_epochs : "auto" or int
     Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
-    it was grown. "auto": 400000 / n for n rows, but 8 to 30.
+    it was grown, and `early_stopping` has no effect. "auto": 400000 / n for n rows, but 8 to 30.
 learning_rate : "auto" or float
     Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
     units of the reciprocal of the deviation of its feature. Constant while trees grow, then
@@ -122,10 +123,15 @@ n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batc
 learning_rate_, steepness_step_ : float
     Resolved values of these parameters.
 steepness_ : float
-    Steepness after the last epoch, that of soft routing.
+    Steepness after the last epoch, that of soft routing. With `early_stopping`, the hyperplanes
+    of a tree are scaled so that it holds for all trees.
 loss_curve_ : list of ndarray
     One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
     each batch before its step.
+validation_scores_ : list of ndarray
+    One entry per tree: minus the mean squared error of soft routing on the held-out rows after
+    each epoch of joint training, summed over outputs or one-hot classes. Empty without
+    `early_stopping`.
 n_iter_ : list of int
     Epochs of joint training, one entry per tree.
 """
@@ -184,6 +190,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
         "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
@@ -203,6 +212,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         batch_size="auto",
         steepness=1.0,
         steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         max_features="auto",
         feature_shape=None,
         patch_size=None,
@@ -402,9 +414,13 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return {"gate": "sigmoid", "steepness": self.steepness_}
 
     def _fit_tree(self, data, seed, control, units, n_used):
-        forest = super()._fit_tree(data, seed, control, units=units, n_used=n_used)
+        mask = np.zeros(len(data), dtype=bool)
+        if self.finetune_epochs_:
+            mask = validation_mask(self, data.weight, seed)
+        train = data.sample(np.where(mask, 0.0, data.weight))
+        forest = super()._fit_tree(train, seed, control, units=units, n_used=n_used)
         if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
-            self._warn_without_split(data)
+            self._warn_without_split(train)
         _, min_leaf = self._min_samples(data)
         forest, record = train_together(
             forest,
@@ -416,6 +432,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             float(self.smoothness),
             (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
             self._criterion,
+            EarlyStopping(mask, self.n_iter_no_change),
             control.report,
         )
         return self._gated(forest), record
@@ -510,6 +527,9 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         batch_size="auto",
         steepness=1.0,
         steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         max_features="auto",
         feature_shape=None,
         patch_size=None,

@@ -21,6 +21,7 @@ from ._docs import described, with_texts
 from ._greedy import SEARCHED, ObliqueForest, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.alternating import refine_grown
+from .training.early_stopping import validation_mask
 from .training.nongreedy import resolve_nu, train_jointly
 
 AXIS_SEARCHED = 4096  # rows among which a cut is searched by default, with init="axis"
@@ -54,15 +55,6 @@ smoothing : float
 row_norm : float
     Root mean square norm to which rows are scaled, by one number for all features, after they
     have been centred on their mean. More than 0.
-early_stopping : bool
-    Whether to hold out `validation_fraction` of the rows of a tree, stop when their loss has not
-    decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch. Leaves are
-    computed from all rows in the end.
-validation_fraction : float
-    Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
-n_iter_no_change : int
-    Training stops after this many epochs without improvement, at least 1. Only with
-    `early_stopping`.
 refine : {"alternating"} or None
     "alternating": joint training is followed by refinement split by split, as by
     `skforest.refine`.
@@ -163,10 +155,10 @@ class _NonGreedy(ObliqueForest):
         return self._stump_splitter(data, options, objective=self.init, **own)
 
     def _fit_tree(self, data, seed, control):
-        validation_mask = self._validation_mask(data.weight, seed)
-        train = data.sample(np.where(validation_mask, 0.0, data.weight))
+        mask = validation_mask(self, data.weight, seed)
+        train = data.sample(np.where(mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)
-        own = data, validation_mask, seed, control.stop, self, self._criterion
+        own = data, mask, seed, control.stop, self, self._criterion
         forest, record = train_jointly(forest, *own, control.report)
         forest, refined = refine_grown(self, forest, data, seed, control.stop)
         record["n_active_leaves_"] = int(forest.n_leaves[0])
@@ -175,21 +167,6 @@ class _NonGreedy(ObliqueForest):
     def _update_refined_records(self):
         """Bring recorded attributes up to date with refined trees."""
         self.n_active_leaves_ = self.forest_.n_leaves.tolist()
-
-    def _validation_mask(self, weight, seed):
-        """Mask of the rows that are held out."""
-        mask = np.zeros(len(weight), dtype=bool)
-        chosen = np.flatnonzero(weight)
-        if not self.early_stopping or len(chosen) == 1:  # one row makes one leaf, untrained
-            return mask
-        n_held_out = max(1, round(self.validation_fraction * len(chosen)))
-        if n_held_out >= len(chosen):
-            raise ValueError(
-                f"early_stopping=True with validation_fraction={self.validation_fraction} leaves "
-                f"none of the {len(chosen)} distinct rows of a tree to train on"
-            )
-        mask[np.random.default_rng(seed).permutation(chosen)[:n_held_out]] = True
-        return mask
 
 
 @with_texts()

@@ -4,6 +4,7 @@ Only this file knows the signatures of the kernels.
 """
 
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 
-from skforest.forest import Forest
+from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
@@ -303,3 +304,65 @@ def grow(
         unordered=unordered,
         **meta,
     )
+
+
+# ------------------------------------------------------------------- forests that use every array
+
+# A box forest on a torus with channels: every field of the format is in use.
+SHAPE, WRAP, UNORDERED = (4, 3, 3), (True, False, False), (False, False, True)
+
+
+def rich_forest(seed=0, **meta):
+    """A random forest that uses every array."""
+    rng = np.random.default_rng(seed)
+    return random_forest(rng, SHAPE, WRAP, UNORDERED, **{"n_outputs": 3, "n_trees": 4} | meta)
+
+
+def rich_classifier(seed=0):
+    """The same with sparse value rows, of which the pure ones are shared, labels and names."""
+    forest = rich_forest(seed)
+    rng = np.random.default_rng(seed)
+    n_own = len(forest.value) // 3
+    arrays = forest.arrays
+    leaf = arrays["child"] < 0
+    arrays["child"] = np.where(leaf & (rng.random(len(leaf)) < 0.5), arrays["child"] - 3, -1 - 2)
+    arrays["child"][~leaf] = forest.child[~leaf]
+    arrays["value"] = np.concatenate([np.ones(3), rng.random(2 * n_own)])
+    arrays["value_start"] = np.concatenate([np.arange(3), 3 + 2 * np.arange(n_own + 1)])
+    pairs = [rng.choice(3, 2, replace=False) for _ in range(n_own)]
+    arrays["value_index"] = np.concatenate([np.arange(3), *pairs])
+    arrays["spread"] = 1 + np.arange(36) / 8
+    meta = forest.metadata | {
+        "task": "classification",
+        "classes": np.array(["ape", "bee", "cat"]),
+        "n_shared_values": 3,
+        "feature_names": [f"x{j}" for j in range(36)],
+    }
+    return Forest(arrays, **meta)
+
+
+def table(forest, n_samples=40, seed=1, dtype=np.float32):
+    return whole_table(np.random.default_rng(seed), n_samples, forest.n_features, dtype)
+
+
+def assert_same(one, other):
+    """Same arrays in the same dtypes, and the same of everything else."""
+    for name in ARRAYS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+        assert a.tobytes() == b.tobytes(), name
+    for name, value in one.metadata.items():
+        np.testing.assert_equal(other.metadata[name], value, err_msg=name)
+
+
+def use(forest):
+    """Call all methods that read the arrays of a forest."""
+    X = table(forest, 5)
+    forest.response(X)
+    forest.predict(table(forest, 5, dtype=np.uint8))
+    forest.decision_path(X)
+    assert (forest.max_depth <= forest.n_leaves).all()
+    forest.feature_importances()
+    forest.directions()
+    forest.compact().response(X)
+    pickle.loads(pickle.dumps(forest[1:]))

@@ -139,7 +139,7 @@ def test_every_layer_that_is_named_has_files_and_every_file_a_layer():
         assert path.stem in KERNEL_LAYER, f"{path.name} has no layer"
 
 
-def test_what_uses_a_forest_knows_no_kernel():
+def test_users_of_a_forest_import_no_kernel():
     """Plots, files and networks read `Forest`; one function reports the vector level."""
     allowed = {"_kernels.direction", "_kernels.rows", "_kernels.hinge", "_kernels.hinge_layer"}
     for path in SOURCES:
@@ -149,7 +149,7 @@ def test_what_uses_a_forest_knows_no_kernel():
 
 
 @named
-def test_only_the_base_class_knows_joblib_and_the_private_side_of_scikit_learn(path):
+def test_only_the_base_class_imports_joblib_and_private_modules_of_scikit_learn(path):
     if path.name == "_base.py":
         return
     for module, names in statements(path):
@@ -163,7 +163,7 @@ def test_only_the_base_class_knows_joblib_and_the_private_side_of_scikit_learn(p
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
-def test_kernels_know_no_scikit_learn_no_numpy_headers_and_no_openmp(path):
+def test_kernels_use_no_scikit_learn_no_numpy_headers_and_no_openmp(path):
     text = path.read_text(encoding="utf-8")
     packages = {module.partition(".")[0] for module, _ in statements(path)}
     assert packages <= {"cpython", "cython", "libc", "numpy", "skforest"}

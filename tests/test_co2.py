@@ -212,7 +212,7 @@ def test_several_outputs():
 # --------------------------------------------------------------------------------------- numbers
 
 
-def test_numbers_beyond_float32_are_learnt():
+def test_numbers_beyond_float32_are_learned():
     X, y = blobs(100)
     huge = X * 1e150
     model = CO2ForestClassifier(3, random_state=0)
@@ -221,7 +221,7 @@ def test_numbers_beyond_float32_are_learnt():
     assert np.isfinite(far).all()
 
 
-def test_differences_beyond_float32_are_learnt():
+def test_differences_beyond_float32_are_learned():
     X = (1 + 1e-12 * np.arange(40.0))[:, None]
     y = np.arange(40) // 10
     assert CO2ForestClassifier(3, random_state=0).fit(X, y).score(X, y) == 1

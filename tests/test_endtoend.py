@@ -19,6 +19,9 @@ from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
 from skforest._feature_map import FeatureGrid
+from skforest._training_set import TrainingSet
+from skforest.forest.statistics import recount
+from skforest.training.early_stopping import EarlyStopping, validation_mask
 from skforest.training.endtoend import Annealing
 
 NEVER = np.zeros(1, dtype=np.uint8)
@@ -55,7 +58,7 @@ class Case:
             own["W"], own["threshold"], batch_size, smoothness, edges, 0, NEVER, engine,
         )  # fmt: skip
 
-    def settled(self, steepness=1.0, **options):
+    def with_leaves(self, steepness=1.0, **options):
         """A trainer whose leaves have values, after one E-step."""
         trainer = self.trainer(**options)
         trainer.evaluate(steepness)
@@ -91,7 +94,7 @@ def test_probabilities_of_the_leaves_are_those_of_equation_1(seed, steepness):
 @given(seed=st.integers(0, 10**6), real=st.booleans(), steepness=st.sampled_from([0.3, 2.0]))
 def test_responsibilities_are_the_posterior(seed, real, steepness):
     case = Case(seed, real=real)
-    trainer = case.settled(steepness)
+    trainer = case.with_leaves(steepness)
     seen = trainer.evaluate(steepness)
     part, likelihood = oracles.soft_posterior(reach_of(case, steepness), case.likelihood(trainer))
     weight = case.weight[case.trains]
@@ -135,7 +138,7 @@ def test_leaves_are_set_from_responsibilities(seed, real):
 def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
     case = Case(seed, real=real, n_splits=3)
     steepness = 0.1  # no child is left out
-    trainer = case.settled(steepness, engine=engine, batch_size=batch_size)
+    trainer = case.with_leaves(steepness, engine=engine, batch_size=batch_size)
     found = trainer.evaluate(steepness)["gradient"]
     X, weight = case.X[case.trains], case.weight[case.trains]
     likelihood = case.likelihood(trainer)
@@ -155,7 +158,7 @@ def test_splits_of_some_features_learn_these_alone(engine, real):
     sees = np.zeros(case.W.shape, dtype=bool)
     sees[0, 2:6] = sees[1, [2, 5]] = sees[2, 8] = True
     W = np.where(sees, case.W, 0)
-    trainer = case.settled(0.1, engine=engine, W=W)
+    trainer = case.with_leaves(0.1, engine=engine, W=W)
     found = trainer.evaluate(0.1)["gradient"]
     wanted, bias = oracles.soft_gradient(
         case.child, W, case.threshold, 0.1, case.X[case.trains], case.likelihood(trainer),
@@ -206,7 +209,7 @@ def test_sums_of_a_leaf_without_weight_are_forgotten():
 @pytest.mark.parametrize("real", [False, True])
 def test_the_gradient_is_a_finite_difference_of_the_loss(real):
     case = Case(3, n=60, n_splits=5, real=real)
-    trainer = case.settled(1.5)
+    trainer = case.with_leaves(1.5)
     X, weight = case.X[case.trains], case.weight[case.trains]
     likelihood = case.likelihood(trainer)
 
@@ -229,7 +232,7 @@ def test_the_gradient_is_a_finite_difference_of_the_loss(real):
 
 def test_float32_is_enough_at_the_steepest():
     case = Case(5, n=300, n_splits=15)
-    trainer = case.settled(30.0)
+    trainer = case.with_leaves(30.0)
     found = trainer.evaluate(30.0)["gradient"]
     W, bias = oracles.soft_gradient(
         case.child, case.W, case.threshold, 30.0, case.X[case.trains], case.likelihood(trainer),
@@ -241,7 +244,7 @@ def test_float32_is_enough_at_the_steepest():
 
 def test_margins_beyond_all_bounds_stay_finite():
     case = Case(6)
-    trainer = case.settled(1e6)
+    trainer = case.with_leaves(1e6)
     assert np.isfinite(trainer.evaluate(1e6)["gradient"]).all()
     assert np.isfinite([trainer.run(1e6, 0.01) for _ in range(3)]).all()
 
@@ -255,7 +258,7 @@ def test_the_engines_agree(real, steepness, close):
     Not so for real targets, where one leaf in the distance may be the only one that fits a row.
     """
     case = Case(7, n=300, n_splits=3 if steepness < 1 else 15, real=real)
-    one, other = (case.settled(steepness, engine=engine) for engine in ("lists", "products"))
+    one, other = (case.with_leaves(steepness, engine=engine) for engine in ("lists", "products"))
     a, b = one.evaluate(steepness), other.evaluate(steepness)
     for name in ("gradient", "part", "loss"):
         assert np.linalg.norm(a[name] - b[name]) <= close * np.linalg.norm(b[name])
@@ -332,8 +335,8 @@ def test_training_separates_what_can_be_separated():
 def test_smoothness_adds_the_gradient_of_equation_15(shape):
     case = Case(12, p=12, n_splits=3)
     options = {"engine": "products", "edges": FeatureGrid(shape, int(np.prod(shape))).edges()}
-    plain = case.settled(1.0).evaluate(1.0)["gradient"]
-    smooth = case.settled(1.0, smoothness=0.3, **options).evaluate(1.0)["gradient"]
+    plain = case.with_leaves(1.0).evaluate(1.0)["gradient"]
+    smooth = case.with_leaves(1.0, smoothness=0.3, **options).evaluate(1.0)["gradient"]
     wanted = oracles.smoothness_gradient(case.W / case.unit, shape, 0.3) / case.unit
     np.testing.assert_allclose((smooth - plain)[:, :-1], wanted, atol=1e-4)
     np.testing.assert_allclose(smooth[:, -1], plain[:, -1], atol=1e-6)
@@ -342,11 +345,11 @@ def test_smoothness_adds_the_gradient_of_equation_15(shape):
 def test_a_weight_of_2_is_a_copy():
     case = Case(13)
     keep = np.repeat(np.arange(len(case.X)), case.weight.astype(int))
-    a = case.settled(1.0).evaluate(1.0)
+    a = case.with_leaves(1.0).evaluate(1.0)
     copied = Case(13)
     copied.X, copied.target = case.X[keep], case.target[keep]
     copied.weight = np.ones(len(keep))
-    b = copied.settled(1.0).evaluate(1.0)
+    b = copied.with_leaves(1.0).evaluate(1.0)
     np.testing.assert_allclose(a["gradient"], b["gradient"], atol=1e-6)
     np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-6)
 
@@ -363,7 +366,7 @@ def test_in_the_limit_the_likelihood_of_a_stump_is_its_information_gain():
     gains, likelihoods = [], []
     for _ in range(20):
         W, threshold = rng.normal(size=(1, 5)).astype(np.float32), np.float32(rng.normal(size=1))
-        trainer = case.settled(1e7, W=W, threshold=threshold)
+        trainer = case.with_leaves(1e7, W=W, threshold=threshold)
         likelihoods.append(-trainer.evaluate(1e7)["loss"])
         leaf = case.X[case.trains] @ W[0] > threshold
         gains.append(root - oracles.entropy_of_leaves(leaf, label, weight))
@@ -446,7 +449,7 @@ def test_nodes_that_cannot_be_split_are_leaves():
     assert tree["node_weight"].min() >= 5
 
 
-def test_rows_that_lie_close_are_told_apart():
+def test_rows_that_lie_close_are_separated():
     """Where the first stump fails, the next sees the node in units of its own."""
     X = np.random.default_rng(4).random((2000, 2)).astype(np.float32)
     X = np.repeat(X, 2, axis=0)
@@ -509,6 +512,11 @@ def data(cls, n=400, random_state=0):
     return X.astype(np.float32), y
 
 
+def assert_same_trees(one, other):
+    for name, array in one.forest_.arrays.items():
+        np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
+
+
 @pytest.mark.parametrize("cls", CLASSES)
 def test_no_training_row_crosses_a_threshold(cls):
     """Leaf values are those of the rows that predictions send there."""
@@ -552,6 +560,10 @@ def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
         model = cls(1, finetune_epochs=5, **common).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), grown.predict(X))
     assert model.n_iter_ == [0]
+    with pytest.warns(ConvergenceWarning, match="infinite in epoch 1"):
+        model.set_params(early_stopping=True).fit(X, y)
+    assert model.n_iter_ == [0] and len(model.validation_scores_[0]) == 0
+    assert model.forest_.node_weight[0] == len(X)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -598,7 +610,7 @@ def test_soft_routing_is_the_sum_over_paths():
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_soft_and_hard_come_together_as_steepness_grows(cls):
+def test_the_gap_between_soft_and_hard_routing_decreases_with_steepness(cls):
     X, y = data(cls)
     gaps = [
         cls(1, max_depth=4, steepness_step=step, random_state=0).fit(X, y).routing_scores(X, y)
@@ -660,6 +672,7 @@ def test_leaves_keep_their_limits_after_joint_training(cls):
         {"growth": "best", "max_leaf_nodes": 5},
         {"max_depth": 2},
         {"bootstrap": True},
+        {"early_stopping": True},
     ],
     ids=lambda params: next(iter(params)),
 )
@@ -739,11 +752,11 @@ def test_several_outputs():
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_defaults_that_the_data_settle(cls):
+def test_auto_is_resolved_from_the_data(cls):
     X, y = data(cls)
     model = cls(1).fit(X, y)
-    settled = model.max_depth_, model.greedy_epochs_, model.max_features_
-    assert settled == ((8, 15, 8) if cls is E2EDecisionForest else (10, 30, 8))
+    resolved = model.max_depth_, model.greedy_epochs_, model.max_features_
+    assert resolved == ((8, 15, 8) if cls is E2EDecisionForest else (10, 30, 8))
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
     assert model.finetune_epochs_ > 0
     assert (model.n_estimators_, model.steepness_step_) == (1, 0.1)
@@ -759,7 +772,7 @@ def test_defaults_that_the_data_settle(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_warm_start_keeps_what_auto_came_to(cls):
+def test_warm_start_keeps_the_resolved_values_of_auto(cls):
     few, many = data(cls, 3000), data(cls, 6000, random_state=1)
     model = cls(2, max_depth=3, warm_start=True, random_state=0).fit(*few)
     before = {name: getattr(model, f"{name}_") for name in endtoend.KEPT}
@@ -806,10 +819,12 @@ def test_routing_that_is_none_is_named(cls):
 
 
 @pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("cls", CLASSES)
-def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, monkeypatch):
+def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, early_stopping, monkeypatch):
     X, y = data(cls, 3000)
-    model = cls(1, finetune_epochs=1_000_000, random_state=0)
+    own = {"early_stopping": early_stopping, "n_iter_no_change": 1_000_000}
+    model = cls(1, finetune_epochs=1_000_000, random_state=0, **own)
     before = dict(model.__dict__)
     train_together = endtoend.train_together
 
@@ -856,3 +871,113 @@ def test_a_tree_without_a_split_warns():
     with pytest.warns(ConvergenceWarning, match="a tree has no split"):
         model.fit(X, y)
     assert model.forest_.n_nodes == 1
+
+
+# --------------------------------------------------------------------------------- early stopping
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_early_stopping_keeps_the_splits_of_the_best_epoch(cls):
+    X, y = data(cls)
+    own = {"max_depth": 4, "early_stopping": True, "validation_fraction": 0.3, "random_state": 0}
+    stopped = cls(1, finetune_epochs=60, n_iter_no_change=4, **own).fit(X, y)
+    scores = stopped.validation_scores_[0]
+    assert len(scores) == len(stopped.loss_curve_[0]) == stopped.n_iter_[0] < 60
+    assert scores.argmax() <= len(scores) - 4 and (scores < 0).all()
+    # Later epochs change nothing if the best one comes first.
+    longer = cls(1, finetune_epochs=60, n_iter_no_change=1000, **own).fit(X, y)
+    later = longer.validation_scores_[0]
+    np.testing.assert_array_equal(later[: len(scores)], scores)
+    if later.argmax() == scores.argmax():
+        assert_same_trees(longer, stopped)
+    assert longer.n_iter_ == [60]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
+    """With leaves from the rows that train; all trees have the last steepness of the forest."""
+    X, y = data(cls)
+    masks = []
+
+    def recorded(*given):
+        masks.append(validation_mask(*given))
+        return masks[-1]
+
+    monkeypatch.setattr(endtoend, "validation_mask", recorded)
+    own = {"max_depth": 3, "routing": "soft", "early_stopping": True, "n_iter_no_change": 1000}
+    model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y)
+    assert masks[0].sum() == 100 and model.forest_.node_weight[0] == len(X)
+    rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], np.ones(len(X)))
+    train = rows.weight * ~masks[0]
+    truth, target, scale = rows.y, rows.y - model.forest_.baseline, 1.0
+    if cls is E2EDecisionForest:
+        truth, target = np.eye(3)[rows.y[:, 0].astype(int)], rows.y[:, 0].astype(np.int32)
+    tree = recount(model.forest_, rows.X, target, train, criterion=model._criterion, scale=scale)
+    error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1).mean()
+    assert -model.validation_scores_[0].max() == pytest.approx(error, rel=1e-5)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_early_stopping_depends_neither_on_threads_nor_on_the_order_of_rows(cls):
+    X, y = data(cls)
+    k = np.random.default_rng(0).integers(0, 4, len(X))
+    own = {"max_depth": 4, "early_stopping": True, "bootstrap": True, "random_state": 0}
+    model = cls(3, **own).fit(X, y, k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    copies = cls(3, n_jobs=2, **own).fit(np.repeat(X, k, 0)[order], np.repeat(y, k)[order])
+    assert_same_trees(model, copies)
+    for one, other in zip(model.validation_scores_, copies.validation_scores_):
+        np.testing.assert_array_equal(one, other)
+    steps = cls(2, warm_start=True, **own).fit(X, y, k)
+    assert_same_trees(model, steps.set_params(n_estimators=3).fit(X, y, k))
+    assert len(steps.validation_scores_) == 3
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_where_early_stopping_has_no_effect(cls):
+    X, y = data(cls)
+    own = {"max_depth": 3, "random_state": 0}
+    plain = cls(2, **own).fit(X, y)
+    assert [len(scores) for scores in plain.validation_scores_] == [0, 0]
+    assert_same_trees(plain, cls(2, validation_fraction=0.5, n_iter_no_change=1, **own).fit(X, y))
+    grown = cls(2, finetune_epochs=0, **own).fit(X, y)
+    own |= {"finetune_epochs": 0, "early_stopping": True}
+    assert_same_trees(grown, cls(2, **own).fit(X, y))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_validation_fraction_must_leave_rows_to_train_on(cls):
+    model = cls(1, early_stopping=True, validation_fraction=0.99)
+    with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 2 distinct rows"):
+        model.fit([[0.0], [1.0]], [0, 1])
+    assert model.fit([[0.0], [0.0]], [1, 1]).validation_scores_[0].shape == (0,)
+
+
+def test_early_stopping_ignores_noise():
+    X, y = make_classification(1500, 10, n_informative=5, flip_y=0.2, n_classes=3, random_state=0)
+    plain, stopped = (
+        E2EDecisionForest(4, max_features=None, early_stopping=early_stopping, random_state=0)
+        .fit(X[:700], y[:700])
+        .score(X[700:], y[700:])
+        for early_stopping in (False, True)
+    )
+    assert stopped > plain
+
+
+def test_one_steepness_holds_for_all_trees():
+    """Dividing the hyperplanes by a factor is the same as a steepness that is lower by it."""
+    annealing = Annealing(2, 4, 0.1, 10, 1.0, 0.5)
+    W, threshold = np.ones((2, 3), dtype=np.float32), np.float32([1, -2])
+    for n_epochs, factor in ((4, 1.0), (1, 2.5 / 4), (0, 0.5)):
+        scaled = annealing.at_final_steepness(W, threshold, n_epochs)
+        np.testing.assert_allclose(scaled[0], factor * W)
+        np.testing.assert_allclose(scaled[1], factor * threshold)
+
+
+def test_epochs_without_progress_are_counted():
+    stopping = EarlyStopping(np.array([False, True]), 2)
+    assert stopping.rows.tolist() == [1]
+    losses = [3.0, 2.0, 2.0, 1.0, 1 - 1e-6, np.nan]
+    stops = [stopping.should_stop(loss, number) for number, loss in enumerate(losses)]
+    assert stops == [False, False, False, False, False, True]
+    assert stopping.best == 4 and stopping.scores[:3] == [-3.0, -2.0, -2.0]

@@ -605,6 +605,15 @@ def test_oob_with_too_few_trees_warns_and_is_nan(estimator):
     assert np.isfinite(estimator.oob_score_)
 
 
+def test_oob_without_a_row_that_a_tree_left_out_is_refused(estimator):
+    X, y = np.zeros((5, 2)), np.ones(5)  # one distinct row, which all trees draw
+    estimator.set_params(oob_score=True, bootstrap=True)
+    message = r"oob_score=True: each of the \d+ trees drew all 1 distinct rows, .* max_samples"
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+    assert not hasattr(estimator, "forest_") and not hasattr(estimator, "oob_score_")
+
+
 def test_every_tree_has_a_bootstrap_of_its_own(estimator):
     X, y = task(estimator, 400)
     estimator.fit(X, y)
@@ -997,7 +1006,7 @@ def test_the_scale_of_the_target_does_not_matter(regressor, power):
 
 
 @pytest.mark.parametrize("power", [-1060, -300, 300, 900])
-def test_targets_beyond_the_range_are_refused_or_learnt(regressor, power):
+def test_targets_beyond_the_range_are_refused_or_learned(regressor, power):
     X, y = targets()
     y = np.ldexp(y, power)
     try:

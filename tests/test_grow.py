@@ -302,7 +302,7 @@ def test_small_differences_beside_a_large_one():
     assert tree.direction.tolist() == [0, 1, 1]
 
 
-def test_rows_that_cannot_be_told_apart_share_a_leaf():
+def test_rows_that_cannot_be_separated_share_a_leaf():
     X = np.repeat(np.arange(4), 3)[:, None].astype(np.float32)
     target = np.array([0, 0, 0, 0, 1, 2, 1, 1, 1, 2, 2, 0])
     tree = grow(X, target, np.tile([1.0, 2.0, 5.0], 4))

@@ -413,7 +413,7 @@ def test_leaves_have_vectors_once_rows_come_by():
     np.testing.assert_array_equal(np.sort(rows), np.arange(used))
 
 
-def test_training_stops_when_it_is_told_to():
+def test_training_ends_at_the_stop_flag():
     trainer, table, target = small_problem(settings(), LogLoss(3))
     stop = np.ones(1, dtype=np.uint8)
     how = settings()
@@ -451,7 +451,7 @@ BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeF
 
 
 def bag_of(how, fields=None, seed=0, n=200):
-    """A trained bag and what it learnt from."""
+    """A trained bag and the rows that it was trained on."""
     X, y = rows_of(RandomHingeForestClassifier, n, seed)
     table = X.astype(np.float32)
     spread = table.std(axis=0)
@@ -478,7 +478,7 @@ def make_forest(arrays):
 
 
 @pytest.mark.parametrize("change", STRUCTURES, ids=str)
-def test_the_packed_forest_answers_as_the_trainer(change):
+def test_the_packed_forest_responds_as_the_trainer(change):
     """Standardiser, emphasis and identity features are folded into directions and thresholds."""
     training, source = bag_of(*parted(change | {"n_steps": 100}))
     forest = training.pack(np.ones(3), make_forest)
@@ -512,7 +512,7 @@ def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
 @pytest.mark.parametrize("structure", ["tree", "fern"])
 @pytest.mark.parametrize("features", ["linear", "identity", "both"])
 @pytest.mark.parametrize("head", ["leaves", "linear"])
-def test_estimators_predict_what_the_forest_answers(cls, structure, features, head):
+def test_estimators_predict_the_responses_of_the_forest(cls, structure, features, head):
     X, y = rows_of(cls)
     model = quick(cls, structure=structure, features=features, head=head).fit(X, y)
     forest = model.forest_
@@ -589,7 +589,7 @@ def assert_same(a, b):
 
 @BOTH
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_weights_copies_order_and_threads_leave_no_trace(cls, early_stopping):
+def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, early_stopping):
     X, y = rows_of(cls)
     k = np.random.default_rng(0).integers(0, 4, len(X))
     model = quick(cls, early_stopping=early_stopping, n_bags=3).fit(X, y, sample_weight=k)
@@ -628,7 +628,7 @@ def test_more_bags_by_warm_start(cls):
 
 
 @BOTH
-def test_auto_is_settled_by_the_number_of_distinct_rows(cls):
+def test_auto_is_resolved_from_the_number_of_distinct_rows(cls):
     X, y = rows_of(cls)
     model = quick(cls, n_bags="auto", max_iter=1).fit(X, y)
     assert (model.n_bags_, model.max_depth_, model.n_directions_, model.batch_size_) == (
@@ -707,7 +707,7 @@ def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):
     assert training.record["validation_scores_"].tolist() == [-2.0, -1.0, -1.5]
 
 
-def test_losses_of_the_regressor_aim_at_what_they_say():
+def test_losses_of_the_regressor_estimate_mean_median_and_quantile():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))
     y = X[:, 0] + rng.exponential(2.0, size=1500)
@@ -820,7 +820,7 @@ def test_importance_scaling_finds_the_features_that_matter():
 
 
 @BOTH
-def test_a_stream_is_learnt_part_by_part(cls):
+def test_a_stream_is_learned_in_parts(cls):
     X, y = rows_of(cls, 900)
     model = quick(cls, learning_rate=0.02)
     whole = np.arange(600) % 300
@@ -837,7 +837,7 @@ def test_a_stream_is_learnt_part_by_part(cls):
     np.testing.assert_array_equal(model.forest_.response(X), other.forest_.response(X))
     assert not np.array_equal(model.forest_.response(X), before)
     assert len(model.loss_curve_[0]) == 11 and model.n_iter_[0] > 40
-    # What the trainer has learnt is what the forest answers, also where the last part never was.
+    # The forest responds as the trainer does, also where the last part has no rows.
     training = model._stream[1][0]
     assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
 

@@ -470,7 +470,7 @@ def test_refinement_of_co2_forests_as_they_grow(cls):
     assert model.score(X, y) > plain.score(X, y)
 
 
-def test_training_that_loses_the_tree_is_undone():
+def test_training_that_loses_the_tree_returns_the_grown_tree():
     """Many classes close to one another, and weights too short to tell them apart."""
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2
     model = NonGreedyTreeClassifier(nu=1e-3, smoothing=1.0, random_state=0)
@@ -511,8 +511,8 @@ def test_records_are_of_all_trees_or_gone():
     ],
     ids=str,
 )
-def test_training_that_runs_off_is_undone(cls, early_stopping, params):
-    """Numbers that overflow lead to no leaf that is not there, and into no tree."""
+def test_training_that_overflows_returns_a_finite_tree(cls, early_stopping, params):
+    """Numbers that overflow lead to no invalid leaf, and are not stored in the tree."""
     X, y = easy_rows(cls)
     model = cls(random_state=0, early_stopping=early_stopping, n_epochs=3, **params)
     with warnings.catch_warnings():
@@ -524,7 +524,7 @@ def test_training_that_runs_off_is_undone(cls, early_stopping, params):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_a_tree_that_has_learnt_nothing_loses_nothing():
+def test_a_tree_without_gain_does_not_warn():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.random(200) < 0.05
     weight = rng.uniform(0.1, 1, 200)

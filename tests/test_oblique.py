@@ -110,7 +110,7 @@ def below(forest, node):
 
 @given(st.integers(0, 2**32 - 1))
 @fixed
-def test_a_single_weight_becomes_its_feature_where_every_row_turns_alike(seed):
+def test_a_single_weight_becomes_its_feature_where_no_row_changes_its_side(seed):
     """As x w > t is counted in float32, so for neighbours of the cut too."""
     rng = np.random.default_rng(seed)
     stump = Forest(
@@ -193,7 +193,7 @@ def test_recount_of_a_root_that_is_a_leaf():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 @fixed
-def test_pruned_trees_answer_as_before(seed, n_rows):
+def test_pruning_changes_no_response(seed, n_rows):
     rng = np.random.default_rng(seed)
     forest = tree(rng, n_splits=int(rng.integers(0, 20)))
     X = makers.whole_table(rng, n_rows, 12, np.float32)

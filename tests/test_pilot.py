@@ -95,7 +95,7 @@ def test_given_parameters_are_kept(given):
 
 
 @pytest.mark.parametrize("params", [{"oob_score": True}, {"max_samples": 0.5}])
-def test_parameters_that_need_a_bootstrap_turn_it_on(params):
+def test_parameters_that_need_a_bootstrap_enable_it(params):
     X, y = digits()
     model = CO2ForestClassifier(10, random_state=0, **params).fit(X[:300], y[:300])
     assert model.bootstrap_ is True and model.objective_ == "co2"

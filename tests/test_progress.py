@@ -28,8 +28,8 @@ def without_tqdm(monkeypatch):
 
 
 LINE = (
-    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) trees, (?P<rate>[\d.]+) trees/s, "
-    r"(?P<left>\d+) s left"
+    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|epoch)s, "
+    r"(?P<rate>[\d.]+) (?P=unit)s/s, (?P<left>\d+) s left"
 )
 
 
@@ -60,13 +60,26 @@ def test_lines_of_text_without_tqdm(estimator, capsys, without_tqdm):
     assert shown[-1]["left"] == "0"
 
 
-@pytest.mark.parametrize("n_estimators, n_lines", [(1, 1), (7, 7), (10, 10), (25, 13), (39, 13)])
+@pytest.mark.parametrize("n_estimators, n_lines", [(7, 7), (10, 10), (25, 13), (39, 13)])
 @pytest.mark.needs("max_features")
 def test_about_ten_lines(estimator, capsys, without_tqdm, n_estimators, n_lines):
     fit(estimator, verbose=1, n_estimators=n_estimators)
     shown = lines(capsys)
     assert len(shown) == n_lines
     assert shown[-1]["done"] == str(n_estimators)
+
+
+@pytest.mark.needs("max_features")
+def test_a_single_tree_counts_epochs(estimator, capsys, without_tqdm):
+    params = {"n_epochs": 25, "finetune_epochs": 25}  # of joint training
+    params = {name: value for name, value in params.items() if name in estimator.get_params()}
+    if "objective" in estimator.get_params():
+        params = {}  # epochs of single splits
+    fit(estimator, verbose=1, n_estimators=1, **params)
+    shown = lines(capsys)
+    assert {line["unit"] for line in shown} == {"epoch" if params else "tree"}
+    done = list(range(2, 25, 2)) + [25] if params else [1]
+    assert [int(line["done"]) for line in shown] == done
 
 
 @pytest.mark.needs("max_features")
@@ -141,7 +154,7 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
         close(self)
         closed.append(self.bar.disable)
 
-    def fails(*args):
+    def fails(*args, **shared):
         raise RuntimeError("no tree")
 
     monkeypatch.setattr(_base.Progress, "close", watched)

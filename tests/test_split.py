@@ -283,7 +283,7 @@ def test_a_threshold_parts_floats_however_close(low, steps, copies, exact):
 
 @fixed
 @given(st.lists(floats, min_size=2, max_size=60), st.booleans(), st.integers(0, 3))
-def test_any_finite_floats_are_told_apart(values, exact, seed):
+def test_any_two_finite_floats_are_separated(values, exact, seed):
     """Distinct values, near 3e38 and below 1e-38 too, end in pure leaves."""
     column = np.array(values, dtype=np.float32)
     numbers = np.array([ordinal(value) for value in column])

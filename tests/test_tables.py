@@ -164,7 +164,9 @@ def test_polars_nulls_are_missing_values():
     plain = np.array(values, dtype=float).T
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
     assert_same_forest(model, CO2ForestClassifier(5, random_state=0).fit(plain, y))
-    np.testing.assert_array_equal(model.predict_proba(frame), model.predict_proba(frame.to_numpy()))
+    np.testing.assert_array_equal(
+        model.predict_proba(frame), model.predict_proba(frame.to_numpy())
+    )
 
 
 def test_other_values_of_a_category(estimator):
@@ -251,7 +253,15 @@ def test_missing_values_are_means_with_an_indicator(cls):
                np.isnan(X[:, 3]), filled[:, 4]]  # fmt: skip
     by_hand = np.stack(columns, axis=1)
     model = cls(10, random_state=0).fit(X, y)
-    assert model.forest_.kind.tolist() == [VALUE, VALUE, IS_MISSING, VALUE, VALUE, IS_MISSING, VALUE]
+    assert model.forest_.kind.tolist() == [
+        VALUE,
+        VALUE,
+        IS_MISSING,
+        VALUE,
+        VALUE,
+        IS_MISSING,
+        VALUE,
+    ]
     Z = model.forest_.map_features(X)
     expected = cls(10, random_state=0).fit(by_hand, y).forest_.map_features(by_hand)
     np.testing.assert_allclose(Z, expected, atol=1e-6)
@@ -415,10 +425,14 @@ def test_levels_of_another_type_are_refused():
     y = np.arange(30) % 2
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
     as_numbers = frame.assign(a=pd.Categorical([1, 2, 3] * 10))
-    with pytest.raises(ValueError, match="column 'a' of X holds numbers; its levels in fit were s"):
+    with pytest.raises(
+        ValueError, match="column 'a' of X holds numbers; its levels in fit were s"
+    ):
         model.predict(as_numbers)
     model = CO2ForestClassifier(5, random_state=0).fit(as_numbers, y)
-    with pytest.raises(ValueError, match="column 'a' of X holds strings; its levels in fit were n"):
+    with pytest.raises(
+        ValueError, match="column 'a' of X holds strings; its levels in fit were n"
+    ):
         model.predict(frame)
 
 
@@ -671,9 +685,7 @@ def test_a_forest_made_by_hand_takes_a_table():
     assert forest.n_inputs == 2
     X = pd.DataFrame({"x": [1.0, np.nan, 2.0], "c": ["a", "b", None]})
     np.testing.assert_array_equal(forest.predict(X), [-1, 1, -1])
-    np.testing.assert_array_equal(
-        forest.map_features(X), [[1, 0, 0], [0.25, 1, 1], [2, 0.5, 0]]
-    )
+    np.testing.assert_array_equal(forest.map_features(X), [[1, 0, 0], [0.25, 1, 1], [2, 0.5, 0]])
 
 
 @pytest.mark.parametrize(

@@ -498,7 +498,7 @@ def probes():
     return [json.loads(process.communicate()[0]) for process in running]
 
 
-def test_the_level_is_the_one_asked_for(probes):
+def test_the_simd_level_is_the_requested_one(probes):
     top = probes[2]["level"]
     assert top in (0, 1, 2)
     assert [found["level"] for found in probes] == [min(asked, top) for asked in range(3)]

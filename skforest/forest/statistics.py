@@ -13,6 +13,7 @@ from scipy.special import xlogy
 from .storage import without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
+FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
 BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
 
 
@@ -242,6 +243,29 @@ def tree_loss(forest, leaf, target, weight, scale=1.0):
     else:
         loss = np.square(target - prediction).sum(axis=1) * (scale**2 / target.shape[1])
     return math.fsum(weight * loss) / math.fsum(weight)
+
+
+def squared_error(forest, data):
+    """Weighted sum of squared differences between predictions and targets, with one-hot classes.
+
+    Parameters
+    ----------
+    forest : Forest
+    data : TrainingSet
+
+    Returns
+    -------
+    error : float
+    """
+    total = 0.0
+    for first in range(0, len(data), FEW_ROWS):
+        block = slice(first, first + FEW_ROWS)
+        response = forest.response_mapped(data.X[block])
+        truth = data.y[block]
+        if forest.task == "classification":
+            truth = np.arange(response.shape[1]) == truth
+        total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
+    return total
 
 
 # ------------------------------------------------------------------- of forests, for users

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack
-from ..forest.statistics import reached_nodes, recount, route
+from ..forest.statistics import reached_nodes, recount, route, squared_error
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,25 @@ class Annealing:
     def final(self):
         """float: steepness at the end of joint training."""
         return self.grown + self.finetune_epochs * self.steepness_step
+
+    def at_final_steepness(self, W, threshold, n_epochs):
+        """Splits after some epochs, in units in which their steepness is the final one.
+
+        All trees of a forest share one steepness, and only its product with a margin counts.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_splits, n_features), float32
+        threshold : ndarray of shape (n_splits,), float32
+        n_epochs : int
+            Epochs of joint training that are done.
+
+        Returns
+        -------
+        W, threshold : ndarray
+        """
+        factor = np.float32((self.grown + n_epochs * self.steepness_step) / self.final)
+        return W * factor, threshold * factor
 
     def rates(self):
         """Learning rates of the epochs of joint training: half a cosine, down to 0."""
@@ -65,7 +84,17 @@ class Units:
 
 
 def train_together(
-    forest, data, seed, stop, annealing, units, smoothness, limits, criterion, report=None
+    forest,
+    data,
+    seed,
+    stop,
+    annealing,
+    units,
+    smoothness,
+    limits,
+    criterion,
+    stopping,
+    report=None,
 ):
     """Train all splits and leaves of a tree together, then recompute its leaves.
 
@@ -83,6 +112,8 @@ def train_together(
     limits : tuple (int, float)
         Least number of rows of a leaf, and least weight.
     criterion : {"entropy", "squared_error"}
+    stopping : EarlyStopping
+        Its rows are not trained on; leaves are recomputed from all rows.
     report : callable, default=None
         Called with the number of epochs done and the number of all epochs.
 
@@ -91,46 +122,100 @@ def train_together(
     forest : Forest
         Leaves are recomputed from the rows that reach them; those that too few reach are removed.
     record : dict
-        "loss_curve_", "n_iter_".
+        "loss_curve_", "validation_scores_", "n_iter_".
     """
     W, threshold = unpack(forest)
     curve = []
-    if len(threshold) and annealing.finetune_epochs:
-        leaf = forest.child < 0
-        child = forest.child.copy()
-        child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
-        trainer = SoftTrainer(
-            data.X, data.target, data.n_outputs, data.weight, units.mean, units.unit, child, W,
-            threshold, annealing.batch_size, smoothness, units.edges, seed, stop,
-        )  # fmt: skip
-        for epoch, rate in enumerate(annealing.rates()):
-            loss = trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
-            if stop[0]:
-                break
-            if not np.isfinite(loss):
-                warnings.warn(
-                    f"the loss became infinite in epoch {epoch + 1} of joint training with "
-                    f"learning_rate={annealing.learning_rate:.3g} and smoothness={smoothness:.3g};"
-                    " the tree is kept as it was grown, smaller values may help",
-                    ConvergenceWarning,
-                    stacklevel=2,
-                )
-                curve = []
-                break
-            curve.append(loss)
-            if report is not None:
-                report(epoch + 1, annealing.finetune_epochs)
+    if len(threshold) and annealing.finetune_epochs and not stop[0]:
+        training = _Training(forest, data, seed, stop, annealing, units, smoothness, stopping)
+        curve = training.run(criterion, report)
         if curve:
-            W, threshold = trainer.planes()
+            W, threshold = training.planes()
     # Also without training: directions are stored as sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
-    if curve:
+    if curve or len(stopping.rows):
         rows = data.X, data.target, data.weight
         options = {"criterion": criterion, "scale": data.target_scale}
         forest = recount_and_prune(forest, *rows, **options)
         if limits[0] > 1 or limits[1] > 0:
             forest = _merge_small_leaves(forest, *rows, *limits, **options)
-    return forest, {"loss_curve_": np.array(curve), "n_iter_": len(curve)}
+    return forest, {
+        "loss_curve_": np.array(curve),
+        "validation_scores_": np.array(stopping.scores),
+        "n_iter_": len(curve),
+    }
+
+
+class _Training:
+    """The joint training of one tree; parameters as of `train_together`."""
+
+    def __init__(self, forest, data, seed, stop, annealing, units, smoothness, stopping):
+        self.forest, self.data, self.stop = forest, data, stop
+        self.annealing, self.smoothness, self.stopping = annealing, smoothness, stopping
+        self.weight = data.weight.copy()
+        self.weight[stopping.rows] = 0
+        self.validation_data = data.subset(stopping.rows)
+        leaf = forest.child < 0
+        child = forest.child.copy()
+        child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
+        self.trainer = SoftTrainer(
+            data.X, data.target, data.n_outputs, self.weight, units.mean, units.unit, child,
+            *unpack(forest), annealing.batch_size, smoothness, units.edges, seed, stop,
+        )  # fmt: skip
+
+    def run(self, criterion, report=None):
+        """Train for all epochs, or until the validation loss stops falling.
+
+        Returns
+        -------
+        loss_curve : list of float
+            Empty if the loss became infinite.
+        """
+        annealing, curve = self.annealing, []
+        for epoch, rate in enumerate(annealing.rates()):
+            loss = self.trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
+            if self.stop[0]:
+                break
+            if not np.isfinite(loss):
+                warnings.warn(
+                    f"the loss became infinite in epoch {epoch + 1} of joint training with "
+                    f"learning_rate={annealing.learning_rate:.3g} and smoothness="
+                    f"{self.smoothness:.3g}; the tree is kept as it was grown, smaller values may "
+                    "help",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+                self.stopping.scores.clear()
+                return []
+            curve.append(loss)
+            if report is not None:
+                report(epoch + 1, annealing.finetune_epochs)
+            if len(self.stopping.rows):
+                planes = annealing.at_final_steepness(*self.trainer.planes(), epoch + 1)
+                if self.stopping.should_stop(self._validation_loss(planes, criterion), planes):
+                    break
+        return curve
+
+    def planes(self):
+        """Hyperplanes after the last epoch, or after that with the best validation score."""
+        return self.trainer.planes() if self.stopping.best is None else self.stopping.best
+
+    def _validation_loss(self, planes, criterion):
+        """Weighted mean squared error of soft routing on the held-out rows.
+
+        The likelihood would be 0 wherever no leaf near a row has training rows of its class.
+        """
+        data, held_out = self.data, self.validation_data
+        changed = np.ones(len(planes[1]), dtype=bool)
+        forest = recount(
+            repack(self.forest, *planes, changed),
+            data.X,
+            data.target,
+            self.weight,
+            criterion=criterion,
+            scale=data.target_scale,
+        )
+        return squared_error(forest, held_out) / held_out.weight.sum()
 
 
 def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **options):

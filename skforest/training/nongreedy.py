@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.joint import JointTrainer
 from ..forest.edit import recount_and_prune, repack, unpack
 from ..forest.statistics import route, tree_loss
+from .early_stopping import TOLERANCE, EarlyStopping
 
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 # With stable assignments: they are renewed after an epoch that lowers the bound by less than this
 # fraction.
 STABLE_PROGRESS = 0.01
-TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
 MANY_CLASSES = 100  # above, a leaf has parameters for the classes of its own rows only
 MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # beyond, logarithms overflow
 LOST = 0.9  # training has failed if it loses this share of what the grown tree had gained
@@ -66,7 +66,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     if trains:
         training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
         training.run(report)
-        curve, scores = np.array(training.loss_curve), np.array(training.validation_scores)
+        curve, scores = np.array(training.loss_curve), np.array(training.stopping.scores)
         planes = training.planes()
         is_finite = all(np.isfinite(part).all() for part in planes)
         if is_finite:
@@ -116,10 +116,10 @@ class _Training:
     def __init__(self, forest, data, validation_mask, seed, stop, settings, nu):
         self.settings, self.stop = settings, stop
         self.target = data.target
-        self.validation_rows = np.flatnonzero(validation_mask)
-        self.validation_weight = data.weight[self.validation_rows]
+        self.stopping = EarlyStopping(validation_mask, settings.n_iter_no_change)
+        self.validation_weight = data.weight[validation_mask]
         self.weight = np.where(validation_mask, 0.0, data.weight)
-        self.loss_curve, self.validation_scores, self.best = [], [], None
+        self.loss_curve = []
         is_leaf = forest.child < 0
         self.n_leaves = np.count_nonzero(is_leaf)
         child = forest.child.copy()
@@ -181,7 +181,7 @@ class _Training:
 
     def run(self, report=None):
         """Epochs with a learning rate that falls linearly to 0."""
-        last, best, n_stalled = np.inf, np.inf, 0
+        last = np.inf
         n_epochs = self.settings.n_epochs
         if n_epochs == "auto":
             n_epochs = min(30, max(10, VISITS // np.count_nonzero(self.weight)))
@@ -201,23 +201,16 @@ class _Training:
                     last = np.inf
                 else:
                     last = bound
-            if not len(self.validation_rows):
+            if not len(self.stopping.rows):
                 continue
-            loss = self._validation_loss()
-            self.validation_scores.append(-loss)
-            if loss < best:
-                n_stalled = n_stalled + 1 if loss > best - TOLERANCE * abs(best) else 0
-                best, self.best = loss, self.trainer.planes()
-            else:
-                n_stalled += 1
-            if n_stalled >= self.settings.n_iter_no_change:
+            if self.stopping.should_stop(self._validation_loss(), self.trainer.planes()):
                 break
 
     def planes(self):
         """Hyperplanes after the last epoch, or after that with the best validation score."""
-        return self.trainer.planes() if self.best is None else self.best
+        return self.trainer.planes() if self.stopping.best is None else self.stopping.best
 
     def _validation_loss(self):
         """Weighted mean loss of the validation rows."""
-        losses = self.trainer.losses(self.validation_rows)
+        losses = self.trainer.losses(self.stopping.rows)
         return np.average(losses, weights=self.validation_weight)

@@ -1,0 +1,91 @@
+"""Early stopping of the joint training of one tree, by its loss on held-out rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
+
+
+def validation_mask(estimator, weight, seed):
+    """Rows of a tree that are held out with `early_stopping`, drawn at random.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With `early_stopping` and `validation_fraction`.
+    weight : ndarray of shape (n_rows,), float64
+        Rows of weight 0 are not drawn.
+    seed : int
+
+    Returns
+    -------
+    mask : ndarray of shape (n_rows,), bool
+
+    Raises
+    ------
+    ValueError
+        If no row would be left to train on.
+    """
+    mask = np.zeros(len(weight), dtype=bool)
+    chosen = np.flatnonzero(weight)
+    if not estimator.early_stopping or len(chosen) == 1:  # one row makes one leaf, untrained
+        return mask
+    fraction = estimator.validation_fraction
+    n_held_out = max(1, round(fraction * len(chosen)))
+    if n_held_out >= len(chosen):
+        raise ValueError(
+            f"early_stopping=True with validation_fraction={fraction} leaves none of the "
+            f"{len(chosen)} distinct rows of a tree to train on"
+        )
+    mask[np.random.default_rng(seed).permutation(chosen)[:n_held_out]] = True
+    return mask
+
+
+class EarlyStopping:
+    """Records validation losses and the splits of the epoch with the least of them.
+
+    Parameters
+    ----------
+    validation_mask : ndarray of shape (n_rows,), bool
+        Rows that are held out. If there are none, training is never stopped.
+    n_iter_no_change : int
+
+    Attributes
+    ----------
+    rows : ndarray of int64
+        Held-out rows.
+    scores : list of float
+        Minus the validation loss, one entry per epoch.
+    best : object or None
+        Splits of the best epoch, as they were given.
+    """
+
+    def __init__(self, validation_mask, n_iter_no_change):
+        self.rows = np.flatnonzero(validation_mask)
+        self.n_iter_no_change = n_iter_no_change
+        self.scores, self.best = [], None
+        self._least, self._n_stalled = np.inf, 0
+
+    def should_stop(self, loss, splits):
+        """Record an epoch; has the loss not decreased for `n_iter_no_change` epochs?
+
+        Parameters
+        ----------
+        loss : float
+            Of the held-out rows after the epoch.
+        splits : object
+            Result of the epoch, kept if its loss is the least so far.
+
+        Returns
+        -------
+        should_stop : bool
+        """
+        self.scores.append(-loss)
+        if loss < self._least:
+            is_progress = not loss > self._least - TOLERANCE * abs(self._least)
+            self._n_stalled = 0 if is_progress else self._n_stalled + 1
+            self._least, self.best = loss, splits
+        else:
+            self._n_stalled += 1
+        return self._n_stalled >= self.n_iter_no_change
