@@ -86,7 +86,7 @@ def _frame(name, X, mask, levels):
     frame = pd.DataFrame(X)
     for j in np.flatnonzero(mask):
         if name == "CatBoost":
-            frame[j] = frame[j].astype(str)
+            frame[j] = [str(value) for value in X[:, j]]
         else:
             frame[j] = pd.Categorical(X[:, j], categories=levels[j])
     return frame

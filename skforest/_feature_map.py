@@ -176,7 +176,7 @@ class FeatureMap:
             return Z, False
         if (Z == MISSING).any():
             raise ValueError(
-                f"X contains both missing values and {MISSING:.8g}, the largest number of float32: "
+                f"X contains missing values, and {MISSING:.8g}, the largest number of float32: "
                 "rescale it"
             )
         return np.where(is_missing, MISSING, Z), True
@@ -296,7 +296,7 @@ class FeatureMap:
     # ----------------------------------------------------------------------------- description
 
     def per_feature(self, per_input):
-        """Offsets or scales of all features, from those of the inputs; 0 and 1 where tables are."""
+        """Offsets or scales of all features, from those of the inputs; 0 and 1 for tables."""
         if not len(self.source) or not len(per_input):
             return per_input
         default = 1.0 if per_input is self.scale else 0.0

@@ -2,6 +2,7 @@
 
 import math
 from copy import copy
+from functools import partial
 
 import numpy as np
 
@@ -78,14 +79,9 @@ def useful_features(data, seed):
         n_features = train.X.shape[1]
         n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
         mean = min(MEAN_NONZEROS, n_features)
-        forests = _small_trees(
-            train,
-            tree_seed(seed, FEATURE_SEED),
-            N_FEATURE_TREES,
-            lambda: SparseSampler(n_features, mean, False, train.spread()),
-            n_candidates,
-            1,
-        )
+        sampler = partial(SparseSampler, n_features, mean, False, train.spread())
+        own_seed = tree_seed(seed, FEATURE_SEED)
+        forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
         errors.append(squared_error(Forest.concatenate(forests), test))
     return data if errors[0] <= errors[1] else plain
 
@@ -98,15 +94,9 @@ def quick_importances(data, seed):
     else:
         n_candidates = max(1, n_features // 3)
     total = np.zeros(n_features)
-    for forest in _small_trees(
-        data,
-        seed,
-        IMPORTANCE_TREES,
-        lambda: AxisSampler(n_features),
-        n_candidates,
-        MIN_LEAF,
-        IMPORTANCE_SEED,
-    ):
+    sampler = partial(AxisSampler, n_features)
+    size = IMPORTANCE_TREES, sampler, n_candidates, MIN_LEAF
+    for forest in _small_trees(data, seed, *size, first_seed=IMPORTANCE_SEED):
         total += forest.feature_importances()
     return total / (total.sum() or 1)
 

@@ -13,11 +13,12 @@ MAX_PRIOR_ROWS = 100.0
 class TargetStatistics:
     """Means of the target in the levels of categories, without the row's own label.
 
-    The mean of a level is pulled towards the overall mean, as if rows of that mean were added:
-    as many as the variance within levels is larger than that of the levels (the empirical Bayes
+    The mean of a level is pulled towards the overall mean, as if rows of that mean were added: as
+    many as the variance within levels is larger than that between them (the empirical Bayes
     estimate; Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in
-    classification and prediction problems", 2001). Where the target has several columns, or there are several classes, the deviations of the means of the
-    levels are projected onto the direction in which they vary most.
+    classification and prediction problems", 2001). Where the target has several columns, or there
+    are several classes, the deviations of the means of the levels are projected onto the direction
+    in which they vary most.
 
     A training row gets the mean over rows of other folds, else a model would learn to read its
     label from it. Folds are drawn by canonical order, so that neither the order of the samples nor
@@ -69,7 +70,7 @@ class TargetStatistics:
         return values
 
     def _sums(self, entry, n_levels, rows=slice(None)):
-        """Weight, and weighted sum of the target, at every entry: (n_levels + 2, 1 + n_columns)."""
+        """Weight, and weighted sums of the target, at all entries: (n_levels + 2, 1 + n_sums)."""
         n, entry, weight = n_levels + 2, entry[rows], self.weight[rows]
         total = np.bincount(entry, weight, n)
         if self.n_classes is None:
