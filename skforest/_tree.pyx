@@ -62,26 +62,10 @@ cdef enum:
 
 @cython.final
 cdef class Router:
-    """Packed trees, ready for prediction. `skforest.forest.Forest` checks the arrays.
+    """Packed trees, ready for prediction; `skforest.forest.Forest` checks the arrays.
 
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        The arrays of a `Forest`, validated, C-contiguous, in the dtypes of docs/format.
-    n_features, n_outputs : int
-    grid : tuple
-        ``(feature_shape, wrap, unordered)``.
-    gate : {"hard", "margin", "sigmoid"}
-    steepness : float
-        Of the sigmoid gate.
-
-    Attributes
-    ----------
-    max_taps : int
-        Most features that the direction of a split reads, counted with the repeats of overlapping
-        boxes.
-    pool : DirectionPool or None
-        Once rows of floats have been predicted: the directions that the trees share, if that pays.
+    `arrays` are those of a `Forest`, C-contiguous, in the dtypes of docs/format; `grid` is
+    ``(feature_shape, wrap, unordered)``; `gate` is one of `GATES`.
     """
 
     cdef Directions directions
@@ -120,17 +104,7 @@ cdef class Router:
         self.max_taps = self.count_taps(self.direction)
 
     def apply(self, X):
-        """Leaf of every row of X in every tree.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_trees), int32
-            Node numbers, counted from the root of each tree.
-        """
+        """Leaf of every row in every tree, counted from its root: (n_samples, n_trees)."""
         cdef Table table = as_table(X)
         cdef int64_t n_trees = self.tree_start.shape[0] - 1
         leaves = np.empty((table.n_samples, n_trees), dtype=np.int32)
@@ -139,17 +113,9 @@ cdef class Router:
         return leaves
 
     def respond(self, X, int64_t first_tree, int64_t last_tree):
-        """Sum over some trees of leaf weight times leaf value.
+        """Sum of leaf weight times leaf value over the trees first_tree .. last_tree - 1.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        first_tree, last_tree : int
-            The trees first_tree .. last_tree - 1 are summed, in this order.
-
-        Returns
-        -------
-        response : ndarray of shape (n_samples, n_outputs), float64
+        X is uint8 or float32; the response is (n_samples, n_outputs), float64.
         """
         cdef Table table = as_table(X)
         response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
@@ -436,17 +402,10 @@ cdef class Router:
         return <int32_t>most
 
     def expand(self, codes):
-        """Directions as rows of a sparse matrix.
+        """Directions as rows of a sparse matrix of shape (n, n_features): indptr, indices, data.
 
-        Parameters
-        ----------
-        codes : ndarray of shape (n,), int32
-
-        Returns
-        -------
-        indptr, indices, data : ndarray
-            CSR arrays of the matrix of shape (n, n_features), float32; entries of a row are not
-            sorted, and entries of the same feature (overlapping boxes) stand beside each other.
+        Entries of a row are not sorted; those of the same feature (overlapping boxes) stand beside
+        each other.
         """
         cdef const int32_t[::1] code = codes
         cdef int64_t i, filled = 0, n = code.shape[0]

@@ -35,29 +35,10 @@ cdef enum:
 cdef class Alternator:
     """One sweep over the nodes of one tree.
 
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest` of one hard tree.
-    grid : tuple
-        ``(feature_shape, wrap, unordered)``.
-    max_taps : int
-        Most features that a direction reads, counted with the repeats of overlapping boxes.
-    most_sparse : int
-        The most weights of a direction that is stored sparse.
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        As the tree reads it.
-    offset, scale : ndarray of shape (n_features,), float64, or None
-        `trainer` sees ``(X - offset) * scale``; None: X itself.
-    target : ndarray of shape (n_samples,), int32, or of shape (n_samples, n_outputs), float64
-    weight : ndarray of shape (n_samples,), float64
-    rows : ndarray of shape (n_rows,), int32
-        Rows of the tree.
-    leaf : ndarray of shape (n_rows,), int32
-        Leaf of each of them.
-    leaf_prediction : ndarray of shape (n_nodes,), int32, or of shape (n_nodes, n_outputs), float64
-        Class number, or value, of each leaf.
-    trainer : Logistic
+    `arrays` are those of a `Forest` of one hard tree that reads X, and `rows` are those of its
+    rows that train, in the leaves `leaf`. `trainer` sees ``(X - offset) * scale``. A leaf predicts
+    a class number or a row of values, as `target` has them: `leaf_prediction`, one per node.
+    Directions with more than `most_sparse` weights are stored dense.
     """
 
     cdef object arrays                # the pointers of `table` and `directions` point into them
@@ -158,15 +139,7 @@ cdef class Alternator:
             self.new_plane[i] = -1
 
     def sweep(self):
-        """Visit every node once.
-
-        Returns
-        -------
-        split : ndarray of shape (n_changed,), int64
-            Splits with a new hyperplane.
-        weights : ndarray of shape (n_changed, n_features), float32
-        threshold : ndarray of shape (n_changed,), float32
-        """
+        """Visit every node once: the splits with new hyperplanes, their weights and thresholds."""
         cdef int64_t i, n_splits = (self.n_nodes - 1) // 2
         with nogil:
             self.visit_nodes()
@@ -180,14 +153,7 @@ cdef class Alternator:
         return split, weights, threshold
 
     def care_points(self, int64_t node):
-        """The care points of a node under the current hyperplanes; for tests.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_care,), int32
-        rise : ndarray of shape (n_care,), float64
-            Weighted loss of the right subtree minus that of the left.
-        """
+        """Care points of a node: their rows, and weighted loss right minus left; for tests."""
         cdef int64_t i
         with nogil:
             self.sort_by_leaf()

@@ -44,16 +44,8 @@ cdef inline double rounding(double score) noexcept nogil:
 cdef class CoordinateSplitter(SearchSplitter):
     """Split by a hyperplane, made from the best cut of a single feature by coordinate descent.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
-        reads these options.
-
-        n_restarts : int
-            Random hyperplanes that descent starts from, after the best cut of a feature.
-        n_jumps : int
-            Random directions that are tried where no single weight improves the split.
+    X is float32 and the sampler draws features. Descent also starts from `n_restarts` random
+    hyperplanes, and tries `n_jumps` random directions where no single weight improves the split.
     """
 
     cdef int32_t n_restarts
@@ -254,21 +246,8 @@ cdef class CoordinateSplitter(SearchSplitter):
     def step(self, w, double bias, direction):
         """Move a plane once over all rows of the tree; for tests.
 
-        Parameters
-        ----------
-        w, direction : ndarray of shape (n_features,), float64, float32
-        bias : float
-
-        Returns
-        -------
-        moved : bool
-            False if no other position leaves rows on both sides.
-        score : float
-            Score of the split after the move.
-        margin : ndarray of shape (n_rows,), float64
-            Margins of the moved plane, up to a positive factor.
-        w : ndarray of shape (n_features,), float64
-            Weights of the moved plane, with the same factor.
+        Returns whether it moved, the score after the move, and the margins of all rows and the
+        weights up to the same positive factor.
         """
         cdef const double[::1] weights = w
         cdef const float[::1] along = direction

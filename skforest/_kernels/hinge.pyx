@@ -66,18 +66,7 @@ def padded_vector(int64_t n):
 
 @cython.final
 cdef class HingeFeatures:
-    """The features of one batch of rows.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        "direction", "direction_mean", "direction_power", "receptive_fields", "mean", "variance"
-        and "counts", as in `HingeTrainer`. They are changed in place.
-    n_columns : int
-        Of the table.
-    batch_size, n_rows : int
-        Rows of a training step; largest number of rows that are loaded.
-    """
+    """The features of one batch of at most n_rows rows; `arrays` are those of `HingeTrainer`."""
 
     # parameters, and the state of the optimiser
     cdef float[:, ::1] direction, direction_mean, direction_power
@@ -142,12 +131,7 @@ cdef class HingeFeatures:
                 self.unit[f] = <float>(1 / sqrt(self.variance[f]))
 
     def reset_statistics(self, const float[:, ::1] u):
-        """Mean and variance of given values of the learned features.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_rows, linear_width), float32
-        """
+        """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
         cdef int64_t n_rows = u.shape[0]
         values = np.asarray(u)
         variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
@@ -269,15 +253,7 @@ cdef class HingeFeatures:
 
 @cython.final
 cdef class HingeHead:
-    """The head: a learned matrix H after the trees.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        "head", "head_mean" and "head_power", as in `HingeTrainer`. They are changed in place.
-    n_rows : int
-        Of a batch, at most.
-    """
+    """The head: a learned matrix H after the trees; `arrays` are those of `HingeTrainer`."""
 
     # parameters, and the state of the optimiser: (n_trees, width), with 0 in the padding
     cdef float[:, ::1] weights, weights_mean, weights_power
@@ -338,48 +314,26 @@ cdef class HingeHead:
 cdef class HingeTrainer:
     """Trains one forest, or bag of one, from arrays that it changes in place.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        direction : (n_taps, padded(n_linear)), float32
-            Weights of the learned features, as columns; 0 in the padding.
-        receptive_fields : (n_patches, n_taps), int32
-            Columns of the table under each patch of a row.
-        mean, variance : (width,), float64
-            Statistics of the features. The first n_patches * padded(n_linear) features are learned
-            ones, patch by patch; the others are columns of the table, whose mean 0 and variance
-            are constant.
-        tests : (n_trees, n_tests, 2), int32
-            Threshold (the bits of a float32) and feature of the tests of a tree: 2^depth - 1 in
-            the order of a heap, or `depth` for a fern.
-        leaf : (n_trees, 2^depth), int32
-            Row of `value` that a leaf has; -1 until the first row of the table reaches it.
-        head : (n_trees, padded(n_outputs)), float32
-            H, from the responses of trees to the raw prediction; 0 in the padding. Without a head:
-            (0, 0).
-        value : (n_values, 3, padded_vector(n_outputs)), float32
-            Vectors of leaves, of one number where there is a head, and the optimiser's state of
-            them. Most leaves of a deep tree never see a row, and have none. A larger array takes
-            its place when it is full.
-        direction_mean, tests_mean, head_mean, direction_power, tests_power, head_power
-            State of the optimiser, with the shapes of what it trains (`tests`: without the last
-            axis), float32; 0 initially.
-        counts : (3,), int64
-            Number of steps, of batches in the statistics of features, and of used rows of `value`.
-    n_columns, depth : int
-    leaf_scale : float
-        Standard deviation of the vector of a leaf when the first row reaches it.
-    fern : bool
-    loss : Loss
-    optimizer : {"adam", "adagrad", "sgd"}
-    momentum, decay, dropout : float
-        Momentum of "sgd"; factor of the decay of directions and leaves, which a step multiplies by
-        1 - rate * decay; probability that a tree takes no part in a step.
-    batch_size : int
-        At least 2.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Another thread sets it to end training early.
+    The first n_patches * padded(n_linear) features are learned ones, patch by patch; the others
+    are columns of the table. Paddings are 0. With p = padded(n_linear) and k = padded(n_outputs),
+    `arrays` has
+
+        direction         (n_taps, p): weights of the learned features, as columns
+        receptive_fields  (n_patches, n_taps), int32: columns of the table under each patch
+        mean, variance    (width,), float64: of the features; constant for columns of the table
+        tests             (n_trees, n_tests, 2), int32: bits of the threshold, and feature; 2^depth
+                          - 1 tests in the order of a heap, or `depth` for a fern
+        leaf              (n_trees, 2^depth), int32: row of `value`; -1 until a row reaches it
+        value             (n_values, 3, padded_vector(n_outputs)): vectors of leaves, of one number
+                          where there is a head, and the optimiser's state of them; a larger array
+                          takes its place when it is full
+        head              (n_trees, k): H, from responses of trees to raw predictions; else (0, 0)
+        *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
+        counts            (3,), int64: steps, batches in the statistics, used rows of `value`
+
+    A vector is drawn with standard deviation `leaf_scale` when the first row reaches its leaf. A
+    step multiplies directions and leaves by 1 - rate * decay; with probability `dropout` a tree
+    takes no part in it.
     """
 
     cdef readonly dict arrays
@@ -489,15 +443,7 @@ cdef class HingeTrainer:
     def set_rows(
         self, const float[:, ::1] table, const double[:, ::1] target, const double[::1] weight
     ):
-        """Set the rows to train on.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-        target : ndarray of shape (n_rows, loss.n_columns), float64
-        weight : ndarray of shape (n_rows,), float64
-            Not negative, not all 0. Batches are drawn by weight; rows of weight 0 do not train.
-        """
+        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight."""
         self.table = table
         self.target = target
         self.sampler = BatchSampler(np.asarray(weight))
@@ -529,16 +475,9 @@ cdef class HingeTrainer:
         self.features.set_units()
 
     def run(self, const double[::1] rates):
-        """Train for some steps.
+        """Train one step per rate; returns the mean loss of the batches, each before its step.
 
-        Parameters
-        ----------
-        rates : ndarray of shape (n_steps,), float64
-
-        Returns
-        -------
-        loss : float
-            Mean over the batches, each before its step; infinity or NaN where training diverges.
+        It is infinite or NaN where training diverges.
         """
         cdef int64_t i = 0, n_steps = rates.shape[0]
         cdef double total = 0
@@ -550,16 +489,7 @@ cdef class HingeTrainer:
         return total / max(i + 1, 1)
 
     def respond(self, const float[:, ::1] table):
-        """Raw prediction of all trees together.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-
-        Returns
-        -------
-        raw : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Raw prediction of all trees together: (n_rows, n_outputs), float64."""
         cdef int64_t start = 0, n, i, k, tree, n_rows = table.shape[0]
         raw = np.empty((n_rows, self.n_outputs))
         cdef double[:, ::1] result = raw
@@ -585,16 +515,7 @@ cdef class HingeTrainer:
         """Weighted sum over rows of the norm of the gradient by the margin of each test.
 
         That is, over the rows that have their smallest margin at the test, the norm of the vector
-        of their leaf.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-        weight : ndarray of shape (n_rows,), float64
-
-        Returns
-        -------
-        influence : ndarray of shape (n_trees, n_tests), float64
+        of their leaf. (n_trees, n_tests), float64.
         """
         cdef int64_t start = 0, n, i, tree, n_rows = table.shape[0]
         influence = np.zeros((self.n_trees, self.n_tests))
@@ -626,13 +547,6 @@ cdef class HingeTrainer:
 
         Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
         is the gradient: it is read there, and restored.
-
-        Returns
-        -------
-        loss : float
-            Mean over the rows.
-        gradients : dict of str to ndarray
-            Of "direction", "tests" (n_trees, n_tests), "value" (n_values, n_outputs), "head".
         """
         cdef int64_t n = table.shape[0]
         cdef int32_t optimizer = self.optimizer

@@ -26,18 +26,9 @@ cdef enum:
 cdef class HingePass:
     """A forward pass of rows through hinge trees, and its backward pass.
 
-    Parameters
-    ----------
-    threshold : ndarray of shape (n_trees, n_tests), float32
-        Of the tests of a tree: 2^depth - 1 in the order of a heap, or `depth` for a fern.
-    feature : ndarray of shape (n_trees, n_tests), int64
-    leaf : ndarray of shape (n_trees, 2^depth, n_outputs), float32
-        Vectors of the leaves.
-    share : ndarray of shape (n_trees,), float32
-        Factor of the response of each tree; a tree of share 0 takes no part.
-    depth : int
-        1 to 30.
-    fern : bool
+    threshold and feature are (n_trees, n_tests) as in `HingeTrainer`, the vectors `leaf` are
+    (n_trees, 2^depth, n_outputs). `share`, one per tree, is the factor of its response; a tree of
+    share 0 takes no part.
     """
 
     cdef const int32_t[:, ::1] threshold   # the bits of the floats
@@ -79,24 +70,10 @@ cdef class HingePass:
         self.tests = np.zeros((self.n_tests, 2), dtype=np.int32)
 
     def respond(self, const float[:, ::1] z, bint apart, bint keep):
-        """Responses of the trees (equation 10).
+        """Responses of the trees to z (equation 10): (n_trees, n_rows, n_outputs) if `apart`.
 
-        Parameters
-        ----------
-        z : ndarray of shape (n_rows, n_features), float32
-        apart : bool
-            Whether responses are returned tree by tree, or as their sum.
-        keep : bool
-            Keep the paths of the rows, for `gradients`.
-
-        Returns
-        -------
-        out : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
-
-        Raises
-        ------
-        ValueError
-            If the feature of a test is out of range.
+        Otherwise their sum, with n_trees = 1. `keep` keeps the paths of the rows for `gradients`.
+        ValueError if the feature of a test is out of range.
         """
         cdef int64_t start = 0, n, at, tree, work, n_rows = z.shape[0]
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
@@ -139,22 +116,10 @@ cdef class HingePass:
         return found
 
     def gradients(self, const float[:, :, ::1] g, bint sparse):
-        """Gradients of the rows that `respond` kept.
+        """Gradients by z, threshold and leaf, from those by the responses, g.
 
-        Parameters
-        ----------
-        g : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
-            Of a loss by the responses.
-        sparse : bool
-            Whether only leaves that rows reach are returned.
-
-        Returns
-        -------
-        z : ndarray of shape (n_rows, n_features), float32
-        threshold : ndarray of shape (n_trees, n_tests), float32
-        leaf : ndarray of shape (n_trees, 2^depth, n_outputs) or (n_used, n_outputs), float32
-        place : ndarray of shape (2, n_used), int64, or None
-            Tree and number of each leaf, in ascending order, where `sparse`.
+        The rows are those that `respond` kept. With `sparse`, only leaves that rows reach are returned, (n_used, n_outputs), with their
+        places (2, n_used): tree and number, in ascending order.
         """
         cdef int64_t tree, i, n_used, work, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)

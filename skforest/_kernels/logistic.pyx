@@ -35,21 +35,10 @@ cdef enum:
 
 
 cdef class Logistic:
-    """Trains one hyperplane after another on rows of one table.
+    """Trains one hyperplane after another on up to n_rows rows of the table X.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features), float32, C order
-    n_rows : int
-        The most rows that are labelled at once.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Set from outside to make training end early.
-    nu, learning_rate, momentum : float
-    batch_size, n_visits, max_epochs : int
-        There are n_visits / n epochs of n rows, at least 3 and at most max_epochs.
-    radius : float
-        Root mean square norm of the scaled rows.
+    There are n_visits / n epochs of n rows, at least 3 and at most max_epochs. `radius` is the
+    root mean square norm of the scaled rows.
     """
 
     def __init__(

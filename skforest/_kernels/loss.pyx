@@ -21,12 +21,7 @@ import numpy as np
 
 
 cdef class Loss:
-    """Base of all losses; not for direct use.
-
-    Parameters
-    ----------
-    n_outputs : int
-    """
+    """Base of all losses; not for direct use."""
 
     def __init__(self, int64_t n_outputs):
         self.n_outputs = n_outputs
@@ -37,18 +32,7 @@ cdef class Loss:
         return 0
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
-        """Losses of many rows, and their derivatives.
-
-        Parameters
-        ----------
-        raw : ndarray of shape (n_rows, n_outputs), float64
-        y : ndarray of shape (n_rows, 1) of labels or (n_rows, n_outputs), float64
-
-        Returns
-        -------
-        losses : ndarray of shape (n_rows,), float64
-        slopes : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Losses of many rows, and their derivatives by `raw`; class numbers are (n_rows, 1)."""
         cdef int64_t i
         losses = np.zeros(raw.shape[0])
         slopes = np.zeros((raw.shape[0], raw.shape[1]))

@@ -80,12 +80,7 @@ cdef class Sampler:
 
 
 cdef class AxisSampler(Sampler):
-    """Single features, without replacement within a node.
-
-    Parameters
-    ----------
-    n_features : int
-    """
+    """Single features, without replacement within a node."""
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
@@ -112,15 +107,8 @@ cdef class AxisSampler(Sampler):
 cdef class SparseSampler(Sampler):
     """A few features with weights +1 or -1, each divided by the scale of its feature.
 
-    Parameters
-    ----------
-    n_features : int
-    mean : float
-        Mean number of non-zero weights, at most n_features. If `fixed`, every direction has as
-        many; otherwise the number has a Poisson distribution, of which zeros are drawn again.
-    fixed : bool
-    scale : ndarray of shape (n_features,), float32
-        If it is 1 everywhere, the weights are +1 and -1.
+    With `fixed`, every direction has `mean` weights. Otherwise their number has a Poisson
+    distribution, of which zeros are drawn again. `scale` is (n_features,), float32.
     """
 
     def __init__(self, int32_t n_features, double mean, bint fixed, scale):
@@ -161,12 +149,7 @@ cdef class SparseSampler(Sampler):
 
 
 cdef class GaussianSampler(Sampler):
-    """Hyperplanes of random direction: a standard normal weight for every feature.
-
-    Parameters
-    ----------
-    n_features : int
-    """
+    """Hyperplanes of random direction: a standard normal weight for every feature."""
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
@@ -184,23 +167,14 @@ cdef class GaussianSampler(Sampler):
 cdef class BoxSampler(Sampler):
     """Boxes of an n-dimensional array of features, or contrasts of two equal boxes.
 
-    Parameters
-    ----------
-    feature_shape : tuple of int
-    wrap, unordered : sequence of bool, one per axis
-        Axes that close to a circle, and axes without an order, along which a box takes a random
-        subset.
-    smallest, largest : ndarray of shape (n_axes,), int32
-        Range of the size of a box along each axis.
-    contrast : {"sum", "edge", "difference", "mix"}
-        Sum over a box; sum minus that of an adjacent box of equal size; minus that of a box of
-        equal size, at most `reach` away along each axis; or one of the three, at random.
-    inside : bool
-        If False, the corner is drawn first, and the size is limited by the border, as in the
-        paper. If True, the size is drawn first, and then a corner such that the box lies inside,
-        as in the first code of the paper.
-    reach : int
-        Largest shift between the boxes of a difference.
+    Axes may close to a circle (`wrap`) or have no order (`unordered`): a box takes a random subset
+    of the latter. Sizes are in smallest .. largest, one per axis. `contrast` is "sum"; "edge", the
+    sum minus that of an adjacent box of equal size; "difference", minus that of a box of equal
+    size at most `reach` away along each axis; or "mix", one of the three at random.
+
+    Unless `inside`, the corner is drawn first, and the size is limited by the border, as in the
+    paper; otherwise the size is drawn first, and then a corner such that the box lies inside, as
+    in the first code of the paper.
     """
 
     def __init__(
@@ -316,14 +290,7 @@ cdef class BoxSampler(Sampler):
 
 
 def draw(Sampler sampler, seed, int64_t n):
-    """Draw directions, for tests and pictures.
-
-    Returns
-    -------
-    directions : list of dict
-        A feature has the key "feature"; a box has "corner", "other", "size" and "subset"; a sparse
-        direction has "features" and "weights"; a plane has "weights".
-    """
+    """Draw directions as dicts of the fields that their kind has, for tests and pictures."""
     cdef Random random
     cdef Candidate candidate
     cdef Scratch scratch = Scratch()

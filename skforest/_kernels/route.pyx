@@ -192,23 +192,12 @@ cdef class SumRouter:
 
 
 def make_pool(arrays, n_features, n_stored):
-    """Pool of the directions of a forest, where it pays.
+    """Pool of the directions of a forest, where it pays; otherwise None.
 
     A direction is stored once per split unless splits share it. Where a forest stores more
-    directions than a row passes splits, no pool pays, and no array of splits is read: a large
-    forest has millions of them, and this decides how long its first prediction takes.
-
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest`.
-    n_features : int
-    n_stored : int
-        Boxes, sparse rows and dense rows that the forest stores.
-
-    Returns
-    -------
-    pool : DirectionPool or None
+    directions (n_stored: boxes, sparse and dense rows) than a row passes splits, no pool pays, and
+    no array of splits is read: a large forest has millions of them, and this decides how long its
+    first prediction takes.
     """
     n_leaves = (np.diff(arrays["tree_start"]) + 1) // 2
     n_passed = np.log2(n_leaves).sum()
@@ -223,15 +212,7 @@ def make_pool(arrays, n_features, n_stored):
 
 
 cdef class DirectionPool:
-    """The directions that the trees of a forest share, and the nodes of these trees.
-
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest`.
-    is_used : ndarray of shape (n_codes,), bool
-        The directions that splits use, by code.
-    """
+    """The directions `is_used`, by code, that the trees of a forest share, and their nodes."""
 
     def __init__(self, arrays, is_used):
         tree_start = arrays["tree_start"]

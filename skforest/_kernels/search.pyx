@@ -52,26 +52,11 @@ cdef inline int64_t row_of_key(uint64_t key) noexcept nogil:
 cdef class SearchSplitter(NodeSplitter):
     """Split by the best of some random directions.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `NodeSplitter`. The splitter also reads these options.
-
-        sampler : Sampler
-            Draws the candidates. A sampler has state, so each splitter needs its own.
-        n_candidates : int
-            Directions tried in a node. If all of them are constant in it, features are tried
-            until one varies.
-        exact : bool
-            Sort every column. If False, histograms are used in all but the smallest nodes.
-        n_bins : int
-        max_search_samples : int
-            Larger nodes search in a random subset of this many rows.
-        min_samples_leaf : int
-        min_weight_leaf : float
-            Smallest weight of a child.
-        may_overflow : bool
-            Values are so large that a projection may leave the range of float32.
+    `sampler` draws `n_candidates` directions in a node; it has state, so each splitter needs its
+    own. If all of them are constant in the node, features are tried until one varies. Columns are
+    sorted if `exact`, and otherwise cut between `n_bins` bins in all but the smallest nodes. Nodes
+    of more than `max_search_samples` rows search in a random subset. `may_overflow`: values are
+    so large that a projection may leave the range of float32.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -491,16 +476,10 @@ cdef class SearchSplitter(NodeSplitter):
         return n_features + <int32_t>self.sparse_start.n - 2
 
     def directions(self):
-        """The stored directions as arrays of a `Forest`.
+        """The stored directions as arrays of a `Forest`: dense ones, or sparse ones and boxes.
 
         A splitter that stores dense directions stores no sparse ones and no boxes, so that the
         codes above need not be renumbered.
-
-        Returns
-        -------
-        arrays : dict
-            "dense", or "sparse_start", "sparse_feature", "sparse_weight" and, if there are boxes,
-            "box_corner", "box_other", "box_size", "box_subset".
         """
         cdef int64_t n_boxes = self.box_corner.n
         if self.dense.n:

@@ -89,16 +89,7 @@ cdef inline int64_t padded(int64_t n) noexcept nogil:
 
 
 cdef class SoftLeaves:
-    """The leaves of one tree.
-
-    Parameters
-    ----------
-    n_leaves : int
-        At most.
-    n_outputs : int
-        Number of classes, or of outputs.
-    is_class : bool
-    """
+    """The leaves of one tree, at most n_leaves, with n_outputs classes or outputs."""
 
     def __init__(self, int64_t n_leaves, int32_t n_outputs, bint is_class):
         cdef Scratch memory = Scratch()
@@ -240,33 +231,11 @@ cdef class SoftLeaves:
 cdef class SoftTrainer:
     """Trains all splits and leaves of one tree, by the EM algorithm of section 2.3.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), float32, C order
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers, or a real target, best near 0.
-    n_outputs : int
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0. Rows of weight 0 do not train.
-    mean, unit : ndarray of shape (n_features,), float32
-        Of the features: weights are trained as if rows were ``(x - mean) * unit``.
-    child : ndarray of shape (n_nodes,), int32
-        Left child, or ``-1 - leaf`` where leaves are numbered in the order of their nodes. The
-        children of split i are nodes 2 i + 1 and 2 i + 2.
-    W : ndarray of shape (n_splits, n_features), float32
-        A weight of exactly 0 is no part of its split, and stays 0.
-    threshold : ndarray of shape (n_splits,), float32
-        The margin is ``w . x - threshold``.
-    batch_size : int
-        Rows of a step, about.
-    smoothness : float
-        Lambda of equation 15, whose term counts beside the mean over a batch.
-    edges : ndarray of shape (n_edges, 2), int32
-        Pairs of features that lie side by side.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Set from outside to make training end early.
-    engine : {"auto", "lists", "products"}, default="auto"
+    `target` holds class numbers, (n_rows,), or real targets, best near 0, (n_rows, n_outputs);
+    rows of weight 0 do not train. Weights are trained as if rows were ``(x - mean) * unit``.
+    `child` is as in `JointTrainer`. The margin of a split is ``w . x - threshold``; a weight of
+    exactly 0 is no part of its split, and stays 0. `smoothness` is lambda of equation 15, over the
+    pairs `edges` of features that lie side by side.
     """
 
     def __init__(
@@ -379,17 +348,9 @@ cdef class SoftTrainer:
         return 0
 
     def run(self, float steepness, double rate):
-        """Train for one epoch.
+        """Train for one epoch; returns the mean negative log-likelihood of the rows.
 
-        Parameters
-        ----------
-        steepness, rate : float
-
-        Returns
-        -------
-        loss : float
-            Weighted mean of the negative log-likelihood of the rows, each before the step of its
-            batch, without the paths that were left out.
+        Each row counts before the step of its batch, without the paths that were left out.
         """
         cdef double loss = 0
         with nogil:
@@ -399,18 +360,11 @@ cdef class SoftTrainer:
         return loss
 
     def evaluate(self, float steepness):
-        """One E-step over all rows, without a step of the splits.
+        """One E-step over all rows, without a step of the splits; for tests.
 
-        Parameters
-        ----------
-        steepness : float
-
-        Returns
-        -------
-        evaluation : dict
-            "loss"; "gradient" of it, (n_splits, n_features + 1), the last by the bias of the rows
-            less their mean; "reach" and "part", (n_rows, n_leaves), probabilities of the leaves
-            and, times the weight of the row, their responsibilities.
+        "gradient" of the loss is (n_splits, n_features + 1), the last by the bias of the rows less
+        their mean; "reach" and "part" are the probabilities of the leaves, (n_rows, n_leaves),
+        and, times the weight of the row, their responsibilities.
         """
         cdef int64_t i, node, leaf, e, size, start = 0, n = self.n
         cdef double[:, ::1] reach = np.zeros((n, self.n_splits + 1))
@@ -447,13 +401,7 @@ cdef class SoftTrainer:
         self.leaves.update()
 
     def planes(self):
-        """All splits.
-
-        Returns
-        -------
-        W : ndarray of shape (n_splits, n_features), float32
-        threshold : ndarray of shape (n_splits,), float32
-        """
+        """All splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
         cdef int64_t i, j
         cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
         cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)

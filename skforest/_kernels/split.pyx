@@ -53,19 +53,10 @@ cdef inline void partition_items(
 
 
 cdef class NodeSplitter:
-    """Base class of the splitters.
+    """Base class of the splitters, which grow a tree from the `rows` of a `TrainingSet`.
 
-    Parameters
-    ----------
-    training_set : TrainingSet
-        `X` is uint8 or float32. `target` holds class numbers, or a real target whose values are
-        best near 0. `rows`, the rows of positive weight, are those of the tree.
-    options : SplitterOptions
-        A node splitter reads `criterion`: "gini", "entropy" or "squared_error".
-    seed : int
-        Seed of the random generator of the tree.
-    stop : ndarray of shape (1,), uint8
-        Another thread sets it to end the growth of the tree early.
+    X is uint8 or float32; `target` holds class numbers, or a real target whose values are best
+    near 0. Another thread sets `stop`, of shape (1,), to end the growth of the tree early.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -270,13 +261,7 @@ cdef class NodeSplitter:
         return poll(&self.stop[0], &self.work, work)
 
     def values(self):
-        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first.
-
-        Returns
-        -------
-        arrays : dict
-            "value", "value_start", "value_index"; the last two are empty in regression.
-        """
+        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first."""
         if not self.is_class:
             return {
                 "value": self.value.array(np.float32),

@@ -55,28 +55,14 @@ cdef struct Plane:
 cdef class StumpSplitter(SearchSplitter):
     """Split by a hyperplane, trained from the best cut of some single features.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
-        reads these options.
-
-        objective : {"co2", "soft", "mixed"}
-        nu, learning_rate, momentum : float
-        batch_size, n_visits, max_epochs : int
-            A node of n rows is trained for n_visits / n epochs, at least 3, at most max_epochs.
-        smoothing : float
-            Weight that is added to each class of a leaf.
-        row_norm : float
-            Root mean square norm that rows are scaled to once they are centred; 0: neither.
-        holdout : float
-            Share of the rows of a node that decide between the hyperplane and the first cut.
-        old_signs : bool
-            The branch of a row is that at the end of the last epoch instead of the current one.
-        gradient_leaves : bool
-            Leaves take gradient steps with the weights, instead of their optimum every epoch.
-        keep_last : bool
-            The split is the last hyperplane of training instead of the one of largest gain.
+    X is float32 and the sampler draws features. A node of n rows is trained for n_visits / n
+    epochs, at least 3 and at most `max_epochs`. `smoothing` is a weight that is added to each
+    class of a leaf. `row_norm` is the root mean square norm that rows are scaled to once they are
+    centred; 0: neither. `holdout` is the share of the rows of a node that decide between the
+    hyperplane and the first cut. With `old_signs`, the branch of a row is that at the end of the
+    last epoch instead of the current one; with `gradient_leaves`, leaves take gradient steps with
+    the weights, instead of their optimum every epoch; with `keep_last`, the split is the last
+    hyperplane of training instead of the one of largest gain.
     """
 
     # parameters
