@@ -16,7 +16,7 @@ import numpy as np
 
 from .hinge import padded_vector
 
-from .hinge cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_walk
+from .hinge cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route
 from .poll cimport poll
 
 cdef enum:
@@ -41,7 +41,7 @@ cdef class HingePass:
     cdef uint8_t stop                      # always 0: a pass has no stop flag
     cdef int64_t work                      # operations since signals were last checked
     cdef bint kept                         # the paths of the last rows are in memory
-    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_walk` reads them
+    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_route` reads them
     # leaf, test of the smallest margin, and that margin: (n_trees, n_rows)
     cdef int32_t[:, ::1] leaf, test
     cdef float[:, ::1] margin
@@ -79,7 +79,7 @@ cdef class HingePass:
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
         found = np.zeros((self.n_trees if apart else 1, n_rows, self.n_outputs), dtype=np.float32)
         cdef float[:, :, ::1] out = found
-        cdef bint sound = True
+        cdef bint is_valid = True
         self.n_rows = n_rows
         self.width = z.shape[1]
         self.kept = keep
@@ -87,16 +87,16 @@ cdef class HingePass:
         self.test = np.empty((self.n_trees, room), dtype=np.int32)
         self.margin = np.empty((self.n_trees, room), dtype=np.float32)
         with nogil:
-            while start < n_rows and sound:
+            while start < n_rows and is_valid:
                 n = min(<int64_t>BLOCK, n_rows - start)
                 at = start if keep else 0
                 for tree in range(self.n_trees):
                     if self.share[tree] == 0:
                         continue
-                    sound = self.read_tests(tree)
-                    if not sound:
+                    is_valid = self.read_tests(tree)
+                    if not is_valid:
                         break
-                    skf_hinge_walk(
+                    skf_hinge_route(
                         <const Test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
                         self.width, n, &self.leaf[tree, at], &self.test[tree, at],
                         &self.margin[tree, at]
@@ -109,7 +109,7 @@ cdef class HingePass:
                     work = n * (self.depth + self.n_outputs) + self.n_tests
                     poll(&self.stop, &self.work, work)
                 start += n
-        if not sound:
+        if not is_valid:
             raise ValueError(
                 f"features of tests must be in 0 .. {z.shape[1] - 1}, since z has {z.shape[1]}"
             )
@@ -118,8 +118,8 @@ cdef class HingePass:
     def gradients(self, const float[:, :, ::1] g, bint sparse):
         """Gradients by z, threshold and leaf, from those by the responses, g.
 
-        The rows are those that `respond` kept. With `sparse`, only leaves that rows reach are returned, (n_used, n_outputs), with their
-        places (2, n_used): tree and number, in ascending order.
+        The rows are those that `respond` kept. With `sparse`, only leaves that rows reach are
+        returned, (n_used, n_outputs), with their places (2, n_used): tree and number, ascending.
         """
         cdef int64_t tree, i, n_used, work, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)
@@ -168,13 +168,13 @@ cdef class HingePass:
     cdef bint read_tests(self, int64_t tree) noexcept nogil:
         """Interleave thresholds and features of a tree; False if a feature is out of range."""
         cdef int64_t v, feature
-        cdef bint sound = True
+        cdef bint is_valid = True
         for v in range(self.n_tests):
             feature = self.feature[tree, v]
-            sound &= 0 <= feature < self.width
+            is_valid &= 0 <= feature < self.width
             self.tests[v, 0] = self.threshold[tree, v]
             self.tests[v, 1] = <int32_t>feature
-        return sound
+        return is_valid
 
     def prepare(self, int64_t n, int64_t room):
         """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""

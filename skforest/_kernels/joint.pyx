@@ -37,14 +37,9 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .descent cimport (
-    skf_add_rows,
-    skf_distances,
-    skf_dot,
-    skf_momentum_step,
-    skf_rescale,
-    skf_shrink,
+    skf_add_rows, skf_distances, skf_dot, skf_momentum_step, skf_rescale, skf_shrink
 )
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, next_word, shuffle
 
@@ -112,11 +107,8 @@ cdef class JointLeaves:
         self.n_leaves = n_leaves
         self.loss_scale = 1
         self.scratch = Scratch()
-        self.log_sum = self.scratch.doubles(n_leaves)
-        self.worst = self.scratch.doubles(n_outputs)
-        self.low = self.scratch.doubles(n_outputs)
-        self.high = self.scratch.doubles(n_outputs)
-        self.step_sum = self.scratch.doubles(n_leaves)
+        allocate[double](self.scratch, n_leaves, [&self.log_sum, &self.step_sum, NULL])
+        allocate[double](self.scratch, n_outputs, [&self.worst, &self.low, &self.high, NULL])
 
     def set_parameters(self, start, label, theta, other):
         """Replace the parameters of the leaves; theta and other are trained in place.
@@ -400,23 +392,18 @@ cdef class JointTrainer:
         self.n_leaves = n_splits + 1
         self.scratch = scratch
         self.row_weight = scratch.floats(n)
-        self.assigned = scratch.ints(n)
-        self.mean = scratch.floats(p)
-        self.child = scratch.ints(self.n_nodes)
-        self.parent = scratch.ints(self.n_nodes)
+        allocate[int32_t](scratch, n, [&self.assigned, &self.order, NULL])
+        allocate[float](scratch, p, [&self.mean, &self.gradient, NULL])
+        allocate[int32_t](scratch, self.n_nodes, [&self.child, &self.parent, NULL])
         self.leaf_node = scratch.ints(self.n_leaves)
-        self.w = scratch.floats(n_splits * p)
-        self.bias = scratch.doubles(n_splits)
-        self.centre = scratch.floats(n_splits)
-        self.order = scratch.ints(n)
-        self.margin = scratch.floats(n_splits)
+        self.best_leaf = scratch.ints(batch_size)
+        allocate[float](scratch, n_splits * p, [&self.w, &self.velocity, NULL])
+        allocate[float](scratch, n_splits, [&self.centre, &self.margin, NULL])
+        allocate[double](
+            scratch, n_splits, [&self.bias, &self.bias_velocity, &self.rate_seen, NULL]
+        )
         self.margin_row = scratch.longs(n_splits)
         self.last_term = scratch.ints(n_splits)
-        self.best_leaf = scratch.ints(batch_size)
-        self.velocity = scratch.floats(n_splits * p)
-        self.bias_velocity = scratch.doubles(n_splits)
-        self.gradient = scratch.floats(p)
-        self.rate_seen = scratch.doubles(n_splits)
         self.stack = Buffer(sizeof(Visit))
         self.terms = Buffer(sizeof(GradientTerm))
         self.touched = Buffer(sizeof(int32_t))

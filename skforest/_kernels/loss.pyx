@@ -77,7 +77,13 @@ cdef class LogLoss(Loss):
 
 
 cdef class SumOfLosses(Loss):
-    """Base of losses that are sums over the outputs."""
+    """Base of losses that are sums over the outputs, some with a parameter."""
+
+    cdef double parameter
+
+    def __init__(self, int64_t n_outputs, double parameter=0.0):
+        super().__init__(n_outputs)
+        self.parameter = parameter
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k
@@ -108,30 +114,18 @@ cdef class AbsoluteError(SumOfLosses):
 
 
 cdef class HuberLoss(SumOfLosses):
-    """Half of the squared difference up to `delta`, and linear beyond."""
-
-    cdef double delta
-
-    def __init__(self, int64_t n_outputs, double delta):
-        super().__init__(n_outputs)
-        self.delta = delta
+    """Half of the squared difference up to delta, the parameter, and linear beyond."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = min(max(raw - y, -self.delta), self.delta)
+        slope[0] = min(max(raw - y, -self.parameter), self.parameter)
         return slope[0] * (raw - y - slope[0] / 2)
 
 
 cdef class QuantileLoss(SumOfLosses):
-    """Pinball loss: `quantile` per unit of underestimation, 1 - quantile of overestimation."""
-
-    cdef double quantile
-
-    def __init__(self, int64_t n_outputs, double quantile):
-        super().__init__(n_outputs)
-        self.quantile = quantile
+    """Pinball loss: the parameter q per unit of underestimation, 1 - q of overestimation."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = (1 - self.quantile) * (raw > y) - self.quantile * (raw < y)
+        slope[0] = (1 - self.parameter) * (raw > y) - self.parameter * (raw < y)
         return slope[0] * (raw - y)
 
 

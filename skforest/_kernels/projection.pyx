@@ -8,7 +8,7 @@ A node draws candidate directions a from one `Sampler` and splits on ``a . x > t
 - `BoxSampler`: sums over boxes of an n-dimensional array of features, such as patches of an image,
   or differences of two boxes (manifold forests, Perry et al., section 3.1).
 
-To add a projection, derive from `Sampler`, set `max_taps` to the length of the longest direction,
+To add a projection, derive from `Sampler`, set `max_terms` to the length of the longest direction,
 and draw a feature, a box, a sparse direction or a plane in `sample`.
 """
 
@@ -24,7 +24,7 @@ from .direction cimport (
     DENSE,
     Box,
     Table,
-    Taps,
+    Unfolded,
     as_grid,
     unfold_box,
     unfold_feature,
@@ -59,24 +59,24 @@ cdef class Sampler:
         return False
 
     cdef void unfold(
-        self, const Candidate* candidate, const Table* table, Taps* taps
+        self, const Candidate* candidate, const Table* table, Unfolded* unfolded
     ) noexcept nogil:
         """Unfold a candidate for `project`."""
         cdef Box box
         if candidate.kind == FEATURE:
-            unfold_feature(taps, candidate.feature)
+            unfold_feature(unfolded, candidate.feature)
         elif candidate.kind == SPARSE:
-            unfold_sparse(taps, candidate.features, candidate.weights, candidate.n)
+            unfold_sparse(unfolded, candidate.features, candidate.weights, candidate.n)
         elif candidate.kind == PLANE:
-            taps.kind = DENSE
-            taps.n = self.n_features
-            taps.dense = candidate.weights
+            unfolded.kind = DENSE
+            unfolded.n = self.n_features
+            unfolded.dense = candidate.weights
         else:
             box.corner = candidate.corner
             box.other = candidate.other
             box.size = candidate.size
             box.subset = candidate.subset
-            unfold_box(taps, &self.grid, &box, table)
+            unfold_box(unfolded, &self.grid, &box, table)
 
 
 cdef class AxisSampler(Sampler):
@@ -84,7 +84,7 @@ cdef class AxisSampler(Sampler):
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
-        self.max_taps = 1
+        self.max_terms = 1
         self.features = np.arange(n_features, dtype=np.int32)
 
     cdef void start_node(self) noexcept nogil:
@@ -118,7 +118,7 @@ cdef class SparseSampler(Sampler):
         self.scale = scale
         # Larger Poisson numbers have a probability below 1e-20.
         self.max_nonzero = <int32_t>min(n_features, mean if fixed else mean + 12 * sqrt(mean) + 12)
-        self.max_taps = self.max_nonzero
+        self.max_terms = self.max_nonzero
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
         cdef int32_t n = <int32_t>self.mean
@@ -153,7 +153,7 @@ cdef class GaussianSampler(Sampler):
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
-        self.max_taps = 1                  # the weights of a plane are not copied
+        self.max_terms = 1                  # the weights of a plane are not copied
         self.max_nonzero = n_features
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
@@ -191,7 +191,7 @@ cdef class BoxSampler(Sampler):
         self.n_features = np.prod(feature_shape)
         for axis in range(self.grid.n_axes):
             volume *= self.largest[axis]
-        self.max_taps = <int32_t>(volume if self.contrast == SUM else 2 * volume)
+        self.max_terms = <int32_t>(volume if self.contrast == SUM else 2 * volume)
         self.items = np.arange(max(feature_shape), dtype=np.int32)
 
     cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:

@@ -22,7 +22,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from .direction cimport Directions, Grid, Table, Taps, project, unfold
+from .direction cimport Directions, Grid, Table, Unfolded, project, unfold
 from .memory cimport Scratch
 
 cdef extern from "route.h" nogil:
@@ -252,7 +252,7 @@ cdef class DirectionPool:
 
     cdef void fill(
         self, const int32_t[::1] columns, const Directions* directions, const Table* table,
-        Taps* taps, const int64_t* offset, int64_t n, float* column, float* out
+        Unfolded* unfolded, const int64_t* offset, int64_t n, float* column, float* out
     ) noexcept nogil:
         """Project n rows on the directions of some columns; a row of `out` has n_columns entries.
 
@@ -263,8 +263,8 @@ cdef class DirectionPool:
         cdef int64_t i, j, k
         for j in range(columns.shape[0]):
             k = columns[j]
-            unfold(taps, directions, self.code[k], table)
-            project(taps, table, offset, n, column)
+            unfold(unfolded, directions, self.code[k], table)
+            project(unfolded, table, offset, n, column)
             for i in range(n):
                 out[i * self.n_columns + k] = column[i]
         for i in range(n):

@@ -5,12 +5,12 @@ z being its margin (equations 3 to 5). A leaf assigns a row a likelihood: the sh
 (equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM. Neither
 products along paths nor their logarithms are needed. From the leaves up,
 
-    lik = (1 - g) lik_left + g lik_right
+    likelihood = (1 - g) lik_left + g lik_right
 
 is the likelihood of a row below a node (equation 2 at the root). From the root down, with h = 1 at
 the root,
 
-    h_right = h g lik_right / lik,    h_left = h (1 - g) lik_left / lik
+    h_right = h g lik_right / likelihood,    h_left = h (1 - g) lik_left / likelihood
 
 is the posterior probability of the path through a node: at the leaves, the responsibility of
 equation 10. The derivative of the negative log-likelihood by the margin, which is that of equation
@@ -29,9 +29,9 @@ density is a normal one with a diagonal covariance. Splits step by Adam. A tree 
 stump.
 
 A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
-row reaches with a probability below `FAINT`, but never the likelier one. The engine of products
-visits all nodes, with the margins of all splits as one product of matrices and all gradients as
-another; it is used while rows visit a good part of the tree.
+row reaches with a probability below `MIN_REACH`, but never the likelier one. The engine of
+products visits all nodes, with the margins of all splits as one product of matrices and all
+gradients as another; it is used while rows visit a good part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
@@ -41,18 +41,18 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .descent cimport SKF_TILE, skf_add_rows, skf_dot, skf_margins, skf_multiply
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport next_word, shuffle
 
 cdef extern from "soft.h" nogil:
     void skf_gates(const float*, int64_t, float, float, float*)
     void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
-    void skf_branch(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
-    void skf_ascend(const Visits*, int64_t, int64_t)
-    void skf_divide(const Visits*, int64_t, int64_t, float, float*)
-    void skf_recall(const Visits*, int64_t, int64_t, const float*, const int32_t*)
-    double skf_credit(const Visits*, int64_t, int64_t, const int32_t*, double*)
+    void skf_visit_children(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
+    void skf_split_likelihoods(const Visits*, int64_t, int64_t)
+    void skf_split_parts(const Visits*, int64_t, int64_t, float, float*)
+    void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
+    double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
     void skf_adam_step(
         float*, float*, float*, float*, const float*, const float*, int64_t, float, float, float,
         float, float
@@ -68,20 +68,20 @@ ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 cdef enum:
     BLOCK = 64                 # splits whose gradients are one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows
-    MOST_VISITS = 1 << 22      # of a batch in the engine of products
-    MOST_NUMBERS = 1 << 30     # of visits
+    MAX_DENSE_VISITS = 1 << 22      # of a batch in the engine of products
+    MAX_VISITS = 1 << 30     # of visits
 
 cdef extern from *:
     """
-    #define FAINT 3e-3f      /* probability of reaching a child below which it is left out */
-    #define OFTEN 0.3        /* share of visited splits above which products beat lists */
-    #define LIGHTEST 1e-30   /* least weight of a batch that steps; rows have a mean weight of 1 */
-    #define RARE 1e-6        /* added to the share of a class in a leaf */
-    #define NARROW 1e-2      /* least variance of a leaf, as a part of that of all rows */
-    #define WEIGHTLESS 1e-12 /* weight of a leaf up to which an update leaves it as it is */
+    #define MIN_REACH 3e-3f        /* children that a row reaches with less are left out */
+    #define DENSE_SHARE 0.3        /* share of visited splits above which products beat lists */
+    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps; rows have a mean weight of 1 */
+    #define SMOOTHING 1e-6         /* added to the share of a class in a leaf */
+    #define MIN_VARIANCE 1e-2      /* of a leaf, as a part of that of all rows */
+    #define MIN_LEAF_WEIGHT 1e-12  /* weight of a leaf up to which an update leaves it as it is */
     """
-    const float FAINT
-    const double OFTEN, LIGHTEST, RARE, NARROW, WEIGHTLESS
+    const float MIN_REACH
+    const double DENSE_SHARE, MIN_BATCH_WEIGHT, SMOOTHING, MIN_VARIANCE, MIN_LEAF_WEIGHT
 
 
 cdef inline int64_t padded(int64_t n) noexcept nogil:
@@ -100,13 +100,10 @@ cdef class SoftLeaves:
         self.n_outputs = n_outputs
         self.n_leaves = n_leaves
         self.share = memory.floats(n - n_real)
-        self.mean = memory.doubles(n_real)
-        self.precision = memory.doubles(n_real)
-        self.log_scale = memory.doubles(n_leaves)
+        allocate[double](memory, n_real, [&self.mean, &self.precision, &self.square, NULL])
+        allocate[double](memory, n_leaves, [&self.log_scale, &self.weight, NULL])
         self.least_variance = memory.doubles(n_outputs)
-        self.weight = memory.doubles(n_leaves)
         self.sum = memory.doubles(n)
-        self.square = memory.doubles(n_real)
 
     def values(self):
         """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
@@ -139,7 +136,7 @@ cdef class SoftLeaves:
             for i in range(n):
                 y = target[i * n_outputs + k] - mean
                 square += weight[i] * y * y
-            self.least_variance[k] = NARROW * square / n
+            self.least_variance[k] = MIN_VARIANCE * square / n
             if not self.least_variance[k] > 0:
                 self.least_variance[k] = 1
 
@@ -156,9 +153,9 @@ cdef class SoftLeaves:
         cdef double value
         if self.is_unset:
             for i in range(first, first + n):
-                visits.lik[i] = 1
+                visits.likelihood[i] = 1
         elif self.is_class:
-            skf_recall(visits, first, n, self.share + leaf * self.n_outputs, label)
+            skf_leaf_likelihoods(visits, first, n, self.share + leaf * self.n_outputs, label)
         else:
             for i in range(first, first + n):
                 value = self.log_density(leaf, target + rows[visits.row[i]] * self.n_outputs)
@@ -185,7 +182,7 @@ cdef class SoftLeaves:
         cdef double part, total = 0
         cdef const double* y
         if self.is_class:
-            self.weight[leaf] = self.weight[leaf] + skf_credit(
+            self.weight[leaf] = self.weight[leaf] + skf_add_to_leaf(
                 visits, first, n, label, self.sum + at
             )
             return
@@ -207,7 +204,7 @@ cdef class SoftLeaves:
             weight = self.weight[leaf]
             self.weight[leaf] = 0
             at = leaf * self.n_outputs
-            if not weight > WEIGHTLESS and not self.is_unset:
+            if not weight > MIN_LEAF_WEIGHT and not self.is_unset:
                 memset(self.sum + at, 0, self.n_outputs * sizeof(double))
                 if not self.is_class:
                     memset(self.square + at, 0, self.n_outputs * sizeof(double))
@@ -217,7 +214,8 @@ cdef class SoftLeaves:
                 mean = self.sum[at + k] / weight if weight > 0 else no_mean
                 self.sum[at + k] = 0
                 if self.is_class:
-                    self.share[at + k] = <float>((mean + RARE) / (1 + self.n_outputs * RARE))
+                    mean = (mean + SMOOTHING) / (1 + self.n_outputs * SMOOTHING)
+                    self.share[at + k] = <float>mean
                     continue
                 variance = self.square[at + k] / weight - mean * mean if weight > 0 else 0
                 variance = max(variance, self.least_variance[k])
@@ -309,40 +307,28 @@ cdef class SoftTrainer:
         self.is_class = is_class
         self.memory = memory
         self.leaves = SoftLeaves(n_leaves, n_outputs, is_class)
-        self.rows_of_visits = Buffer(sizeof(int32_t))
-        self.reaches = Buffer(sizeof(float))
-        self.gates = Buffer(sizeof(float))
-        self.likelihoods = Buffer(sizeof(float))
-        self.parts = Buffer(sizeof(float))
-        self.left_visits = Buffer(sizeof(int32_t))
-        self.right_visits = Buffer(sizeof(int32_t))
+        self.visit_columns = tuple(Buffer(4) for _ in range(7))
         self.at = memory.longs(n)
         self.weight = memory.floats(n)
+        self.order = memory.ints(n)
         self.label = memory.ints(n if is_class else 0)
         self.target = memory.doubles(0 if is_class else n * n_outputs)
         self.child = memory.ints(self.n_nodes)
-        self.w = memory.floats(n_splits * p)
-        self.low = memory.longs(n_splits)
-        self.span = memory.longs(n_splits)
-        self.centre = memory.doubles(n_splits)
+        allocate[int64_t](memory, self.n_nodes, [&self.first_visit, &self.n_visits, NULL])
+        allocate[float](memory, n_splits * p, [&self.w, &self.first, &self.second, NULL])
+        allocate[int64_t](memory, n_splits, [&self.low, &self.span, NULL])
+        allocate[double](
+            memory, n_splits, [&self.centre, &self.centre_first, &self.centre_second, NULL]
+        )
         self.bias = memory.floats(n_splits)
-        self.first = memory.floats(n_splits * p)
-        self.second = memory.floats(n_splits * p)
-        self.centre_first = memory.doubles(n_splits)
-        self.centre_second = memory.doubles(n_splits)
         self.n_steps = memory.ints(n_splits)
-        self.order = memory.ints(n)
-        self.batch_at = memory.longs(batch)
+        allocate[int64_t](memory, batch, [&self.batch_at, &self.visit_at, NULL])
+        allocate[float](memory, batch, [&self.margin, &self.slope, NULL])
         self.batch_label = memory.ints(batch * is_class)
         self.top = memory.doubles(batch)
-        self.first_visit = memory.longs(self.n_nodes)
-        self.n_visits = memory.longs(self.n_nodes)
-        self.margin = memory.floats(batch)
-        self.near_at = memory.longs(batch)
-        self.slope = memory.floats(batch)
         self.gradient = memory.floats(p)
-        self.wide = padded(batch)
-        self.long_ = padded(p)
+        self.batch_stride = padded(batch)
+        self.row_stride = padded(p)
         for i in range(n_splits):
             self.span[i] = p
         return 0
@@ -483,8 +469,8 @@ cdef class SoftTrainer:
                 self.batch_label[i] = self.label[row]
             total += self.weight[row]
         self.dense = self.engine == PRODUCTS or (
-            self.engine == AUTO and self.n_splits > 1 and self.share_visited > OFTEN
-            and self.n_nodes * size <= MOST_VISITS
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > DENSE_SHARE
+            and self.n_nodes * size <= MAX_DENSE_VISITS
         )
         # Epochs end early at a stop flag, so that only signals matter here.
         work = self.products - self.polled + WORK_OF_NODE * self.n_nodes
@@ -494,10 +480,10 @@ cdef class SoftTrainer:
         self.set_likelihoods(start, size)
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] >= 0:
-                skf_ascend(&self.visits, self.first_visit[node], self.n_visits[node])
+                skf_split_likelihoods(&self.visits, self.first_visit[node], self.n_visits[node])
         for i in range(size):
             self.visits.part[i + 1] = self.weight[self.order[start + i]]
-            loss -= self.visits.part[i + 1] * (log(self.visits.lik[i + 1]) + self.top[i])
+            loss -= self.visits.part[i + 1] * (log(self.visits.likelihood[i + 1]) + self.top[i])
         for node in range(self.n_nodes):
             n = self.n_visits[node]
             if self.child[node] < 0:
@@ -507,16 +493,16 @@ cdef class SoftTrainer:
                 )
                 continue
             split = (self.child[node] - 1) // 2
-            slope = self.all_slopes + split * self.wide if self.dense else self.slope
-            skf_divide(&self.visits, self.first_visit[node], n, steepness, slope)
+            slope = self.all_slopes + split * self.batch_stride if self.dense else self.slope
+            skf_split_parts(&self.visits, self.first_visit[node], n, steepness, slope)
             if n == 0 or self.dense or not (steps or self.seen_gradient != NULL):
                 continue
             skf_rows_at(
-                self.batch_at, self.visits.row + self.first_visit[node], n, self.near_at
+                self.batch_at, self.visits.row + self.first_visit[node], n, self.visit_at
             )
             low = self.low[split]
             skf_add_rows(
-                self.rows + low, self.near_at, n, slope, self.span[split], self.gradient + low
+                self.rows + low, self.visit_at, n, slope, self.span[split], self.gradient + low
             )
             self.take_step(split, self.gradient, slope, n, total, rate)
         if self.dense and (steps or self.seen_gradient != NULL):
@@ -524,13 +510,14 @@ cdef class SoftTrainer:
             while split < self.n_splits:
                 n = min(<int64_t>BLOCK, self.n_splits - split)
                 skf_multiply(
-                    self.all_slopes + split * self.wide, self.wide, 1, n, size, self.batch,
-                    self.long_, self.long_, self.all_gradients, self.long_
+                    self.all_slopes + split * self.batch_stride, self.batch_stride, 1, n, size,
+                    self.batch, self.row_stride, self.row_stride, self.all_gradients,
+                    self.row_stride
                 )
                 for i in range(n):
                     self.take_step(
-                        split + i, self.all_gradients + i * self.long_,
-                        self.all_slopes + (split + i) * self.wide, size, total, rate
+                        split + i, self.all_gradients + i * self.row_stride,
+                        self.all_slopes + (split + i) * self.batch_stride, size, total, rate
                     )
                 split += n
         return loss
@@ -541,9 +528,9 @@ cdef class SoftTrainer:
         """Visits of all nodes by the rows of the batch, with reach and gates."""
         cdef int64_t i, node, seen = 0
         cdef Visits* visits = &self.visits
-        self.make_room(size + 1)
+        self.reserve_visits(size + 1)
         # Visit 0 is that of a row which does not reach a child; its likelihood is 0.
-        visits.lik[0] = 0
+        visits.likelihood[0] = 0
         visits.n = size + 1
         for i in range(size):
             visits.row[i + 1] = <int32_t>i
@@ -552,46 +539,46 @@ cdef class SoftTrainer:
         self.first_visit[0] = 1
         self.n_visits[0] = size
         if self.dense:
-            self.make_dense()
+            self.reserve_dense()
             self.gather(size)
             skf_multiply(
-                self.w, self.p, 1, self.n_splits, self.p, self.turned, self.wide, padded(size),
-                self.all_margins, self.wide
+                self.w, self.p, 1, self.n_splits, self.p, self.transposed, self.batch_stride,
+                padded(size), self.all_margins, self.batch_stride
             )
         for node in range(self.n_nodes):
             if self.child[node] < 0 or self.n_visits[node] == 0:
                 continue
             if self.dense:
                 for i in range(self.first_visit[node], self.first_visit[node] + size):
-                    seen += visits.reach[i] >= FAINT
+                    seen += visits.reach[i] >= MIN_REACH
             else:
                 seen += self.n_visits[node]
-            self.enter(node, steepness)
+            self.visit_split(node, steepness)
         self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
         if self.dense:
             self.products = self.products + 4 * self.p * self.n_splits * size
         return 0
 
-    cdef int enter(self, int64_t node, float steepness) except -1 nogil:
+    cdef int visit_split(self, int64_t node, float steepness) except -1 nogil:
         """Gates of the rows at a split, and the visits of both of its children."""
         cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2
         cdef const float* margin = self.margin
         if self.dense:
-            margin = self.all_margins + split * self.wide
+            margin = self.all_margins + split * self.batch_stride
         else:
-            skf_rows_at(self.batch_at, self.visits.row + start, n, self.near_at)
+            skf_rows_at(self.batch_at, self.visits.row + start, n, self.visit_at)
             skf_margins(
-                self.rows + self.low[split], self.near_at, n,
+                self.rows + self.low[split], self.visit_at, n,
                 self.w + split * self.p + self.low[split], self.span[split], self.margin
             )
             self.products = self.products + 4 * n * self.span[split]
-        self.make_room(self.visits.n + 2 * n)
+        self.reserve_visits(self.visits.n + 2 * n)
         skf_gates(margin, n, steepness, self.bias[split], self.visits.gate + start)
         self.first_visit[child] = self.visits.n
         self.first_visit[child + 1] = self.visits.n + n
-        skf_branch(
-            &self.visits, start, n, -1 if self.dense else FAINT, self.n_visits + child,
+        skf_visit_children(
+            &self.visits, start, n, -1 if self.dense else MIN_REACH, self.n_visits + child,
             self.n_visits + child + 1
         )
         return 0
@@ -620,7 +607,7 @@ cdef class SoftTrainer:
             if self.child[node] >= 0:
                 continue
             for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                visits.lik[i] = <float>exp(
+                visits.likelihood[i] = <float>exp(
                     min(0.0, <double>visits.part[i] - self.top[visits.row[i]])
                 )
 
@@ -634,7 +621,7 @@ cdef class SoftTrainer:
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
-        if not total > LIGHTEST:
+        if not total > MIN_BATCH_WEIGHT:
             memset(gradient, 0, self.p * sizeof(float))
             return
         for i in range(n):
@@ -698,46 +685,45 @@ cdef class SoftTrainer:
         cdef float* out
         for i in range(size):
             row = self.rows + self.batch_at[i]
-            memcpy(self.batch + i * self.long_, row, self.p * sizeof(float))
+            memcpy(self.batch + i * self.row_stride, row, self.p * sizeof(float))
         for j in range(self.p):
-            out = self.turned + j * self.wide
+            out = self.transposed + j * self.batch_stride
             for i in range(size):
-                out[i] = self.batch[i * self.long_ + j]
+                out[i] = self.batch[i * self.row_stride + j]
 
-    cdef int make_dense(self) except -1 nogil:
+    cdef int reserve_dense(self) except -1 nogil:
         """Memory of the engine of products, which most small trees never use."""
         if self.batch != NULL:
             return 0
         with gil:
-            self.turned = self.memory.floats(self.p * self.wide)
-            self.all_margins = self.memory.floats(self.n_splits * self.wide)
-            self.all_slopes = self.memory.floats(self.n_splits * self.wide)
-            self.all_gradients = self.memory.floats(BLOCK * self.long_)
-            self.batch = self.memory.floats(self.wide * self.long_)
+            self.transposed = self.memory.floats(self.p * self.batch_stride)
+            self.all_margins = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_slopes = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_gradients = self.memory.floats(BLOCK * self.row_stride)
+            self.batch = self.memory.floats(self.batch_stride * self.row_stride)
         return 0
 
-    cdef int make_room(self, int64_t n) except -1 nogil:
-        """Make room for n visits, and one more, behind those in use."""
+    cdef int reserve_visits(self, int64_t n) except -1 nogil:
+        """Reserve memory for n visits, and one more."""
+        if n >= self.visits.capacity:
+            with gil:
+                self.grow_visits(n)
+        return 0
+
+    cdef int grow_visits(self, int64_t n) except -1:
         cdef Visits* visits = &self.visits
         cdef int64_t more = n + 1 - visits.capacity
-        if more <= 0:
-            return 0
-        if n >= MOST_NUMBERS:
-            with gil:
-                raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
-        self.rows_of_visits.reserve(more)
-        self.reaches.reserve(more)
-        self.gates.reserve(more)
-        self.likelihoods.reserve(more)
-        self.parts.reserve(more)
-        self.left_visits.reserve(more)
-        self.right_visits.reserve(more)
-        visits.row = <int32_t*>self.rows_of_visits.data
-        visits.reach = <float*>self.reaches.data
-        visits.gate = <float*>self.gates.data
-        visits.lik = <float*>self.likelihoods.data
-        visits.part = <float*>self.parts.data
-        visits.left = <int32_t*>self.left_visits.data
-        visits.right = <int32_t*>self.right_visits.data
-        visits.capacity = self.rows_of_visits.capacity   # all have the same
+        cdef void* data[7]
+        cdef Buffer column
+        if n >= MAX_VISITS:
+            raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
+        for k in range(7):
+            column = self.visit_columns[k]
+            column.reserve(more)
+            data[k] = column.data
+            visits.capacity = column.capacity      # all have the same
+        visits.row = <int32_t*>data[0]
+        visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
+        visits.reach, visits.gate = <float*>data[3], <float*>data[4]
+        visits.likelihood, visits.part = <float*>data[5], <float*>data[6]
         return 0

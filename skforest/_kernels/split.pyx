@@ -18,7 +18,7 @@ from libc.string cimport memset
 import numpy as np
 
 from .direction cimport as_table
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport next_word
 
@@ -81,17 +81,12 @@ cdef class NodeSplitter:
         next_word(&self.random)
         self.random.state ^= <uint64_t>0x5851F42D4C957F2D
         self.scratch = scratch
-        self.row = scratch.ints(n)
-        self.offset = scratch.longs(n)
-        self.label = scratch.ints(n)
+        allocate[int32_t](scratch, n, [&self.row, &self.label, &self.node.label, NULL])
+        allocate[int64_t](scratch, n, [&self.offset, &self.spare, NULL])
+        allocate[int32_t](scratch, n_outputs, [&self.present, &self.local, NULL])
+        allocate[double](scratch, n_outputs, [&self.total, &self.left, NULL])
         self.weight = scratch.doubles(n)
-        self.spare = scratch.longs(n)
-        self.node.label = scratch.ints(n)
         self.column = scratch.floats(n)
-        self.present = scratch.ints(n_outputs)
-        self.local = scratch.ints(n_outputs)
-        self.total = scratch.doubles(n_outputs)
-        self.left = scratch.doubles(n_outputs)
         self.value = Buffer(sizeof(float))
         self.value_index = Buffer(sizeof(int32_t))
         self.value_start = Buffer(sizeof(int64_t))

@@ -75,7 +75,7 @@ def refine_tree(
         swept = Alternator(
             forest.arrays,
             grid,
-            forest.router.max_taps,
+            forest.router.max_terms,
             longest_sparse,
             data.X,
             offset,
