@@ -721,7 +721,7 @@ cdef class SoftTrainer:
             column = self.visit_columns[k]
             column.reserve(more)
             data[k] = column.data
-            visits.capacity = column.capacity      # all have the same
+        visits.capacity = column.capacity      # all have the same
         visits.row = <int32_t*>data[0]
         visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
         visits.reach, visits.gate = <float*>data[3], <float*>data[4]
