@@ -64,8 +64,8 @@ class HingeInput:
     deviation: np.ndarray  # (n_features,), float64, of `scaled`
     emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
     spread: np.ndarray  # (n_features,), float32, for the importances
-    # (n_patches, patch_size), int32: columns of each patch that learned features are inner products
-    # with: all, in one patch, or those under a kernel at each of its places.
+    # (n_patches, patch_size), int32: columns of each patch that learned features are inner
+    # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
 
     def table(self):

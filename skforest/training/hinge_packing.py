@@ -81,7 +81,7 @@ class HingePacker:
         return shift, code
 
     def _linear(self):
-        """Reciprocal deviations (n_patches, n) and weights (n_patches, patch_size, n) of features."""
+        """Reciprocal deviations, (n_patches, n), and weights, (n_patches, patch_size, n)."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches = len(source.receptive_fields)
         first = n_patches * arrays["direction"].shape[1]
