@@ -33,12 +33,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 import numpy as np
 
 from ._kernels.direction cimport (
-    DENSE, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Taps, as_directions, as_grid, as_table,
-    box_volume, project, reserve_taps, unfold
+    DENSE, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid,
+    as_table, box_volume, project, reserve_unfolded, unfold
 )
 from ._kernels.memory cimport Scratch
 from ._kernels.route cimport (
-    DirectionPool, RoutedRows, SumRouter, partition_rows, routed_rows, sums_apply
+    DirectionPool, RoutedRows, SumRouter, partition_rows, pop_node, push_node, routed_rows,
+    sums_apply
 )
 from ._kernels.route import make_pool
 
@@ -62,30 +63,14 @@ cdef enum:
 
 @cython.final
 cdef class Router:
-    """Packed trees, ready for prediction. `skforest.forest.Forest` checks the arrays.
+    """Packed trees, ready for prediction; `skforest.forest.Forest` checks the arrays.
 
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        The arrays of a `Forest`, validated, C-contiguous, in the dtypes of docs/format.
-    n_features, n_outputs : int
-    grid : tuple
-        ``(feature_shape, wrap, unordered)``.
-    gate : {"hard", "margin", "sigmoid"}
-    steepness : float
-        Of the sigmoid gate.
-
-    Attributes
-    ----------
-    max_taps : int
-        Most features that the direction of a split reads, counted with the repeats of overlapping
-        boxes.
-    pool : DirectionPool or None
-        Once rows of floats have been predicted: the directions that the trees share, if that pays.
+    `arrays` are those of a `Forest`, C-contiguous, in the dtypes of docs/format; `grid` is
+    ``(feature_shape, wrap, unordered)``; `gate` is one of `GATES`.
     """
 
     cdef Directions directions
-    cdef readonly int32_t max_taps
+    cdef readonly int32_t max_terms
     cdef Gate gate
     cdef double steepness
     cdef int32_t n_outputs
@@ -117,20 +102,10 @@ cdef class Router:
         self.steepness = steepness
         self.directions = as_directions(arrays, n_features, as_grid(grid[0], grid[1], grid[2]))
         # Those of the splits, not all that are stored: a view of one tree stays cheap.
-        self.max_taps = self.count_taps(self.direction)
+        self.max_terms = self.count_terms(self.direction)
 
     def apply(self, X):
-        """Leaf of every row of X in every tree.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-
-        Returns
-        -------
-        leaves : ndarray of shape (n_samples, n_trees), int32
-            Node numbers, counted from the root of each tree.
-        """
+        """Leaf of every row in every tree, counted from its root: (n_samples, n_trees)."""
         cdef Table table = as_table(X)
         cdef int64_t n_trees = self.tree_start.shape[0] - 1
         leaves = np.empty((table.n_samples, n_trees), dtype=np.int32)
@@ -139,17 +114,9 @@ cdef class Router:
         return leaves
 
     def respond(self, X, int64_t first_tree, int64_t last_tree):
-        """Sum over some trees of leaf weight times leaf value.
+        """Sum of leaf weight times leaf value over the trees first_tree .. last_tree - 1.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        first_tree, last_tree : int
-            The trees first_tree .. last_tree - 1 are summed, in this order.
-
-        Returns
-        -------
-        response : ndarray of shape (n_samples, n_outputs), float64
+        X is uint8 or float32; the response is (n_samples, n_outputs), float64.
         """
         cdef Table table = as_table(X)
         response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
@@ -182,15 +149,15 @@ cdef class Router:
         cdef Scratch scratch = Scratch()
         cdef RoutedRows rows = routed_rows(scratch, n)
         cdef const float* weight = rows.margin if self.gate == MARGIN else NULL
-        cdef Taps taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        cdef Unfolded unfolded = reserve_unfolded(scratch, self.max_terms, &self.directions.grid)
         with nogil:
             for tree in range(first_tree, last_tree):
-                self.route_tree(tree, table, &taps, &rows)
+                self.route_tree(tree, table, &unfolded, &rows)
                 self.store(tree, rows.leaf, weight, 0, n, leaves, response)
         return 0
 
     cdef void route_tree(
-        self, int64_t tree, const Table* table, Taps* taps, RoutedRows* rows
+        self, int64_t tree, const Table* table, Unfolded* unfolded, RoutedRows* rows
     ) noexcept nogil:
         """Leaf, and smallest margin on the path to it, of every row of the table.
 
@@ -200,8 +167,8 @@ cdef class Router:
         cdef int64_t root = self.tree_start[tree]
         cdef int64_t first_split = (root - tree) // 2
         cdef int64_t stride = table.n_features
-        cdef int32_t i, node, child, start, end, middle, depth = 0
-        cdef int32_t n = <int32_t>table.n_samples
+        cdef int32_t i, child, middle, n = <int32_t>table.n_samples
+        cdef int32_t node = 0, start = 0, end = n
         cdef bint has_margins = self.gate == MARGIN
         cdef float threshold, margin
         cdef int64_t split
@@ -209,25 +176,18 @@ cdef class Router:
             rows.row[i] = i
             rows.offset[i] = i * stride
             rows.margin[i] = 0
-        node = 0
-        start = 0
-        end = n
         while True:
             child = self.child[root + node]
             if child < 0:
                 for i in range(start, end):
                     rows.leaf[rows.row[i]] = node
-                if depth == 0:
+                if not pop_node(rows, &node, &start, &end):
                     return
-                depth -= 1
-                node = rows.stack_node[depth]
-                start = rows.stack_start[depth]
-                end = rows.stack_end[depth]
                 continue
             split = first_split + (child - 1) // 2
             threshold = self.threshold[split]
-            unfold(taps, &self.directions, self.direction[split], table)
-            project(taps, table, rows.offset + start, end - start, rows.column + start)
+            unfold(unfolded, &self.directions, self.direction[split], table)
+            project(unfolded, table, rows.offset + start, end - start, rows.column + start)
             if has_margins:
                 for i in range(start, end):
                     margin = fabs(rows.column[i] - threshold)
@@ -239,10 +199,7 @@ cdef class Router:
             elif middle == end:
                 node = child
             else:
-                rows.stack_node[depth] = child + 1
-                rows.stack_start[depth] = middle
-                rows.stack_end[depth] = end
-                depth += 1
+                push_node(rows, child + 1, middle, end)
                 node = child
                 end = middle
 
@@ -307,14 +264,14 @@ cdef class Router:
         cdef float* margin = &margins[0] if self.gate == MARGIN and leaves is None else NULL
         cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
         cdef int64_t[::1] offset = np.empty(block, dtype=np.int64)
-        cdef Taps taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        cdef Unfolded unfolded = reserve_unfolded(scratch, self.max_terms, &self.directions.grid)
         with nogil:
             while start < n_rows:
                 n = min(n_rows - start, block)
                 for i in range(n):
                     offset[i] = (start + i) * table.n_features
                 pool.fill(
-                    columns, &self.directions, table, &taps, &offset[0], n, &column[0],
+                    columns, &self.directions, table, &unfolded, &offset[0], n, &column[0],
                     &projections[0]
                 )
                 for tree in range(first_tree, last_tree):
@@ -383,13 +340,13 @@ cdef class Router:
         cdef double gate
         cdef float threshold
         cdef int32_t child
-        cdef Taps taps
+        cdef Unfolded unfolded
         for tree in range(first_tree, last_tree):
             most = max(most, self.tree_start[tree + 1] - self.tree_start[tree])
         cdef double[:, ::1] weight = np.empty((most, n), dtype=np.float64)
         cdef float[::1] column = np.empty(n, dtype=np.float32)
         cdef int64_t[::1] offset = np.arange(n, dtype=np.int64) * table.n_features
-        taps = reserve_taps(scratch, self.max_taps, &self.directions.grid)
+        unfolded = reserve_unfolded(scratch, self.max_terms, &self.directions.grid)
         with nogil:
             for tree in range(first_tree, last_tree):
                 root = self.tree_start[tree]
@@ -406,8 +363,8 @@ cdef class Router:
                         continue
                     split = (root - tree) // 2 + (child - 1) // 2
                     threshold = self.threshold[split]
-                    unfold(&taps, &self.directions, self.direction[split], table)
-                    project(&taps, table, &offset[0], n, &column[0])
+                    unfold(&unfolded, &self.directions, self.direction[split], table)
+                    project(&unfolded, table, &offset[0], n, &column[0])
                     for i in range(n):
                         gate = 1 / (1 + exp(-self.steepness * (<double>column[i] - threshold)))
                         weight[child, i] = weight[node, i] * (1 - gate)
@@ -416,7 +373,7 @@ cdef class Router:
 
     # -------------------------------------------------------------------------------- directions
 
-    cdef int32_t count_taps(self, const int32_t[::1] codes) noexcept nogil:
+    cdef int32_t count_terms(self, const int32_t[::1] codes) noexcept nogil:
         """Most features that one of some directions reads, with repeats; at least 2."""
         cdef const Directions* d = &self.directions
         cdef int64_t i, code, most = 2
@@ -436,46 +393,39 @@ cdef class Router:
         return <int32_t>most
 
     def expand(self, codes):
-        """Directions as rows of a sparse matrix.
+        """Directions as rows of a sparse matrix of shape (n, n_features): indptr, indices, data.
 
-        Parameters
-        ----------
-        codes : ndarray of shape (n,), int32
-
-        Returns
-        -------
-        indptr, indices, data : ndarray
-            CSR arrays of the matrix of shape (n, n_features), float32; entries of a row are not
-            sorted, and entries of the same feature (overlapping boxes) stand beside each other.
+        Entries of a row are not sorted; those of the same feature (overlapping boxes) stand beside
+        each other.
         """
         cdef const int32_t[::1] code = codes
         cdef int64_t i, filled = 0, n = code.shape[0]
         cdef int32_t t
         cdef Scratch scratch = Scratch()
         cdef Table table
-        cdef Taps taps
+        cdef Unfolded unfolded
         table.dtype = NO_DTYPE
         table.n_features = self.directions.n_features
         starts = np.zeros(n + 1, dtype=np.int64)
         cdef int64_t[::1] indptr = starts
         cdef int32_t[::1] indices
         cdef float[::1] data
-        taps = reserve_taps(scratch, self.count_taps(code), &self.directions.grid)
+        unfolded = reserve_unfolded(scratch, self.count_terms(code), &self.directions.grid)
         for i in range(n):
-            unfold(&taps, &self.directions, code[i], &table)
-            indptr[i + 1] = indptr[i] + taps.n
+            unfold(&unfolded, &self.directions, code[i], &table)
+            indptr[i + 1] = indptr[i] + unfolded.n
         features = np.empty(indptr[n], dtype=np.int32)
         weights = np.empty(indptr[n], dtype=np.float32)
         indices = features
         data = weights
         for i in range(n):
-            unfold(&taps, &self.directions, code[i], &table)
-            for t in range(taps.n):
-                indices[filled] = t if taps.kind == DENSE else taps.position[t]
+            unfold(&unfolded, &self.directions, code[i], &table)
+            for t in range(unfolded.n):
+                indices[filled] = t if unfolded.kind == DENSE else unfolded.position[t]
                 data[filled] = 1
-                if taps.kind == WEIGHTED:
-                    data[filled] = taps.weight[t]
-                elif taps.kind == DENSE:
-                    data[filled] = taps.dense[t]
+                if unfolded.kind == WEIGHTED:
+                    data[filled] = unfolded.weight[t]
+                elif unfolded.kind == DENSE:
+                    data[filled] = unfolded.dense[t]
                 filled += 1
         return starts, features, weights

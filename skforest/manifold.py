@@ -250,7 +250,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
         largest_weight = 1 / data.spread().min() if self._weights_are_scaled else 1.0
-        largest = data.largest() * sampler.max_taps * max(1.0, largest_weight)
+        largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,
             sampler=sampler,

@@ -244,7 +244,7 @@ def make_splitter(
     is_class = training_set.target.ndim == 1
     n_features = training_set.X.shape[1]
     sampler = sampler or AxisSampler(n_features)
-    largest = np.abs(training_set.X.astype(float)).max() * sampler.max_taps
+    largest = np.abs(training_set.X.astype(float)).max() * sampler.max_terms
     defaults = {
         "criterion": "gini" if is_class else "squared_error",
         "n_candidates": n_features,

@@ -606,10 +606,10 @@ def joint_step(child, Z, y, weight, W, b, theta, rate, nu, momentum, n_flips, as
 
 def hinge_features(arrays, table):
     """Standardised features of rows, with the columns of the pool as the trainer numbers them."""
-    direction, taps = arrays["direction"].astype(float), arrays["receptive_fields"]
-    first = len(taps) * direction.shape[1]
+    direction, patches = arrays["direction"].astype(float), arrays["receptive_fields"]
+    first = len(patches) * direction.shape[1]
     raw = np.zeros((len(table), len(arrays["mean"])))
-    raw[:, :first] = np.hstack([table[:, patch] @ direction for patch in taps])
+    raw[:, :first] = np.hstack([table[:, patch] @ direction for patch in patches])
     raw[:, first : first + table.shape[1]] = table[:, : raw.shape[1] - first]
     deviation = np.sqrt(arrays["variance"] + 1e-7 * (np.arange(len(arrays["mean"])) < first))
     return (raw - arrays["mean"]) / deviation
@@ -674,12 +674,12 @@ def hinge_gradients(arrays, depth, fern, table, slopes):
             found["value"][row] += abs(margin) * own
             found["tests"][tree, test] -= slope
             dz[i, feature[tree, test]] += slope
-    taps, width = arrays["receptive_fields"], arrays["direction"].shape[1]
-    first = len(taps) * width
+    patches, width = arrays["receptive_fields"], arrays["direction"].shape[1]
+    first = len(patches) * width
     dz = dz[:, :first] / np.sqrt(arrays["variance"][:first] + 1e-7)
     parts = [
         table[:, patch].astype(float).T @ dz[:, q * width : (q + 1) * width]
-        for q, patch in enumerate(taps)
+        for q, patch in enumerate(patches)
     ]
     return found | {"direction": sum(parts)}
 

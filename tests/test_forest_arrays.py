@@ -370,7 +370,7 @@ def test_a_sparse_row_may_name_features_repeatedly():
     }
     options = {"n_features": 4, "n_outputs": 1, "task": "regression"}
     half = Forest(arrays, weight_dtype="float16", **options)
-    assert half.router.max_taps >= n
+    assert half.router.max_terms >= n
     X = table(half)
     full = Forest(arrays, **options)
     np.testing.assert_array_equal(half.response(X), full.response(X))

@@ -242,7 +242,7 @@ def test_two_unordered_axes_have_their_own_bytes():
 @fixed
 @given(st.data())
 def test_every_box_is_sound(data):
-    """Any grid: within the range of sizes, within the array, and within the room for taps."""
+    """Any grid: within the range of sizes, within the array, and at most max_terms entries."""
     shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4), "shape"))
     flags = st.tuples(*(st.booleans() for _ in shape))
     wrap, unordered = data.draw(flags, "wrap"), data.draw(flags, "unordered")
@@ -253,15 +253,15 @@ def test_every_box_is_sound(data):
     sampler = boxes(shape, low, high, contrast, wrap, unordered, placement)
     for one in draw_boxes(sampler, len(shape), 40, seed=data.draw(st.integers(0, 99))):
         assert all(a <= n <= b for a, n, b in zip(low, one["size"], high))
-        n_taps = 0
+        n_terms = 0
         for corner in (one["corner"], one["other"]):
             if corner >= 0:
                 entries = oracles.box_entries(
                     corner, one["size"], shape, wrap, unordered, one["subset"]
                 )
                 assert len(set(entries)) == np.prod(one["size"])
-                n_taps += len(entries)
-        assert n_taps <= sampler.max_taps
+                n_terms += len(entries)
+        assert n_terms <= sampler.max_terms
         assert contrast != "sum" or one["other"] == -1
         assert one["other"] != one["corner"]
 

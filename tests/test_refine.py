@@ -72,7 +72,7 @@ def alternator(forest, X, target, weight, **options):
     return Alternator(
         forest.arrays,
         (forest.feature_shape, forest.wrap, forest.unordered),
-        forest.router.max_taps,
+        forest.router.max_terms,
         max_sparse_weights(forest.n_features),
         X,
         None,

@@ -20,13 +20,13 @@ from libc.string cimport memset
 import numpy as np
 
 from .direction cimport (
-    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Table, Taps, as_directions, as_grid, as_table,
-    project, reserve_taps, unfold
+    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid, as_table,
+    project, reserve_unfolded, unfold
 )
 from .logistic cimport Logistic
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
-from .route cimport RoutedRows, partition_rows, routed_rows
+from .route cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
 
 cdef enum:
     CACHED = 1 << 17        # entries of the table that stay in a cache
@@ -35,36 +35,17 @@ cdef enum:
 cdef class Alternator:
     """One sweep over the nodes of one tree.
 
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest` of one hard tree.
-    grid : tuple
-        ``(feature_shape, wrap, unordered)``.
-    max_taps : int
-        Most features that a direction reads, counted with the repeats of overlapping boxes.
-    most_sparse : int
-        The most weights of a direction that is stored sparse.
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-        As the tree reads it.
-    offset, scale : ndarray of shape (n_features,), float64, or None
-        `trainer` sees ``(X - offset) * scale``; None: X itself.
-    target : ndarray of shape (n_samples,), int32, or of shape (n_samples, n_outputs), float64
-    weight : ndarray of shape (n_samples,), float64
-    rows : ndarray of shape (n_rows,), int32
-        Rows of the tree.
-    leaf : ndarray of shape (n_rows,), int32
-        Leaf of each of them.
-    leaf_prediction : ndarray of shape (n_nodes,), int32, or of shape (n_nodes, n_outputs), float64
-        Class number, or value, of each leaf.
-    trainer : Logistic
+    `arrays` are those of a `Forest` of one hard tree that reads X, and `rows` are those of its
+    rows that train, in the leaves `leaf`. `trainer` sees ``(X - offset) * scale``. A leaf predicts
+    a class number or a row of values, as `target` has them: `leaf_prediction`, one per node.
+    Directions with more than `most_sparse` weights are stored dense.
     """
 
     cdef object arrays                # the pointers of `table` and `directions` point into them
     cdef Scratch scratch
     cdef Table table
     cdef Directions directions
-    cdef Taps taps
+    cdef Unfolded unfolded
     cdef Logistic trainer
     cdef bint has_scale
     cdef const double[::1] offset
@@ -105,7 +86,7 @@ cdef class Alternator:
     cdef double* plane
 
     def __init__(
-        self, arrays, grid, int32_t max_taps, int32_t most_sparse, X, offset, scale, target,
+        self, arrays, grid, int32_t max_terms, int32_t most_sparse, X, offset, scale, target,
         weight, const int32_t[::1] rows, const int32_t[::1] leaf, leaf_prediction,
         Logistic trainer
     ):
@@ -139,34 +120,23 @@ cdef class Alternator:
         self.scratch = Scratch()
         self.by_leaf = routed_rows(self.scratch, n)
         self.trial = routed_rows(self.scratch, n)
-        self.taps = reserve_taps(
-            self.scratch, max(max_taps, <int32_t>p), &self.directions.grid
+        self.unfolded = reserve_unfolded(
+            self.scratch, max(max_terms, <int32_t>p), &self.directions.grid
         )
         self.planes = Buffer(sizeof(float))
         self.threshold = self.scratch.floats(n_splits)
         self.new_plane = self.scratch.longs(n_splits)
         self.labels = <uint64_t*>self.scratch.longs(self.n_nodes)
-        self.start = self.scratch.ints(self.n_nodes)
-        self.end = self.scratch.ints(self.n_nodes)
-        self.loss = self.scratch.doubles(n)
-        self.other_loss = self.scratch.doubles(n)
+        allocate[int32_t](self.scratch, self.n_nodes, [&self.start, &self.end, NULL])
+        allocate[double](self.scratch, n, [&self.loss, &self.other_loss, &self.rise, NULL])
         self.care = self.scratch.ints(n)
-        self.rise = self.scratch.doubles(n)
         self.plane = self.scratch.doubles(p)
         for i in range(n_splits):
             self.threshold[i] = threshold[i]
             self.new_plane[i] = -1
 
     def sweep(self):
-        """Visit every node once.
-
-        Returns
-        -------
-        split : ndarray of shape (n_changed,), int64
-            Splits with a new hyperplane.
-        weights : ndarray of shape (n_changed, n_features), float32
-        threshold : ndarray of shape (n_changed,), float32
-        """
+        """Visit every node once: the splits with new hyperplanes, their weights and thresholds."""
         cdef int64_t i, n_splits = (self.n_nodes - 1) // 2
         with nogil:
             self.visit_nodes()
@@ -180,14 +150,7 @@ cdef class Alternator:
         return split, weights, threshold
 
     def care_points(self, int64_t node):
-        """The care points of a node under the current hyperplanes; for tests.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_care,), int32
-        rise : ndarray of shape (n_care,), float64
-            Weighted loss of the right subtree minus that of the left.
-        """
+        """Care points of a node: their rows, and weighted loss right minus left; for tests."""
         cdef int64_t i
         with nogil:
             self.sort_by_leaf()
@@ -250,35 +213,35 @@ cdef class Alternator:
         """Partition rows into a pair of children; returns where those of the right one start."""
         cdef int64_t split = (child - 1) // 2
         self.unfold_split(split, &self.table)
-        project(&self.taps, &self.table, rows.offset + start, end - start, rows.column + start)
+        project(&self.unfolded, &self.table, rows.offset + start, end - start, rows.column + start)
         return partition_rows(rows, start, end, self.threshold[split])
 
     cdef void unfold_split(self, int64_t split, const Table* table) noexcept nogil:
         if self.new_plane[split] < 0:
-            unfold(&self.taps, &self.directions, self.direction[split], table)
+            unfold(&self.unfolded, &self.directions, self.direction[split], table)
         else:
             self.unfold_plane(
                 <const float*>self.planes.data + self.new_plane[split] * self.table.n_features
             )
 
     cdef void unfold_plane(self, const float* plane) noexcept nogil:
-        """Taps of a hyperplane in the order in which a forest that stores it adds them up."""
+        """Unfolded of a hyperplane in the order in which a forest that stores it adds them up."""
         cdef int32_t j, n = 0, p = self.table.n_features
-        cdef Taps* taps = &self.taps
+        cdef Unfolded* unfolded = &self.unfolded
         for j in range(p):
             n += plane[j] != 0
         if n > self.most_sparse:
-            taps.kind = DENSE
-            taps.n = p
-            taps.dense = plane
+            unfolded.kind = DENSE
+            unfolded.n = p
+            unfolded.dense = plane
             return
-        taps.kind = WEIGHTED
-        taps.n = n
+        unfolded.kind = WEIGHTED
+        unfolded.n = n
         n = 0
         for j in range(p):
             if plane[j] != 0:
-                taps.position[n] = j
-                taps.weight[n] = plane[j]
+                unfolded.position[n] = j
+                unfolded.weight[n] = plane[j]
                 n += 1
 
     cdef void evaluate_leaves(self) noexcept nogil:
@@ -345,7 +308,8 @@ cdef class Alternator:
     cdef bint evaluate(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
         """Loss that a slice of rows would have in a subtree; True where training shall end."""
         cdef RoutedRows* trial = &self.trial
-        cdef int32_t i, node = root, child, middle, depth = 0
+        cdef int32_t i, node = root, child, middle
+        trial.depth = 0                # training may have ended within the last call
         for i in range(start, end):
             trial.row[i - start] = self.by_leaf.row[i]
             trial.offset[i - start] = self.by_leaf.offset[i]
@@ -369,19 +333,12 @@ cdef class Alternator:
                     continue
             if child > 0 and end > start:
                 if middle < end:
-                    trial.stack_node[depth] = child + 1
-                    trial.stack_start[depth] = middle
-                    trial.stack_end[depth] = end
-                    depth += 1
+                    push_node(trial, child + 1, middle, end)
                 node = child
                 end = middle
                 continue
-            if depth == 0:
+            if not pop_node(trial, &node, &start, &end):
                 return False
-            depth -= 1
-            node = trial.stack_node[depth]
-            start = trial.stack_start[depth]
-            end = trial.stack_end[depth]
 
     cdef int32_t drop_decided(self, int32_t node, int32_t start, int32_t end) noexcept nogil:
         """Set the loss of rows whose class no leaf below the node has, or all have.
@@ -421,7 +378,7 @@ cdef class Alternator:
         self.read_plane(split, &threshold)
         for i in range(n):
             self.trial.offset[i] = <int64_t>self.rows[self.care[i]] * p
-            self.trainer.at[i] = self.trial.offset[i]
+            self.trainer.rows.at[i] = self.trial.offset[i]
             self.trainer.side[i] = 1 if self.rise[i] < 0 else -1
             self.trainer.weight[i] = <float>fabs(self.rise[i])
         if not self.trainer.train(n, self.plane, &threshold):
@@ -431,7 +388,7 @@ cdef class Alternator:
             return False
         # Change of the loss by the care points that change sides.
         self.unfold_plane(<const float*>self.planes.data + before)
-        project(&self.taps, &self.table, self.trial.offset, n, column)
+        project(&self.unfolded, &self.table, self.trial.offset, n, column)
         for i in range(n):
             row = self.care[i]
             # `rise` is right minus left: its sign and the better side tell where the row is.
@@ -453,20 +410,20 @@ cdef class Alternator:
         """The hyperplane of a split, in the features that the trainer reads."""
         cdef int64_t j, p = self.table.n_features
         cdef int32_t t
-        cdef Taps* taps = &self.taps
+        cdef Unfolded* unfolded = &self.unfolded
         cdef double* plane = self.plane
         cdef Table none
         none.dtype = NO_DTYPE
         none.n_features = self.table.n_features
         self.unfold_split(split, &none)
         memset(plane, 0, p * sizeof(double))
-        for t in range(taps.n):
-            if taps.kind == ONE:
-                plane[taps.position[t]] = 1
-            elif taps.kind == WEIGHTED:
-                plane[taps.position[t]] += taps.weight[t]
+        for t in range(unfolded.n):
+            if unfolded.kind == ONE:
+                plane[unfolded.position[t]] = 1
+            elif unfolded.kind == WEIGHTED:
+                plane[unfolded.position[t]] += unfolded.weight[t]
             else:
-                plane[t] = taps.dense[t]
+                plane[t] = unfolded.dense[t]
         threshold[0] = self.threshold[split]
         if self.has_scale:
             for j in range(p):

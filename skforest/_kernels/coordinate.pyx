@@ -44,16 +44,8 @@ cdef inline double rounding(double score) noexcept nogil:
 cdef class CoordinateSplitter(SearchSplitter):
     """Split by a hyperplane, made from the best cut of a single feature by coordinate descent.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
-        reads these options.
-
-        n_restarts : int
-            Random hyperplanes that descent starts from, after the best cut of a feature.
-        n_jumps : int
-            Random directions that are tried where no single weight improves the split.
+    X is float32 and the sampler draws features. Descent also starts from `n_restarts` random
+    hyperplanes, and tries `n_jumps` random directions where no single weight improves the split.
     """
 
     cdef int32_t n_restarts
@@ -95,7 +87,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         # 1. descent from the cut and from random planes
         ideal = self.ideal_score(sample)
         self.best_score = -INFINITY
-        self.sampler.unfold(&self.best, &self.table, &self.taps)
+        self.sampler.unfold(&self.best, &self.table, &self.unfolded)
         memset(self.direction, 0, p * sizeof(float))
         self.direction[self.best.feature] = 1
         if self.start_at(sample):
@@ -107,7 +99,8 @@ cdef class CoordinateSplitter(SearchSplitter):
         for _ in range(self.n_restarts):
             if self.best_score >= ideal:
                 break
-            if self.start_random(sample) and self.descend(sample):
+            self.draw_direction()
+            if self.start_at(sample) and self.descend(sample):
                 return False
         if self.best_score == -INFINITY:
             return True
@@ -116,7 +109,7 @@ cdef class CoordinateSplitter(SearchSplitter):
             norm += self.best_w[j] * self.best_w[j]
         for j in range(p):
             self.direction[j] = <float>(self.best_w[j] / sqrt(norm))
-        self.set_taps()
+        self.unfold_direction()
         if self.cut_direction(&self.node, &cut):
             self.accept_plane(
                 self.direction, cut.threshold, split.gain + rounding(self.node_weight), split
@@ -143,13 +136,8 @@ cdef class CoordinateSplitter(SearchSplitter):
 
     # -------------------------------------------------------------------------------------- starts
 
-    cdef bint start_random(self, Sample* sample) noexcept nogil:
-        """Start at the best plane of a random direction; False if there is none."""
-        self.draw_direction()
-        return self.start_at(sample)
-
     cdef bint start_at(self, Sample* sample) noexcept nogil:
-        """Start at the best cut of the direction of the taps; False if there is none."""
+        """Start at the best cut of the unfolded direction; False if there is none."""
         cdef Cut cut
         cdef int64_t i
         cdef int32_t j
@@ -163,9 +151,9 @@ cdef class CoordinateSplitter(SearchSplitter):
         return True
 
     cdef bint cut_direction(self, Sample* sample, Cut* cut) noexcept nogil:
-        """Find the best cut of the projection on the taps; False if there is none."""
+        """Find the best cut of the unfolded direction; False if there is none."""
         cdef float low = 0, high = 0
-        project(&self.taps, &self.table, sample.offset, sample.n, self.candidate_column)
+        project(&self.unfolded, &self.table, sample.offset, sample.n, self.candidate_column)
         skf_range(self.candidate_column, sample.n, &low, &high)
         cut.score = -INFINITY
         return high > low and self.cut_sorted(sample, cut)
@@ -174,12 +162,12 @@ cdef class CoordinateSplitter(SearchSplitter):
         cdef int32_t j
         for j in range(self.table.n_features):
             self.direction[j] = <float>normal(&self.random)
-        self.set_taps()
+        self.unfold_direction()
 
-    cdef void set_taps(self) noexcept nogil:
-        self.taps.kind = DENSE
-        self.taps.n = self.table.n_features
-        self.taps.dense = self.direction
+    cdef void unfold_direction(self) noexcept nogil:
+        self.unfolded.kind = DENSE
+        self.unfolded.n = self.table.n_features
+        self.unfolded.dense = self.direction
 
     # ------------------------------------------------------------------------------------- descent
 
@@ -211,7 +199,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.candidate):
             if self.should_stop(sample.n * WORK):
                 return True
-            self.features.unfold(&self.candidate, &self.table, &self.taps)
+            self.features.unfold(&self.candidate, &self.table, &self.unfolded)
             memset(self.direction, 0, self.table.n_features * sizeof(float))
             self.direction[self.candidate.feature] = 1
             if self.move_along(sample):
@@ -220,11 +208,12 @@ cdef class CoordinateSplitter(SearchSplitter):
         return False
 
     cdef bint move_along(self, Sample* sample) noexcept nogil:
-        """Move the plane along the direction of the taps to its best position; False if none."""
+        """Move the plane along the unfolded direction to its best position; False if none."""
         cdef Cut cut
         cdef float low = 0, high = 0
         cdef double amount, shrink
-        project(&self.taps, &self.table, sample.offset, sample.n, self.along)
+        cdef int32_t j
+        project(&self.unfolded, &self.table, sample.offset, sample.n, self.along)
         skf_range(self.along, sample.n, &low, &high)
         if not high > low:
             return False
@@ -237,14 +226,10 @@ cdef class CoordinateSplitter(SearchSplitter):
         amount = -<double>cut.threshold
         shrink = 1 / sqrt(1 + amount * amount)
         self.score = cut.score
-        self.add_direction(amount, shrink)
-        skf_tilt_margins(self.margin, self.along, sample.n, low, amount, shrink)
-        return True
-
-    cdef void add_direction(self, double amount, double shrink) noexcept nogil:
-        cdef int32_t j
         for j in range(self.table.n_features):
             self.w[j] = shrink * (self.w[j] + amount * self.direction[j])
+        skf_tilt_margins(self.margin, self.along, sample.n, low, amount, shrink)
+        return True
 
     cdef void keep_best(self) noexcept nogil:
         if self.score > self.best_score:
@@ -254,21 +239,8 @@ cdef class CoordinateSplitter(SearchSplitter):
     def step(self, w, double bias, direction):
         """Move a plane once over all rows of the tree; for tests.
 
-        Parameters
-        ----------
-        w, direction : ndarray of shape (n_features,), float64, float32
-        bias : float
-
-        Returns
-        -------
-        moved : bool
-            False if no other position leaves rows on both sides.
-        score : float
-            Score of the split after the move.
-        margin : ndarray of shape (n_rows,), float64
-            Margins of the moved plane, up to a positive factor.
-        w : ndarray of shape (n_features,), float64
-            Weights of the moved plane, with the same factor.
+        Returns whether it moved, the score after the move, and the margins of all rows and the
+        weights up to the same positive factor.
         """
         cdef const double[::1] weights = w
         cdef const float[::1] along = direction
@@ -280,7 +252,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         for j in range(p):
             self.w[j] = weights[j]
             self.direction[j] = along[j]
-        self.set_taps()
+        self.unfold_direction()
         for i in range(self.n_rows):
             self.margin[i] = -bias
             for j in range(p):

@@ -13,11 +13,12 @@
 /* Row i; the last row repeats behind the end, so that four rows can always be read. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
 
-/* out[i] = w . x_i */
-SKF_KERNEL(skf_margins,
-           (const float *table, const int64_t *offset, int64_t n, const float *w, int64_t p,
-            float *SKF_RESTRICT out),
-           (table, offset, n, w, p, out))
+/* Four rows at a time, with the vector v: out[i] = v . x_i, or, where the constant `has_moments` is 1,
+ * the moments of `skf_node_moments` about v. */
+SKF_INLINE void skf_rows_loop(const float *table, const int64_t *offset, int64_t n, const float *v,
+                              int64_t p, int has_moments, const float *weight,
+                              float *SKF_RESTRICT sum, int32_t *SKF_RESTRICT seen,
+                              float *SKF_RESTRICT out)
 {
     const int64_t whole = p - p % SKF_WIDTH;
     for (int64_t i = 0; i < n; i += SKF_ROWS) {
@@ -29,13 +30,29 @@ SKF_KERNEL(skf_margins,
         for (; k < n_rows; k += 4) {
             const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
             const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
+            float w[4] = {0};
             skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
+            if (has_moments)
+                for (int r = 0; r < 4 && k + r < n_rows; r++)
+                    w[r] = weight[i + k + r];
             for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
-                const skf_vec v = SKF_IN(w + j);
-                sa += SKF_IN(a + j) * v;
-                sb += SKF_IN(b + j) * v;
-                sc += SKF_IN(c + j) * v;
-                sd += SKF_IN(d + j) * v;
+                const skf_vec at = SKF_IN(v + j);
+                if (has_moments) {
+                    const skf_vec da = SKF_IN(a + j) - at, db = SKF_IN(b + j) - at;
+                    const skf_vec dc = SKF_IN(c + j) - at, dd = SKF_IN(d + j) - at;
+                    SKF_AT(sum + j) += (da * w[0] + db * w[1]) + (dc * w[2] + dd * w[3]);
+                    *(skf_bits *)(seen + j) |= SKF_BITS(da) | SKF_BITS(db) | SKF_BITS(dc) |
+                                               SKF_BITS(dd);
+                    sa += da * da;
+                    sb += db * db;
+                    sc += dc * dc;
+                    sd += dd * dd;
+                } else {
+                    sa += SKF_IN(a + j) * at;
+                    sb += SKF_IN(b + j) * at;
+                    sc += SKF_IN(c + j) * at;
+                    sd += SKF_IN(d + j) * at;
+                }
             }
             s[k] = sa;
             s[k + 1] = sb;
@@ -48,11 +65,26 @@ SKF_KERNEL(skf_margins,
         for (k = 0; k < n_rows; k++) {
             const float *a = table + offset[i + k];
             float rest = 0;
-            for (int64_t j = whole; j < p; j++)
-                rest += a[j] * w[j];
+            for (int64_t j = whole; j < p; j++) {
+                const float d = has_moments ? a[j] - v[j] : a[j];
+                if (has_moments) {
+                    sum[j] += weight[i + k] * d;
+                    seen[j] |= d != 0;
+                }
+                rest += d * (has_moments ? d : v[j]);
+            }
             out[i + k] = rest + sums[k];
         }
     }
+}
+
+/* out[i] = w . x_i */
+SKF_KERNEL(skf_margins,
+           (const float *table, const int64_t *offset, int64_t n, const float *w, int64_t p,
+            float *SKF_RESTRICT out),
+           (table, offset, n, w, p, out))
+{
+    skf_rows_loop(table, offset, n, w, p, 0, NULL, NULL, NULL, out);
 }
 
 /* sum += sum_i c_i x_i */
@@ -91,52 +123,7 @@ SKF_KERNEL(skf_node_moments,
             float *SKF_RESTRICT square),
            (table, offset, n, first, weight, p, sum, seen, square))
 {
-    const int64_t whole = p - p % SKF_WIDTH;
-    for (int64_t i = 0; i < n; i += SKF_ROWS) {
-        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
-        const skf_vec none = {0};
-        skf_vec s[SKF_ROWS];
-        float sums[SKF_ROWS];
-        int k = 0;
-        for (; k < n_rows; k += 4) {
-            const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
-            const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
-            const float wa = weight[i + k], wb = k + 1 < n_rows ? weight[i + k + 1] : 0;
-            const float wc = k + 2 < n_rows ? weight[i + k + 2] : 0;
-            const float wd = k + 3 < n_rows ? weight[i + k + 3] : 0;
-            skf_vec sa = {0}, sb = {0}, sc = {0}, sd = {0};
-            for (int64_t j = 0; j < whole; j += SKF_WIDTH) {
-                const skf_vec start = SKF_IN(first + j);
-                const skf_vec da = SKF_IN(a + j) - start, db = SKF_IN(b + j) - start;
-                const skf_vec dc = SKF_IN(c + j) - start, dd = SKF_IN(d + j) - start;
-                SKF_AT(sum + j) += (da * wa + db * wb) + (dc * wc + dd * wd);
-                *(skf_bits *)(seen + j) |= SKF_BITS(da) | SKF_BITS(db) | SKF_BITS(dc) |
-                                           SKF_BITS(dd);
-                sa += da * da;
-                sb += db * db;
-                sc += dc * dc;
-                sd += dd * dd;
-            }
-            s[k] = sa;
-            s[k + 1] = sb;
-            s[k + 2] = sc;
-            s[k + 3] = sd;
-        }
-        for (; k < SKF_ROWS; k++)
-            s[k] = none;
-        SKF_ADD_LANES_OF_ROWS(sums, s);
-        for (k = 0; k < n_rows; k++) {
-            const float *a = table + offset[i + k];
-            float rest = 0;
-            for (int64_t j = whole; j < p; j++) {
-                const float d = a[j] - first[j];
-                sum[j] += weight[i + k] * d;
-                seen[j] |= d != 0;
-                rest += d * d;
-            }
-            square[i + k] = rest + sums[k];
-        }
-    }
+    skf_rows_loop(table, offset, n, first, p, 1, weight, sum, seen, square);
 }
 
 /* out[i] = |x_i - mean|^2 */

@@ -12,11 +12,22 @@ cdef enum DType:
     FLOAT32 = 1
     NO_DTYPE = 2      # no table: directions are unfolded to positions and weights
 
-cdef enum TapsKind:
-    ONE = 0           # a single feature
-    WEIGHTED = 1      # positions and weights
-    WORDS = 2         # sums of adjacent features, eight bytes or four floats at a time
-    DENSE = 3         # one weight for every feature
+cdef extern from "simd.h" nogil:
+    enum:
+        ONE "SKF_ONE"              # a single feature
+        WEIGHTED "SKF_WEIGHTED"    # positions and weights
+        WORDS "SKF_WORDS"          # sums of neighbours, eight bytes or four floats at a time
+        DENSE "SKF_DENSE"          # one weight for every feature
+
+    ctypedef struct Unfolded "skf_direction":
+        int32_t kind
+        int32_t n
+        int32_t n_plus
+        int32_t* position
+        float* weight
+        uint64_t* mask
+        int32_t* along
+        const float* dense
 
 
 cdef struct Table:
@@ -68,32 +79,19 @@ cdef struct Directions:
     const uint16_t* dense_half
 
 
-cdef struct Taps:
-    # A direction unfolded for one table, as the loops of simd.h read it: pairs of a position in a
-    # row and a weight ("taps", as of a filter), or words of adjacent features and their masks.
-    TapsKind kind
-    int32_t n
-    int32_t n_plus
-    int32_t* position
-    float* weight
-    uint64_t* mask
-    int32_t* along                 # scratch: chosen offsets along the axes
-    const float* dense
-
-
-cdef Taps reserve_taps(Scratch scratch, int32_t capacity, const Grid* grid) except *
-cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil
+cdef Unfolded reserve_unfolded(Scratch scratch, int32_t capacity, const Grid* grid) except *
+cdef void unfold_feature(Unfolded* unfolded, int32_t feature) noexcept nogil
 cdef void unfold_sparse(
-    Taps* taps, const int32_t* feature, const float* weight, int32_t n
+    Unfolded* unfolded, const int32_t* feature, const float* weight, int32_t n
 ) noexcept nogil
 cdef void unfold_box(
-    Taps* taps, const Grid* grid, const Box* box, const Table* table
+    Unfolded* unfolded, const Grid* grid, const Box* box, const Table* table
 ) noexcept nogil
 cdef void unfold(
-    Taps* taps, const Directions* directions, int32_t code, const Table* table
+    Unfolded* unfolded, const Directions* directions, int32_t code, const Table* table
 ) noexcept nogil
 cdef void project(
-    const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out
+    const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
 ) noexcept nogil
 cdef Table as_table(X) except *
 cdef Grid as_grid(shape, wrap, unordered) except *

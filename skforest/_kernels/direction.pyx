@@ -20,24 +20,10 @@ from .memory cimport Scratch
 
 cdef extern from "simd.h" nogil:
     int skf_level()
-    void skf_axis_u8(const uint8_t*, const int64_t*, int64_t, int64_t, float*)
-    void skf_axis_f32(const float*, const int64_t*, int64_t, int64_t, float*)
-    void skf_taps_u8(
-        const uint8_t*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
-    )
-    void skf_taps_f32(
-        const float*, const int64_t*, int64_t, const int32_t*, const float*, int, float*
-    )
-    void skf_dense_u8(const uint8_t*, const int64_t*, int64_t, const float*, int64_t, float*)
-    void skf_dense_f32(const float*, const int64_t*, int64_t, const float*, int64_t, float*)
     void skf_widen(const uint16_t*, int64_t, float*)
     uint64_t skf_byte_mask(int, int)
-    void skf_quads_f32(
-        const float*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
-    )
-    void skf_words_u8(
-        const uint8_t*, const int64_t*, int64_t, const int32_t*, const uint64_t*, int, int, float*
-    )
+    void skf_project_u8(const Unfolded*, const uint8_t*, const int64_t*, int64_t, float*)
+    void skf_project_f32(const Unfolded*, const float*, const int64_t*, int64_t, float*)
 
 
 def simd_level():
@@ -146,46 +132,46 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
     return directions
 
 
-# ------------------------------------------------------------------------------------------- taps
+# --------------------------------------------------------------------------- unfolded directions
 
-cdef Taps reserve_taps(Scratch scratch, int32_t capacity, const Grid* grid) except *:
-    """Arrays for directions of up to `capacity` taps, which `scratch` keeps alive."""
-    cdef Taps taps
+cdef Unfolded reserve_unfolded(Scratch scratch, int32_t capacity, const Grid* grid) except *:
+    """Arrays for directions of up to `capacity` terms, which `scratch` keeps alive."""
+    cdef Unfolded unfolded
     cdef int64_t n_along = 1
     cdef int axis
     for axis in range(grid.n_axes):
         n_along += grid.length[axis]
-    memset(&taps, 0, sizeof(Taps))
+    memset(&unfolded, 0, sizeof(Unfolded))
     # One allocation for all arrays: a call for a single row spends its time on such things.
-    taps.mask = <uint64_t*>scratch.bytes_of(
+    unfolded.mask = <uint64_t*>scratch.bytes_of(
         capacity * <int64_t>(sizeof(uint64_t) + sizeof(float) + sizeof(int32_t))
         + n_along * <int64_t>sizeof(int32_t)
     )
-    taps.weight = <float*>(taps.mask + capacity)
-    taps.position = <int32_t*>(taps.weight + capacity)
-    taps.along = taps.position + capacity
-    return taps
+    unfolded.weight = <float*>(unfolded.mask + capacity)
+    unfolded.position = <int32_t*>(unfolded.weight + capacity)
+    unfolded.along = unfolded.position + capacity
+    return unfolded
 
 
-cdef void unfold_feature(Taps* taps, int32_t feature) noexcept nogil:
-    taps.kind = ONE
-    taps.n = 1
-    taps.position[0] = feature
+cdef void unfold_feature(Unfolded* unfolded, int32_t feature) noexcept nogil:
+    unfolded.kind = ONE
+    unfolded.n = 1
+    unfolded.position[0] = feature
 
 
 cdef void unfold_sparse(
-    Taps* taps, const int32_t* feature, const float* weight, int32_t n
+    Unfolded* unfolded, const int32_t* feature, const float* weight, int32_t n
 ) noexcept nogil:
     cdef int32_t t
-    taps.kind = WEIGHTED
-    taps.n = n
+    unfolded.kind = WEIGHTED
+    unfolded.n = n
     for t in range(n):
-        taps.position[t] = feature[t]
-        taps.weight[t] = weight[t]
+        unfolded.position[t] = feature[t]
+        unfolded.weight[t] = weight[t]
 
 
 cdef inline void add_run(
-    Taps* taps, int32_t start, int32_t length, float sign, const Table* table
+    Unfolded* unfolded, int32_t start, int32_t length, float sign, const Table* table
 ) noexcept nogil:
     """Add `length` features from `start` on, in words of eight bytes or four floats or singly.
 
@@ -194,27 +180,28 @@ cdef inline void add_run(
     """
     cdef int32_t width = 8 if table.dtype == UINT8 else 4
     cdef int32_t part, position
-    if taps.kind == WEIGHTED:
+    if unfolded.kind == WEIGHTED:
         for part in range(length):
-            taps.position[taps.n] = start + part
-            taps.weight[taps.n] = sign
-            taps.n += 1
+            unfolded.position[unfolded.n] = start + part
+            unfolded.weight[unfolded.n] = sign
+            unfolded.n += 1
         return
     while length > 0:
         part = min(length, width)
         position = min(start, table.n_features - width)
-        taps.position[taps.n] = position
+        unfolded.position[unfolded.n] = position
         if table.dtype == UINT8:
-            taps.mask[taps.n] = skf_byte_mask(start - position, part)
+            unfolded.mask[unfolded.n] = skf_byte_mask(start - position, part)
         else:
-            taps.mask[taps.n] = ((1 << part) - 1) << (start - position)
-        taps.n += 1
+            unfolded.mask[unfolded.n] = ((1 << part) - 1) << (start - position)
+        unfolded.n += 1
         start += part
         length -= part
 
 
 cdef void add_plain_box(
-    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
+    Unfolded* unfolded, const Grid* grid, const Box* box, int32_t corner, float sign,
+    const Table* table
 ) noexcept nogil:
     """Add all entries of the box at `corner`, in runs along the last axis."""
     cdef int axis, last = grid.n_axes - 1
@@ -223,7 +210,7 @@ cdef void add_plain_box(
     for axis in range(last):
         index[axis] = 0
     while True:
-        add_run(taps, <int32_t>base, box.size[last], sign, table)
+        add_run(unfolded, <int32_t>base, box.size[last], sign, table)
         axis = last - 1
         while axis >= 0:
             index[axis] += 1
@@ -238,7 +225,8 @@ cdef void add_plain_box(
 
 
 cdef void add_box(
-    Taps* taps, const Grid* grid, const Box* box, int32_t corner, float sign, const Table* table
+    Unfolded* unfolded, const Grid* grid, const Box* box, int32_t corner, float sign,
+    const Table* table
 ) noexcept nogil:
     """As add_plain_box, where axes may wrap or have no order."""
     cdef int axis, last = grid.n_axes - 1
@@ -247,7 +235,7 @@ cdef void add_box(
     cdef int32_t base = 0
     cdef int32_t index[MAX_AXES]
     cdef int32_t start[MAX_AXES]       # of each axis in `along`
-    cdef int32_t* along = taps.along
+    cdef int32_t* along = unfolded.along
     cdef const uint8_t* bits
     cdef int32_t filled = 0
     # 1. the chosen offsets along every axis, in features
@@ -280,7 +268,7 @@ cdef void add_box(
             length = 1
             while i + length < filled and along[i + length] == along[i] + length:
                 length += 1
-            add_run(taps, base + along[i], length, sign, table)
+            add_run(unfolded, base + along[i], length, sign, table)
             i += length
         axis = last - 1
         while axis >= 0:
@@ -294,33 +282,33 @@ cdef void add_box(
 
 
 cdef void unfold_box(
-    Taps* taps, const Grid* grid, const Box* box, const Table* table
+    Unfolded* unfolded, const Grid* grid, const Box* box, const Table* table
 ) noexcept nogil:
     cdef bint wide = table.n_features >= (8 if table.dtype == UINT8 else 4)
-    taps.kind = WORDS if wide and table.dtype != NO_DTYPE else WEIGHTED
-    taps.n = 0
+    unfolded.kind = WORDS if wide and table.dtype != NO_DTYPE else WEIGHTED
+    unfolded.n = 0
     if grid.plain:
-        add_plain_box(taps, grid, box, box.corner, 1, table)
+        add_plain_box(unfolded, grid, box, box.corner, 1, table)
     else:
-        add_box(taps, grid, box, box.corner, 1, table)
-    taps.n_plus = taps.n
+        add_box(unfolded, grid, box, box.corner, 1, table)
+    unfolded.n_plus = unfolded.n
     if box.other < 0:
         return
     if grid.plain:
-        add_plain_box(taps, grid, box, box.other, -1, table)
+        add_plain_box(unfolded, grid, box, box.other, -1, table)
     else:
-        add_box(taps, grid, box, box.other, -1, table)
+        add_box(unfolded, grid, box, box.other, -1, table)
 
 
 cdef void unfold(
-    Taps* taps, const Directions* directions, int32_t code, const Table* table
+    Unfolded* unfolded, const Directions* directions, int32_t code, const Table* table
 ) noexcept nogil:
-    """Unfold the stored direction `code`; the taps have the capacity of the longest one."""
+    """Unfold the stored direction `code`; `unfolded` has the capacity of the longest one."""
     cdef Box box
     cdef int64_t start
     cdef int32_t n
     if code < directions.n_features:
-        unfold_feature(taps, code)
+        unfold_feature(unfolded, code)
         return
     code -= directions.n_features
     if code < directions.n_boxes:
@@ -328,7 +316,7 @@ cdef void unfold(
         box.other = directions.box_other[code]
         box.size = directions.box_size + <int64_t>code * directions.grid.n_axes
         box.subset = directions.box_subset + <int64_t>code * directions.grid.n_subset_bytes
-        unfold_box(taps, &directions.grid, &box, table)
+        unfold_box(unfolded, &directions.grid, &box, table)
         return
     code -= directions.n_boxes
     if code < directions.n_sparse:
@@ -336,46 +324,30 @@ cdef void unfold(
         n = <int32_t>(directions.sparse_start[code + 1] - start)
         if directions.sparse_half == NULL:
             unfold_sparse(
-                taps, directions.sparse_feature + start, directions.sparse_weight + start, n
+                unfolded, directions.sparse_feature + start, directions.sparse_weight + start, n
             )
             return
-        taps.kind = WEIGHTED
-        taps.n = n
-        memcpy(taps.position, directions.sparse_feature + start, n * sizeof(int32_t))
-        skf_widen(directions.sparse_half + start, n, taps.weight)
+        unfolded.kind = WEIGHTED
+        unfolded.n = n
+        memcpy(unfolded.position, directions.sparse_feature + start, n * sizeof(int32_t))
+        skf_widen(directions.sparse_half + start, n, unfolded.weight)
         return
     code -= directions.n_sparse
-    taps.kind = DENSE
-    taps.n = directions.n_features
+    unfolded.kind = DENSE
+    unfolded.n = directions.n_features
     start = <int64_t>code * directions.n_features
     if directions.dense_half == NULL:
-        taps.dense = directions.dense + start
+        unfolded.dense = directions.dense + start
         return
-    skf_widen(directions.dense_half + start, taps.n, taps.weight)
-    taps.dense = taps.weight
+    skf_widen(directions.dense_half + start, unfolded.n, unfolded.weight)
+    unfolded.dense = unfolded.weight
 
 
 cdef void project(
-    const Taps* taps, const Table* table, const int64_t* offset, int64_t n, float* out
+    const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
 ) noexcept nogil:
     """out[i] = a . x of the row that starts at table[offset[i]], for n rows."""
-    cdef const uint8_t* u8 = <const uint8_t*>table.data
-    cdef const float* f32 = <const float*>table.data
     if table.dtype == UINT8:
-        if taps.kind == ONE:
-            skf_axis_u8(u8, offset, n, taps.position[0], out)
-        elif taps.kind == WORDS:
-            skf_words_u8(u8, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
-        elif taps.kind == WEIGHTED:
-            skf_taps_u8(u8, offset, n, taps.position, taps.weight, taps.n, out)
-        else:
-            skf_dense_u8(u8, offset, n, taps.dense, taps.n, out)
+        skf_project_u8(unfolded, <const uint8_t*>table.data, offset, n, out)
     else:
-        if taps.kind == ONE:
-            skf_axis_f32(f32, offset, n, taps.position[0], out)
-        elif taps.kind == WORDS:
-            skf_quads_f32(f32, offset, n, taps.position, taps.mask, taps.n_plus, taps.n, out)
-        elif taps.kind == WEIGHTED:
-            skf_taps_f32(f32, offset, n, taps.position, taps.weight, taps.n, out)
-        else:
-            skf_dense_f32(f32, offset, n, taps.dense, taps.n, out)
+        skf_project_f32(unfolded, <const float*>table.data, offset, n, out)

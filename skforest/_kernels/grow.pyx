@@ -30,17 +30,9 @@ cdef struct Task:
 cdef class Grower:
     """Grows the tree of one splitter.
 
-    Parameters
-    ----------
-    splitter : NodeSplitter
-    max_depth : int
-        Nodes at this depth are leaves; the root has depth 0.
-    min_split : int
-        Nodes with fewer rows are leaves.
-    min_gain : float
-        Nodes whose best split has less gain, in units of weight times impurity, are leaves.
-    max_leaves : int
-        Largest number of leaves of best-first growth; 0: depth-first growth without limit.
+    Nodes at depth `max_depth` (the root has 0), with fewer than `min_split` rows, or whose best
+    split gains less than `min_gain`, in units of weight times impurity, are leaves. `max_leaves`
+    limits best-first growth; 0: depth-first growth without limit.
     """
 
     cdef NodeSplitter splitter
@@ -74,14 +66,7 @@ cdef class Grower:
         self.gain = Buffer(sizeof(float))
 
     def grow(self):
-        """Grow the tree.
-
-        Returns
-        -------
-        arrays : dict of str to ndarray
-            "child" and "node_weight", one entry per node; "threshold", "direction" and "gain", one
-            per split.
-        """
+        """Grow the tree; returns its arrays, with one entry per node or per split."""
         with nogil:
             if self.max_leaves > 0:
                 self.grow_best_first()

@@ -10,11 +10,11 @@
 #include "descent.h"
 #include "route.h"
 
-#define SKF_DEEPEST 32 /* levels of a tree, at most */
+#define SKF_MAX_DEPTH 32 /* levels of a tree, at most */
 
 /* Added to the variance of a feature; largest weight of its former statistics (section 3.3). */
-#define SKF_LEAST_VARIANCE 1e-7
-#define SKF_LONGEST 0.99
+#define SKF_MIN_VARIANCE 1e-7
+#define SKF_MAX_MEMORY 0.99
 
 typedef struct {
     float threshold;
@@ -57,21 +57,21 @@ SKF_KERNEL(skf_scale_columns,
             d[i * step + f] *= unit[f];
 }
 
-/* Adds the gradient of one tree to those of the kernels, which are rows of n_taps. Each row of the
+/* Adds the gradient of one tree to those of the kernels, which are rows of patch_size. Each row of the
  * batch contributes at one feature: slope[i] unit[feature] times the patch under that feature. */
 SKF_KERNEL(skf_kernel_gradient,
            (const skf_test *tests, const int32_t *test, const float *slope, int64_t n,
-            const float *patches, int64_t n_patches, int64_t n_taps, int64_t patch_width,
+            const float *patches, int64_t n_patches, int64_t patch_size, int64_t patch_width,
             const float *unit, float *SKF_RESTRICT gradient),
-           (tests, test, slope, n, patches, n_patches, n_taps, patch_width, unit, gradient))
+           (tests, test, slope, n, patches, n_patches, patch_size, patch_width, unit, gradient))
 {
     for (int64_t i = 0; i < n; i++) {
         const int64_t feature = tests[test[i]].feature;
         const int64_t patch = feature / patch_width, kernel = feature - patch * patch_width;
-        const float *x = patches + (i * n_patches + patch) * n_taps;
+        const float *x = patches + (i * n_patches + patch) * patch_size;
         const float pull = slope[i] * unit[feature];
-        float *g = gradient + kernel * n_taps;
-        for (int64_t t = 0; t < n_taps; t++)
+        float *g = gradient + kernel * patch_size;
+        for (int64_t t = 0; t < patch_size; t++)
             g[t] += pull * x[t];
     }
 }
@@ -88,7 +88,7 @@ SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern,
         const int n_rows = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
         const float *row[SKF_ABREAST];
         uint32_t node[SKF_ABREAST];
-        int32_t bits[SKF_DEEPEST][SKF_ABREAST], least[SKF_ABREAST], nearest[SKF_ABREAST];
+        int32_t bits[SKF_MAX_DEPTH][SKF_ABREAST], least[SKF_ABREAST], nearest[SKF_ABREAST];
         for (int l = 0; l < SKF_ABREAST; l++) {
             row[l] = z + (i + (l < n_rows ? l : 0)) * stride;
             node[l] = 0;
@@ -123,7 +123,7 @@ SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern,
     }
 }
 
-SKF_KERNEL(skf_hinge_walk,
+SKF_KERNEL(skf_hinge_route,
            (const skf_test *tests, int depth, int is_fern, const float *z, int64_t stride,
             int64_t n, int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
             float *SKF_RESTRICT margin),

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 cdef extern from "hinge.h" nogil:
     enum:
         SKF_WIDE
-    double SKF_LEAST_VARIANCE, SKF_LONGEST
+    double SKF_MIN_VARIANCE, SKF_MAX_MEMORY
 
     ctypedef struct Test "skf_test":
         float threshold
@@ -23,7 +23,7 @@ cdef extern from "hinge.h" nogil:
         const Test*, const int32_t*, const float*, int64_t, const float*, int64_t, int64_t,
         int64_t, const float*, float*
     )
-    void skf_hinge_walk(
+    void skf_hinge_route(
         const Test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
     )
     void skf_hinge_response(

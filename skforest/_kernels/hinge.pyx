@@ -66,18 +66,7 @@ def padded_vector(int64_t n):
 
 @cython.final
 cdef class HingeFeatures:
-    """The features of one batch of rows.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        "direction", "direction_mean", "direction_power", "receptive_fields", "mean", "variance"
-        and "counts", as in `HingeTrainer`. They are changed in place.
-    n_columns : int
-        Of the table.
-    batch_size, n_rows : int
-        Rows of a training step; largest number of rows that are loaded.
-    """
+    """The features of one batch of at most n_rows rows; `arrays` are those of `HingeTrainer`."""
 
     # parameters, and the state of the optimiser
     cdef float[:, ::1] direction, direction_mean, direction_power
@@ -86,7 +75,7 @@ cdef class HingeFeatures:
     cdef int64_t[::1] counts
 
     # sizes, in floats; widths include the padding
-    cdef int64_t n_columns, n_patches, n_taps
+    cdef int64_t n_columns, n_patches, patch_size
     cdef int64_t patch_width       # learned features of a patch
     cdef int64_t linear_width      # learned features of all patches
     cdef int64_t width             # all features
@@ -99,33 +88,31 @@ cdef class HingeFeatures:
     cdef float[::1] centre, unit, sum, square
 
     def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
-        self.direction = arrays["direction"]
+        self.direction, self.receptive_fields = arrays["direction"], arrays["receptive_fields"]
         self.direction_mean = arrays["direction_mean"]
         self.direction_power = arrays["direction_power"]
-        self.receptive_fields = arrays["receptive_fields"]
-        self.mean = arrays["mean"]
-        self.variance = arrays["variance"]
+        self.mean, self.variance = arrays["mean"], arrays["variance"]
         self.counts = arrays["counts"]
         self.n_columns = n_columns
         self.batch_size = batch_size
         self.n_patches = self.receptive_fields.shape[0]
-        self.n_taps = self.direction.shape[0]
+        self.patch_size = self.direction.shape[0]
         self.patch_width = self.direction.shape[1]
         self.linear_width = self.n_patches * self.patch_width
         self.width = self.mean.shape[0]
-        self.is_convolution = self.n_patches > 1 or self.n_taps != n_columns
+        self.is_convolution = self.n_patches > 1 or self.patch_size != n_columns
         self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
         # A row that is its own only patch is not copied.
         self.patches = self.x
         if self.is_convolution:
-            self.patches = np.zeros((n_rows * self.n_patches, self.n_taps), dtype=np.float32)
+            self.patches = np.zeros((n_rows * self.n_patches, self.patch_size), dtype=np.float32)
         block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
         self.block = min(n_rows, block)
         self.z = np.zeros((self.block, self.width), dtype=np.float32)
         n_slopes = 1 if self.is_convolution else n_rows
         self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
-        self.kernels = np.zeros((self.patch_width, self.n_taps), dtype=np.float32)
-        self.gradient = np.zeros((self.n_taps, self.patch_width), dtype=np.float32)
+        self.kernels = np.zeros((self.patch_width, self.patch_size), dtype=np.float32)
+        self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
         self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
         self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
         self.set_units()
@@ -137,17 +124,12 @@ cdef class HingeFeatures:
         cdef int64_t f
         for f in range(self.width):
             self.centre[f] = <float>self.mean[f]
-            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_LEAST_VARIANCE))
+            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
             if f >= self.linear_width:
                 self.unit[f] = <float>(1 / sqrt(self.variance[f]))
 
     def reset_statistics(self, const float[:, ::1] u):
-        """Mean and variance of given values of the learned features.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_rows, linear_width), float32
-        """
+        """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
         cdef int64_t n_rows = u.shape[0]
         values = np.asarray(u)
         variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
@@ -167,10 +149,10 @@ cdef class HingeFeatures:
         cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
         if n < 2:
             return
-        old = min(old, SKF_LONGEST)
+        old = min(old, SKF_MAX_MEMORY)
         for f in range(self.linear_width):
             # Sums of standardised features cancel less than those of the inner products.
-            deviation = sqrt(self.variance[f] + SKF_LEAST_VARIANCE)
+            deviation = sqrt(self.variance[f] + SKF_MIN_VARIANCE)
             mean = self.sum[f] / n
             variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
             mean = self.mean[f] + mean * deviation
@@ -194,13 +176,13 @@ cdef class HingeFeatures:
         if self.is_convolution:
             for i in range(n):
                 for patch in range(self.n_patches):
-                    for t in range(self.n_taps):
+                    for t in range(self.patch_size):
                         self.patches[first + i * self.n_patches + patch, t] = (
                             self.x[start + i, self.receptive_fields[patch, t]]
                         )
         if self.linear_width:
             skf_multiply(
-                &self.patches[first, 0], self.n_taps, 1, n * self.n_patches, self.n_taps,
+                &self.patches[first, 0], self.patch_size, 1, n * self.n_patches, self.patch_size,
                 &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
                 self.width // self.n_patches
             )
@@ -221,7 +203,7 @@ cdef class HingeFeatures:
 
     cdef void clear_gradient(self, int64_t n) noexcept nogil:
         if self.is_convolution:
-            memset(&self.kernels[0, 0], 0, self.patch_width * self.n_taps * sizeof(float))
+            memset(&self.kernels[0, 0], 0, self.patch_width * self.patch_size * sizeof(float))
         else:
             memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
 
@@ -233,7 +215,7 @@ cdef class HingeFeatures:
         if self.is_convolution:
             # Few of the thousands of features of a row have a gradient: no dense product.
             skf_kernel_gradient(
-                tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.n_taps,
+                tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.patch_size,
                 self.patch_width, &self.unit[0], &self.kernels[0, 0]
             )
         else:
@@ -248,7 +230,7 @@ cdef class HingeFeatures:
         skf_hinge_step(
             stepper, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
             &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
-            self.n_taps, self.patch_width
+            self.patch_size, self.patch_width
         )
         self.update_statistics(n)
 
@@ -256,28 +238,20 @@ cdef class HingeFeatures:
         """The gradient of the directions, summed over the rows."""
         cdef int64_t k, t
         if self.is_convolution:
-            for t in range(self.n_taps):
+            for t in range(self.patch_size):
                 for k in range(self.patch_width):
                     self.gradient[t, k] = self.kernels[k, t]
             return
         skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
         skf_multiply(
-            &self.patches[0, 0], 1, self.n_taps, self.n_taps, n, &self.dz[0, 0], self.width,
-            self.patch_width, &self.gradient[0, 0], self.patch_width
+            &self.patches[0, 0], 1, self.patch_size, self.patch_size, n, &self.dz[0, 0],
+            self.width, self.patch_width, &self.gradient[0, 0], self.patch_width
         )
 
 
 @cython.final
 cdef class HingeHead:
-    """The head: a learned matrix H after the trees.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        "head", "head_mean" and "head_power", as in `HingeTrainer`. They are changed in place.
-    n_rows : int
-        Of a batch, at most.
-    """
+    """The head: a learned matrix H after the trees; `arrays` are those of `HingeTrainer`."""
 
     # parameters, and the state of the optimiser: (n_trees, width), with 0 in the padding
     cdef float[:, ::1] weights, weights_mean, weights_power
@@ -338,48 +312,26 @@ cdef class HingeHead:
 cdef class HingeTrainer:
     """Trains one forest, or bag of one, from arrays that it changes in place.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        direction : (n_taps, padded(n_linear)), float32
-            Weights of the learned features, as columns; 0 in the padding.
-        receptive_fields : (n_patches, n_taps), int32
-            Columns of the table under each patch of a row.
-        mean, variance : (width,), float64
-            Statistics of the features. The first n_patches * padded(n_linear) features are learned
-            ones, patch by patch; the others are columns of the table, whose mean 0 and variance
-            are constant.
-        tests : (n_trees, n_tests, 2), int32
-            Threshold (the bits of a float32) and feature of the tests of a tree: 2^depth - 1 in
-            the order of a heap, or `depth` for a fern.
-        leaf : (n_trees, 2^depth), int32
-            Row of `value` that a leaf has; -1 until the first row of the table reaches it.
-        head : (n_trees, padded(n_outputs)), float32
-            H, from the responses of trees to the raw prediction; 0 in the padding. Without a head:
-            (0, 0).
-        value : (n_values, 3, padded_vector(n_outputs)), float32
-            Vectors of leaves, of one number where there is a head, and the optimiser's state of
-            them. Most leaves of a deep tree never see a row, and have none. A larger array takes
-            its place when it is full.
-        direction_mean, tests_mean, head_mean, direction_power, tests_power, head_power
-            State of the optimiser, with the shapes of what it trains (`tests`: without the last
-            axis), float32; 0 initially.
-        counts : (3,), int64
-            Number of steps, of batches in the statistics of features, and of used rows of `value`.
-    n_columns, depth : int
-    leaf_scale : float
-        Standard deviation of the vector of a leaf when the first row reaches it.
-    fern : bool
-    loss : Loss
-    optimizer : {"adam", "adagrad", "sgd"}
-    momentum, decay, dropout : float
-        Momentum of "sgd"; factor of the decay of directions and leaves, which a step multiplies by
-        1 - rate * decay; probability that a tree takes no part in a step.
-    batch_size : int
-        At least 2.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Another thread sets it to end training early.
+    The first n_patches * padded(n_linear) features are learned ones, patch by patch; the others
+    are columns of the table. Paddings are 0. With p = padded(n_linear) and k = padded(n_outputs),
+    `arrays` has
+
+        direction         (patch_size, p): weights of the learned features, as columns
+        receptive_fields  (n_patches, patch_size), int32: columns of the table under each patch
+        mean, variance    (width,), float64: of the features; constant for columns of the table
+        tests             (n_trees, n_tests, 2), int32: bits of the threshold, and feature; 2^depth
+                          - 1 tests in the order of a heap, or `depth` for a fern
+        leaf              (n_trees, 2^depth), int32: row of `value`; -1 until a row reaches it
+        value             (n_values, 3, padded_vector(n_outputs)): vectors of leaves, of one number
+                          where there is a head, and the optimiser's state of them; a larger array
+                          takes its place when it is full
+        head              (n_trees, k): H, from responses of trees to raw predictions; else (0, 0)
+        *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
+        counts            (3,), int64: steps, batches in the statistics, used rows of `value`
+
+    A vector is drawn with standard deviation `leaf_scale` when the first row reaches its leaf. A
+    step multiplies directions and leaves by 1 - rate * decay; with probability `dropout` a tree
+    takes no part in it.
     """
 
     cdef readonly dict arrays
@@ -449,12 +401,9 @@ cdef class HingeTrainer:
         next_word(&self.random)
         self.stop = stop
         self.features = HingeFeatures(arrays, n_columns, batch_size, n)
-        self.tests = arrays["tests"]
-        self.tests_mean = arrays["tests_mean"]
-        self.tests_power = arrays["tests_power"]
-        self.row_of = arrays["leaf"]
-        self.value = arrays["value"]
-        self.counts = arrays["counts"]
+        self.tests, self.counts = arrays["tests"], arrays["counts"]
+        self.tests_mean, self.tests_power = arrays["tests_mean"], arrays["tests_power"]
+        self.row_of, self.value = arrays["leaf"], arrays["value"]
         self.n_trees = self.tests.shape[0]
         self.n_tests = self.tests.shape[1]
         self.n_outputs = loss.n_outputs
@@ -463,7 +412,7 @@ cdef class HingeTrainer:
         self.response_width = arrays["head"].shape[1] if self.has_head else self.vector
         self.head = HingeHead(arrays, n) if self.has_head else None
         self.work_of_row = (
-            self.features.linear_width * self.features.n_taps // 8
+            self.features.linear_width * self.features.patch_size // 8
             + self.n_trees * (depth + self.n_outputs)
         )
         self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
@@ -489,15 +438,7 @@ cdef class HingeTrainer:
     def set_rows(
         self, const float[:, ::1] table, const double[:, ::1] target, const double[::1] weight
     ):
-        """Set the rows to train on.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-        target : ndarray of shape (n_rows, loss.n_columns), float64
-        weight : ndarray of shape (n_rows,), float64
-            Not negative, not all 0. Batches are drawn by weight; rows of weight 0 do not train.
-        """
+        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight."""
         self.table = table
         self.target = target
         self.sampler = BatchSampler(np.asarray(weight))
@@ -529,37 +470,22 @@ cdef class HingeTrainer:
         self.features.set_units()
 
     def run(self, const double[::1] rates):
-        """Train for some steps.
+        """Train one step per rate; returns the mean loss of the batches, each before its step.
 
-        Parameters
-        ----------
-        rates : ndarray of shape (n_steps,), float64
-
-        Returns
-        -------
-        loss : float
-            Mean over the batches, each before its step; infinity or NaN where training diverges.
+        It is infinite or NaN where training diverges.
         """
         cdef int64_t i = 0, n_steps = rates.shape[0]
         cdef double total = 0
         with nogil:
             for i in range(n_steps):
-                total += self.step(rates[i])
+                self.draw(self.batch_size)
+                total += self.train_batch(self.batch_size, rates[i])
                 if not isfinite(total) or self.should_stop(self.batch_size):
                     break
         return total / max(i + 1, 1)
 
     def respond(self, const float[:, ::1] table):
-        """Raw prediction of all trees together.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-
-        Returns
-        -------
-        raw : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Raw prediction of all trees together: (n_rows, n_outputs), float64."""
         cdef int64_t start = 0, n, i, k, tree, n_rows = table.shape[0]
         raw = np.empty((n_rows, self.n_outputs))
         cdef double[:, ::1] result = raw
@@ -569,7 +495,7 @@ cdef class HingeTrainer:
                 self.features.load(table, start, n)
                 self.clear_responses(n)
                 for tree in range(self.n_trees):
-                    self.walk(tree, 0, n)
+                    self.route(tree, 0, n)
                     self.add_response(tree, 0, n, 1)
                 if self.has_head:
                     self.head.apply(&self.out[0, 0], n)
@@ -585,16 +511,7 @@ cdef class HingeTrainer:
         """Weighted sum over rows of the norm of the gradient by the margin of each test.
 
         That is, over the rows that have their smallest margin at the test, the norm of the vector
-        of their leaf.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_rows, n_columns), float32
-        weight : ndarray of shape (n_rows,), float64
-
-        Returns
-        -------
-        influence : ndarray of shape (n_trees, n_tests), float64
+        of their leaf. (n_trees, n_tests), float64.
         """
         cdef int64_t start = 0, n, i, tree, n_rows = table.shape[0]
         influence = np.zeros((self.n_trees, self.n_tests))
@@ -610,7 +527,7 @@ cdef class HingeTrainer:
                 n = min(self.features.block, n_rows - start)
                 self.features.load(table, start, n)
                 for tree in range(self.n_trees):
-                    self.walk(tree, 0, n)
+                    self.route(tree, 0, n)
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
@@ -626,13 +543,6 @@ cdef class HingeTrainer:
 
         Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
         is the gradient: it is read there, and restored.
-
-        Returns
-        -------
-        loss : float
-            Mean over the rows.
-        gradients : dict of str to ndarray
-            Of "direction", "tests" (n_trees, n_tests), "value" (n_values, n_outputs), "head".
         """
         cdef int64_t n = table.shape[0]
         cdef int32_t optimizer = self.optimizer
@@ -687,7 +597,7 @@ cdef class HingeTrainer:
             self.features.standardize(n_rows)
             for tree in range(self.n_trees):
                 if self.is_kept[tree]:
-                    self.walk(tree, start, n_rows)
+                    self.route(tree, start, n_rows)
                     self.init_leaves(tree, start, n_rows)
                     self.add_response(tree, start, n_rows, scale)
             start += n_rows
@@ -695,11 +605,11 @@ cdef class HingeTrainer:
             self.head.apply(&self.out[0, 0], n)
         return 0
 
-    cdef void walk(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
+    cdef void route(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
         """Row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
         cdef int64_t i
         cdef int32_t* leaf = &self.leaf[tree, start]
-        skf_hinge_walk(
+        skf_hinge_route(
             <const Test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.features.z[0, 0],
             self.features.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
         )
@@ -708,7 +618,7 @@ cdef class HingeTrainer:
             leaf[i] = self.row_of[tree, leaf[i]]
 
     cdef int init_leaves(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
-        """Draw vectors for the leaves that the last `walk` reached first."""
+        """Draw vectors for the leaves that the last `route` reached first."""
         cdef int64_t i, k, row
         for i in range(n):
             if self.leaf[tree, start + i] >= 0:
@@ -750,11 +660,6 @@ cdef class HingeTrainer:
         )
 
     # ------------------------------------------------------------------------------ backward pass
-
-    cdef double step(self, double rate) except? -1 nogil:
-        """One step on the next batch; returns its mean loss."""
-        self.draw(self.batch_size)
-        return self.train_batch(self.batch_size, rate)
 
     cdef double train_batch(self, int64_t n, double rate) except? -1 nogil:
         """One step on the n rows in x; returns their mean loss."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from .hinge import padded_vector
 
-from .hinge cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_walk
+from .hinge cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route
 from .poll cimport poll
 
 cdef enum:
@@ -26,18 +26,9 @@ cdef enum:
 cdef class HingePass:
     """A forward pass of rows through hinge trees, and its backward pass.
 
-    Parameters
-    ----------
-    threshold : ndarray of shape (n_trees, n_tests), float32
-        Of the tests of a tree: 2^depth - 1 in the order of a heap, or `depth` for a fern.
-    feature : ndarray of shape (n_trees, n_tests), int64
-    leaf : ndarray of shape (n_trees, 2^depth, n_outputs), float32
-        Vectors of the leaves.
-    share : ndarray of shape (n_trees,), float32
-        Factor of the response of each tree; a tree of share 0 takes no part.
-    depth : int
-        1 to 30.
-    fern : bool
+    threshold and feature are (n_trees, n_tests) as in `HingeTrainer`, the vectors `leaf` are
+    (n_trees, 2^depth, n_outputs). `share`, one per tree, is the factor of its response; a tree of
+    share 0 takes no part.
     """
 
     cdef const int32_t[:, ::1] threshold   # the bits of the floats
@@ -50,7 +41,7 @@ cdef class HingePass:
     cdef uint8_t stop                      # always 0: a pass has no stop flag
     cdef int64_t work                      # operations since signals were last checked
     cdef bint kept                         # the paths of the last rows are in memory
-    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_walk` reads them
+    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_route` reads them
     # leaf, test of the smallest margin, and that margin: (n_trees, n_rows)
     cdef int32_t[:, ::1] leaf, test
     cdef float[:, ::1] margin
@@ -79,30 +70,16 @@ cdef class HingePass:
         self.tests = np.zeros((self.n_tests, 2), dtype=np.int32)
 
     def respond(self, const float[:, ::1] z, bint apart, bint keep):
-        """Responses of the trees (equation 10).
+        """Responses of the trees to z (equation 10): (n_trees, n_rows, n_outputs) if `apart`.
 
-        Parameters
-        ----------
-        z : ndarray of shape (n_rows, n_features), float32
-        apart : bool
-            Whether responses are returned tree by tree, or as their sum.
-        keep : bool
-            Keep the paths of the rows, for `gradients`.
-
-        Returns
-        -------
-        out : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
-
-        Raises
-        ------
-        ValueError
-            If the feature of a test is out of range.
+        Otherwise their sum, with n_trees = 1. `keep` keeps the paths of the rows for `gradients`.
+        ValueError if the feature of a test is out of range.
         """
         cdef int64_t start = 0, n, at, tree, work, n_rows = z.shape[0]
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
         found = np.zeros((self.n_trees if apart else 1, n_rows, self.n_outputs), dtype=np.float32)
         cdef float[:, :, ::1] out = found
-        cdef bint sound = True
+        cdef bint is_valid = True
         self.n_rows = n_rows
         self.width = z.shape[1]
         self.kept = keep
@@ -110,16 +87,16 @@ cdef class HingePass:
         self.test = np.empty((self.n_trees, room), dtype=np.int32)
         self.margin = np.empty((self.n_trees, room), dtype=np.float32)
         with nogil:
-            while start < n_rows and sound:
+            while start < n_rows and is_valid:
                 n = min(<int64_t>BLOCK, n_rows - start)
                 at = start if keep else 0
                 for tree in range(self.n_trees):
                     if self.share[tree] == 0:
                         continue
-                    sound = self.read_tests(tree)
-                    if not sound:
+                    is_valid = self.read_tests(tree)
+                    if not is_valid:
                         break
-                    skf_hinge_walk(
+                    skf_hinge_route(
                         <const Test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
                         self.width, n, &self.leaf[tree, at], &self.test[tree, at],
                         &self.margin[tree, at]
@@ -132,29 +109,17 @@ cdef class HingePass:
                     work = n * (self.depth + self.n_outputs) + self.n_tests
                     poll(&self.stop, &self.work, work)
                 start += n
-        if not sound:
+        if not is_valid:
             raise ValueError(
                 f"features of tests must be in 0 .. {z.shape[1] - 1}, since z has {z.shape[1]}"
             )
         return found
 
     def gradients(self, const float[:, :, ::1] g, bint sparse):
-        """Gradients of the rows that `respond` kept.
+        """Gradients by z, threshold and leaf, from those by the responses, g.
 
-        Parameters
-        ----------
-        g : ndarray of shape (n_trees or 1, n_rows, n_outputs), float32
-            Of a loss by the responses.
-        sparse : bool
-            Whether only leaves that rows reach are returned.
-
-        Returns
-        -------
-        z : ndarray of shape (n_rows, n_features), float32
-        threshold : ndarray of shape (n_trees, n_tests), float32
-        leaf : ndarray of shape (n_trees, 2^depth, n_outputs) or (n_used, n_outputs), float32
-        place : ndarray of shape (2, n_used), int64, or None
-            Tree and number of each leaf, in ascending order, where `sparse`.
+        The rows are those that `respond` kept. With `sparse`, only leaves that rows reach are
+        returned, (n_used, n_outputs), with their places (2, n_used): tree and number, ascending.
         """
         cdef int64_t tree, i, n_used, work, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)
@@ -203,13 +168,13 @@ cdef class HingePass:
     cdef bint read_tests(self, int64_t tree) noexcept nogil:
         """Interleave thresholds and features of a tree; False if a feature is out of range."""
         cdef int64_t v, feature
-        cdef bint sound = True
+        cdef bint is_valid = True
         for v in range(self.n_tests):
             feature = self.feature[tree, v]
-            sound &= 0 <= feature < self.width
+            is_valid &= 0 <= feature < self.width
             self.tests[v, 0] = self.threshold[tree, v]
             self.tests[v, 1] = <int32_t>feature
-        return sound
+        return is_valid
 
     def prepare(self, int64_t n, int64_t room):
         """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""

@@ -37,14 +37,9 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .descent cimport (
-    skf_add_rows,
-    skf_distances,
-    skf_dot,
-    skf_momentum_step,
-    skf_rescale,
-    skf_shrink,
+    skf_add_rows, skf_distances, skf_dot, skf_momentum_step, skf_rescale, skf_shrink
 )
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, next_word, shuffle
 
@@ -70,12 +65,7 @@ cdef struct GradientTerm:
 cdef class JointLeaves:
     """Parameters of the leaves of one tree, and the target of its rows.
 
-    Parameters
-    ----------
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers, or a real target.
-    n_outputs : int
-    n_leaves : int
+    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs).
     """
 
     cdef Scratch scratch
@@ -117,24 +107,15 @@ cdef class JointLeaves:
         self.n_leaves = n_leaves
         self.loss_scale = 1
         self.scratch = Scratch()
-        self.log_sum = self.scratch.doubles(n_leaves)
-        self.worst = self.scratch.doubles(n_outputs)
-        self.low = self.scratch.doubles(n_outputs)
-        self.high = self.scratch.doubles(n_outputs)
-        self.step_sum = self.scratch.doubles(n_leaves)
+        allocate[double](self.scratch, n_leaves, [&self.log_sum, &self.step_sum, NULL])
+        allocate[double](self.scratch, n_outputs, [&self.worst, &self.low, &self.high, NULL])
 
     def set_parameters(self, start, label, theta, other):
         """Replace the parameters of the leaves; theta and other are trained in place.
 
-        Parameters
-        ----------
-        start : ndarray of shape (n_leaves + 1,), int64
-        label : ndarray of shape (n_entries,), int32
-            Classes that have a parameter of their own in a leaf, in ascending order.
-        theta : ndarray of shape (n_entries,), float64
-            Logarithms of the probabilities of classes, up to a constant, or values of outputs.
-        other : ndarray of shape (n_leaves,), float64
-            Parameter that the classes share which a leaf does not list.
+        Leaf i has the parameters theta[start[i]:start[i + 1]], logarithms of the probabilities of
+        the classes `label`, ascending, up to a constant, or one value per output. The classes that
+        a leaf does not list share other[i].
         """
         cdef int64_t i
         cdef const int64_t[::1] start_ = start
@@ -323,34 +304,12 @@ cdef class JointLeaves:
 cdef class JointTrainer:
     """Trains all splits and leaves of one tree.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), float32, C order
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers, or a real target.
-    n_outputs : int
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0. Rows of weight 0 take no part in training.
-    child : ndarray of shape (n_nodes,), int32
-        Left child, or ``-1 - leaf`` where leaves are numbered in the order of their nodes. The
-        children of split i are nodes 2 i + 1 and 2 i + 2.
-    W : ndarray of shape (n_splits, n_features), float32
-    threshold : ndarray of shape (n_splits,), float32
-        Right where ``w . x > threshold``. Each split is rescaled to squared norm nu.
-    leaves : tuple
-        As for `set_leaves`.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-    radius : float
-        Root mean square norm of the rows after they are centred and scaled.
-    nu, momentum : float
-    batch_size : int
-    max_flips : int
-        Most signs on a path that loss-augmented inference flips: 1, or the depth of the tree.
-    stable : bool
-        Equation 14, with the leaves of the last call of `assign`.
-    l1 : float
-        Weight of the sum of absolute weights in the objective.
+    `target` is as in `JointLeaves`; rows of weight 0 take no part in training. ``child[node]`` is
+    the left child or ``-1 - leaf``, with leaves in the order of their nodes; the children of split
+    i are the nodes 2 i + 1 and 2 i + 2. W and `threshold` are rescaled to squared norm nu, and
+    rows to root mean square norm `radius`. `max_flips` is the number of signs on a path that
+    inference flips at most: 1, or the depth of the tree. `l1` is the weight of the sum of absolute
+    weights in the objective.
     """
 
     # parameters
@@ -433,23 +392,18 @@ cdef class JointTrainer:
         self.n_leaves = n_splits + 1
         self.scratch = scratch
         self.row_weight = scratch.floats(n)
-        self.assigned = scratch.ints(n)
-        self.mean = scratch.floats(p)
-        self.child = scratch.ints(self.n_nodes)
-        self.parent = scratch.ints(self.n_nodes)
+        allocate[int32_t](scratch, n, [&self.assigned, &self.order, NULL])
+        allocate[float](scratch, p, [&self.mean, &self.gradient, NULL])
+        allocate[int32_t](scratch, self.n_nodes, [&self.child, &self.parent, NULL])
         self.leaf_node = scratch.ints(self.n_leaves)
-        self.w = scratch.floats(n_splits * p)
-        self.bias = scratch.doubles(n_splits)
-        self.centre = scratch.floats(n_splits)
-        self.order = scratch.ints(n)
-        self.margin = scratch.floats(n_splits)
+        self.best_leaf = scratch.ints(batch_size)
+        allocate[float](scratch, n_splits * p, [&self.w, &self.velocity, NULL])
+        allocate[float](scratch, n_splits, [&self.centre, &self.margin, NULL])
+        allocate[double](
+            scratch, n_splits, [&self.bias, &self.bias_velocity, &self.rate_seen, NULL]
+        )
         self.margin_row = scratch.longs(n_splits)
         self.last_term = scratch.ints(n_splits)
-        self.best_leaf = scratch.ints(batch_size)
-        self.velocity = scratch.floats(n_splits * p)
-        self.bias_velocity = scratch.doubles(n_splits)
-        self.gradient = scratch.floats(p)
-        self.rate_seen = scratch.doubles(n_splits)
         self.stack = Buffer(sizeof(Visit))
         self.terms = Buffer(sizeof(GradientTerm))
         self.touched = Buffer(sizeof(int32_t))
@@ -512,17 +466,9 @@ cdef class JointTrainer:
     # ------------------------------------------------------------------------- called from Python
 
     def epoch(self, double rate):
-        """Show every training row once, in random batches.
+        """Show every training row once, in random batches; returns the mean bound.
 
-        Parameters
-        ----------
-        rate : float
-            Length of a step.
-
-        Returns
-        -------
-        bound : float
-            Mean over the training rows, each before the step of its batch.
+        The bound of a row is that before the step of its batch. `rate` is the length of a step.
         """
         cdef int64_t start = 0, size
         cdef double total = 0
@@ -538,16 +484,7 @@ cdef class JointTrainer:
         return total / self.n_train
 
     def route(self, const int64_t[::1] rows):
-        """Leaf of some rows.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_chosen,), int64
-
-        Returns
-        -------
-        leaves : ndarray of shape (n_chosen,), int32
-        """
+        """Leaf of each of some rows, int32."""
         cdef int64_t i
         leaves = np.zeros(rows.shape[0], dtype=np.int32)
         cdef int32_t[::1] out = leaves
@@ -559,26 +496,14 @@ cdef class JointTrainer:
         return leaves
 
     def assign(self):
-        """Route every row, and fix its leaf for the stable variant.
-
-        Returns
-        -------
-        leaves : ndarray of shape (n_rows,), int32
-        """
+        """Route every row, and fix its leaf for the stable variant; returns the leaves."""
         leaves = self.route(np.arange(self.n))
         cdef const int32_t[::1] found = leaves
         memcpy(self.assigned, &found[0], self.n * sizeof(int32_t))
         return leaves
 
     def bounds(self):
-        """The bound of every row under the current parameters.
-
-        Returns
-        -------
-        bound : ndarray of shape (n_rows,), float64
-        augmented, reached : ndarray of shape (n_rows,), int32
-            Leaf of loss-augmented inference, and the leaf that the row reaches.
-        """
+        """Bound of every row, its leaf of loss-augmented inference, and the leaf it reaches."""
         bound, augmented, reached = (np.empty(self.n, dtype=d) for d in ("f8", "i4", "i4"))
         cdef double[::1] value = bound
         cdef int32_t[::1] best = augmented, own = reached
@@ -590,13 +515,7 @@ cdef class JointTrainer:
         return bound, augmented, reached
 
     def planes(self):
-        """The splits, as ``w . x > threshold``.
-
-        Returns
-        -------
-        W : ndarray of shape (n_splits, n_features), float32
-        threshold : ndarray of shape (n_splits,), float32
-        """
+        """The splits as ``w . x > threshold``: (n_splits, n_features) and (n_splits,), float32."""
         cdef int64_t i, j
         cdef float square = 0
         cdef double value
@@ -616,16 +535,7 @@ cdef class JointTrainer:
         return weights, threshold
 
     def losses(self, const int64_t[::1] rows):
-        """Loss of some rows at the leaves that they reach: log loss, or scaled squared error.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_chosen,), int64
-
-        Returns
-        -------
-        losses : ndarray of shape (n_chosen,), float64
-        """
+        """Loss of some rows at the leaves that they reach: log loss, or scaled squared error."""
         cdef int64_t i
         cdef const int32_t[::1] leaves = self.route(rows)
         losses = np.empty(rows.shape[0])

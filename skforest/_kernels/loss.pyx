@@ -21,12 +21,7 @@ import numpy as np
 
 
 cdef class Loss:
-    """Base of all losses; not for direct use.
-
-    Parameters
-    ----------
-    n_outputs : int
-    """
+    """Base of all losses; not for direct use."""
 
     def __init__(self, int64_t n_outputs):
         self.n_outputs = n_outputs
@@ -37,18 +32,7 @@ cdef class Loss:
         return 0
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
-        """Losses of many rows, and their derivatives.
-
-        Parameters
-        ----------
-        raw : ndarray of shape (n_rows, n_outputs), float64
-        y : ndarray of shape (n_rows, 1) of labels or (n_rows, n_outputs), float64
-
-        Returns
-        -------
-        losses : ndarray of shape (n_rows,), float64
-        slopes : ndarray of shape (n_rows, n_outputs), float64
-        """
+        """Losses of many rows, and their derivatives by `raw`; class numbers are (n_rows, 1)."""
         cdef int64_t i
         losses = np.zeros(raw.shape[0])
         slopes = np.zeros((raw.shape[0], raw.shape[1]))
@@ -93,7 +77,13 @@ cdef class LogLoss(Loss):
 
 
 cdef class SumOfLosses(Loss):
-    """Base of losses that are sums over the outputs."""
+    """Base of losses that are sums over the outputs, some with a parameter."""
+
+    cdef double parameter
+
+    def __init__(self, int64_t n_outputs, double parameter=0.0):
+        super().__init__(n_outputs)
+        self.parameter = parameter
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k
@@ -124,30 +114,18 @@ cdef class AbsoluteError(SumOfLosses):
 
 
 cdef class HuberLoss(SumOfLosses):
-    """Half of the squared difference up to `delta`, and linear beyond."""
-
-    cdef double delta
-
-    def __init__(self, int64_t n_outputs, double delta):
-        super().__init__(n_outputs)
-        self.delta = delta
+    """Half of the squared difference up to delta, the parameter, and linear beyond."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = min(max(raw - y, -self.delta), self.delta)
+        slope[0] = min(max(raw - y, -self.parameter), self.parameter)
         return slope[0] * (raw - y - slope[0] / 2)
 
 
 cdef class QuantileLoss(SumOfLosses):
-    """Pinball loss: `quantile` per unit of underestimation, 1 - quantile of overestimation."""
-
-    cdef double quantile
-
-    def __init__(self, int64_t n_outputs, double quantile):
-        super().__init__(n_outputs)
-        self.quantile = quantile
+    """Pinball loss: the parameter q per unit of underestimation, 1 - q of overestimation."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = (1 - self.quantile) * (raw > y) - self.quantile * (raw < y)
+        slope[0] = (1 - self.parameter) * (raw > y) - self.parameter * (raw < y)
         return slope[0] * (raw - y)
 
 

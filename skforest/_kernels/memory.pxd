@@ -20,6 +20,21 @@ cdef class Scratch:
     cdef int64_t* longs(self, int64_t n) except NULL
 
 
+ctypedef fused item_t:
+    float
+    double
+    int32_t
+    int64_t
+
+
+cdef inline int allocate(Scratch scratch, int64_t n, item_t*** places) except -1:
+    """Point the pointers at `places`, a list with NULL at its end, to arrays of n items each."""
+    while places[0] != NULL:
+        places[0][0] = <item_t*>scratch.bytes_of(n * <int64_t>sizeof(item_t))
+        places += 1
+    return 0
+
+
 @cython.final
 cdef class Buffer:
     cdef char* data

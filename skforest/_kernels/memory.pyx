@@ -15,11 +15,6 @@ cdef class Scratch:
     The pointers that the methods return stay valid until the object is freed. An array of length
     0 has an address, too. Each array is 64 bytes longer than requested, so that a vector loop may
     read, but not use, bytes behind the end.
-
-    Raises
-    ------
-    MemoryError
-        From any method, if there is not enough memory.
     """
 
     def __cinit__(self):
@@ -48,13 +43,7 @@ cdef class Scratch:
 
 
 cdef class Buffer:
-    """An array that grows, for results whose length is not known in advance.
-
-    Parameters
-    ----------
-    itemsize : int
-        Number of bytes of an item.
-    """
+    """An array of items of some bytes that grows, for results of unknown length."""
 
     def __cinit__(self, int64_t itemsize):
         self.data = NULL
@@ -77,14 +66,5 @@ cdef class Buffer:
         return 0
 
     def array(self, dtype):
-        """A copy of the items in use.
-
-        Parameters
-        ----------
-        dtype : dtype
-
-        Returns
-        -------
-        items : ndarray
-        """
+        """A copy of the items in use."""
         return np.frombuffer(self.data[:self.n * self.itemsize], dtype)

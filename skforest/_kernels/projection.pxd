@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from .direction cimport Grid, Table, Taps
+from .direction cimport Grid, Table, Unfolded
 from .memory cimport Scratch
 from .random cimport Random
 
@@ -30,14 +30,14 @@ cdef struct Candidate:
 cdef class Sampler:
     cdef Grid grid
     cdef int32_t n_features
-    cdef readonly int32_t max_taps     # taps of the longest direction, unfolded
+    cdef readonly int32_t max_terms    # of the longest direction, unfolded
     cdef readonly int32_t max_nonzero  # weights of the longest sparse direction or plane
 
     cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil
     cdef void unfold(
-        self, const Candidate* candidate, const Table* table, Taps* taps
+        self, const Candidate* candidate, const Table* table, Unfolded* unfolded
     ) noexcept nogil
 
 

@@ -8,7 +8,7 @@ A node draws candidate directions a from one `Sampler` and splits on ``a . x > t
 - `BoxSampler`: sums over boxes of an n-dimensional array of features, such as patches of an image,
   or differences of two boxes (manifold forests, Perry et al., section 3.1).
 
-To add a projection, derive from `Sampler`, set `max_taps` to the length of the longest direction,
+To add a projection, derive from `Sampler`, set `max_terms` to the length of the longest direction,
 and draw a feature, a box, a sparse direction or a plane in `sample`.
 """
 
@@ -24,7 +24,7 @@ from .direction cimport (
     DENSE,
     Box,
     Table,
-    Taps,
+    Unfolded,
     as_grid,
     unfold_box,
     unfold_feature,
@@ -59,37 +59,32 @@ cdef class Sampler:
         return False
 
     cdef void unfold(
-        self, const Candidate* candidate, const Table* table, Taps* taps
+        self, const Candidate* candidate, const Table* table, Unfolded* unfolded
     ) noexcept nogil:
         """Unfold a candidate for `project`."""
         cdef Box box
         if candidate.kind == FEATURE:
-            unfold_feature(taps, candidate.feature)
+            unfold_feature(unfolded, candidate.feature)
         elif candidate.kind == SPARSE:
-            unfold_sparse(taps, candidate.features, candidate.weights, candidate.n)
+            unfold_sparse(unfolded, candidate.features, candidate.weights, candidate.n)
         elif candidate.kind == PLANE:
-            taps.kind = DENSE
-            taps.n = self.n_features
-            taps.dense = candidate.weights
+            unfolded.kind = DENSE
+            unfolded.n = self.n_features
+            unfolded.dense = candidate.weights
         else:
             box.corner = candidate.corner
             box.other = candidate.other
             box.size = candidate.size
             box.subset = candidate.subset
-            unfold_box(taps, &self.grid, &box, table)
+            unfold_box(unfolded, &self.grid, &box, table)
 
 
 cdef class AxisSampler(Sampler):
-    """Single features, without replacement within a node.
-
-    Parameters
-    ----------
-    n_features : int
-    """
+    """Single features, without replacement within a node."""
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
-        self.max_taps = 1
+        self.max_terms = 1
         self.features = np.arange(n_features, dtype=np.int32)
 
     cdef void start_node(self) noexcept nogil:
@@ -112,15 +107,8 @@ cdef class AxisSampler(Sampler):
 cdef class SparseSampler(Sampler):
     """A few features with weights +1 or -1, each divided by the scale of its feature.
 
-    Parameters
-    ----------
-    n_features : int
-    mean : float
-        Mean number of non-zero weights, at most n_features. If `fixed`, every direction has as
-        many; otherwise the number has a Poisson distribution, of which zeros are drawn again.
-    fixed : bool
-    scale : ndarray of shape (n_features,), float32
-        If it is 1 everywhere, the weights are +1 and -1.
+    With `fixed`, every direction has `mean` weights. Otherwise their number has a Poisson
+    distribution, of which zeros are drawn again. `scale` is (n_features,), float32.
     """
 
     def __init__(self, int32_t n_features, double mean, bint fixed, scale):
@@ -130,7 +118,7 @@ cdef class SparseSampler(Sampler):
         self.scale = scale
         # Larger Poisson numbers have a probability below 1e-20.
         self.max_nonzero = <int32_t>min(n_features, mean if fixed else mean + 12 * sqrt(mean) + 12)
-        self.max_taps = self.max_nonzero
+        self.max_terms = self.max_nonzero
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
         cdef int32_t n = <int32_t>self.mean
@@ -161,16 +149,11 @@ cdef class SparseSampler(Sampler):
 
 
 cdef class GaussianSampler(Sampler):
-    """Hyperplanes of random direction: a standard normal weight for every feature.
-
-    Parameters
-    ----------
-    n_features : int
-    """
+    """Hyperplanes of random direction: a standard normal weight for every feature."""
 
     def __init__(self, int32_t n_features):
         self.n_features = n_features
-        self.max_taps = 1                  # the weights of a plane are not copied
+        self.max_terms = 1                  # the weights of a plane are not copied
         self.max_nonzero = n_features
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
@@ -184,23 +167,14 @@ cdef class GaussianSampler(Sampler):
 cdef class BoxSampler(Sampler):
     """Boxes of an n-dimensional array of features, or contrasts of two equal boxes.
 
-    Parameters
-    ----------
-    feature_shape : tuple of int
-    wrap, unordered : sequence of bool, one per axis
-        Axes that close to a circle, and axes without an order, along which a box takes a random
-        subset.
-    smallest, largest : ndarray of shape (n_axes,), int32
-        Range of the size of a box along each axis.
-    contrast : {"sum", "edge", "difference", "mix"}
-        Sum over a box; sum minus that of an adjacent box of equal size; minus that of a box of
-        equal size, at most `reach` away along each axis; or one of the three, at random.
-    inside : bool
-        If False, the corner is drawn first, and the size is limited by the border, as in the
-        paper. If True, the size is drawn first, and then a corner such that the box lies inside,
-        as in the first code of the paper.
-    reach : int
-        Largest shift between the boxes of a difference.
+    Axes may close to a circle (`wrap`) or have no order (`unordered`): a box takes a random subset
+    of the latter. Sizes are in smallest .. largest, one per axis. `contrast` is "sum"; "edge", the
+    sum minus that of an adjacent box of equal size; "difference", minus that of a box of equal
+    size at most `reach` away along each axis; or "mix", one of the three at random.
+
+    Unless `inside`, the corner is drawn first, and the size is limited by the border, as in the
+    paper; otherwise the size is drawn first, and then a corner such that the box lies inside, as
+    in the first code of the paper.
     """
 
     def __init__(
@@ -217,7 +191,7 @@ cdef class BoxSampler(Sampler):
         self.n_features = np.prod(feature_shape)
         for axis in range(self.grid.n_axes):
             volume *= self.largest[axis]
-        self.max_taps = <int32_t>(volume if self.contrast == SUM else 2 * volume)
+        self.max_terms = <int32_t>(volume if self.contrast == SUM else 2 * volume)
         self.items = np.arange(max(feature_shape), dtype=np.int32)
 
     cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:
@@ -316,14 +290,7 @@ cdef class BoxSampler(Sampler):
 
 
 def draw(Sampler sampler, seed, int64_t n):
-    """Draw directions, for tests and pictures.
-
-    Returns
-    -------
-    directions : list of dict
-        A feature has the key "feature"; a box has "corner", "other", "size" and "subset"; a sparse
-        direction has "features" and "weights"; a plane has "weights".
-    """
+    """Draw directions as dicts of the fields that their kind has, for tests and pictures."""
     cdef Random random
     cdef Candidate candidate
     cdef Scratch scratch = Scratch()

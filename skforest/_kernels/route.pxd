@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-from .direction cimport Directions, Table, Taps
+from .direction cimport Directions, Table, Unfolded
 from .memory cimport Scratch
 
 cdef extern from "route.h" nogil:
@@ -27,6 +27,7 @@ cdef struct RoutedRows:
     int32_t* leaf              # of each row: node of its leaf
     # Nodes that wait to be visited, with their slices. Each has rows that no other one has, so
     # that there are never more than rows.
+    int32_t depth              # of the stack
     int32_t* stack_node
     int32_t* stack_start
     int32_t* stack_end
@@ -40,6 +41,7 @@ cdef inline RoutedRows routed_rows(Scratch scratch, int64_t n) except *:
     cdef char* start = <char*>scratch.bytes_of(
         size * <int64_t>(2 * sizeof(int64_t) + 6 * sizeof(int32_t) + 2 * sizeof(float))
     )
+    rows.depth = 0
     rows.offset = <int64_t*>start
     rows.spare_offset = rows.offset + size
     rows.row = <int32_t*>(rows.spare_offset + size)
@@ -51,6 +53,28 @@ cdef inline RoutedRows routed_rows(Scratch scratch, int64_t n) except *:
     rows.column = <float*>(rows.stack_end + size)
     rows.margin = rows.column + size
     return rows
+
+
+cdef inline void push_node(
+    RoutedRows* rows, int32_t node, int32_t start, int32_t end
+) noexcept nogil:
+    rows.stack_node[rows.depth] = node
+    rows.stack_start[rows.depth] = start
+    rows.stack_end[rows.depth] = end
+    rows.depth += 1
+
+
+cdef inline bint pop_node(
+    RoutedRows* rows, int32_t* node, int32_t* start, int32_t* end
+) noexcept nogil:
+    """Continue with the node that was pushed last; False if none waits."""
+    if rows.depth == 0:
+        return False
+    rows.depth -= 1
+    node[0] = rows.stack_node[rows.depth]
+    start[0] = rows.stack_start[rows.depth]
+    end[0] = rows.stack_end[rows.depth]
+    return True
 
 
 cdef inline int32_t partition_rows(
@@ -119,7 +143,7 @@ cdef class DirectionPool:
     cdef const int32_t[::1] columns_of(self, int64_t first_tree, int64_t last_tree)
     cdef void fill(
         self, const int32_t[::1] columns, const Directions* directions, const Table* table,
-        Taps* taps, const int64_t* offset, int64_t n, float* column, float* out
+        Unfolded* unfolded, const int64_t* offset, int64_t n, float* column, float* out
     ) noexcept nogil
     cdef void route(
         self, int64_t tree, int64_t root, const float* projections, int64_t n, int32_t* leaf,

@@ -22,7 +22,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from .direction cimport Directions, Grid, Table, Taps, project, unfold
+from .direction cimport Directions, Grid, Table, Unfolded, project, unfold
 from .memory cimport Scratch
 
 cdef extern from "route.h" nogil:
@@ -192,23 +192,12 @@ cdef class SumRouter:
 
 
 def make_pool(arrays, n_features, n_stored):
-    """Pool of the directions of a forest, where it pays.
+    """Pool of the directions of a forest, where it pays; otherwise None.
 
     A direction is stored once per split unless splits share it. Where a forest stores more
-    directions than a row passes splits, no pool pays, and no array of splits is read: a large
-    forest has millions of them, and this decides how long its first prediction takes.
-
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest`.
-    n_features : int
-    n_stored : int
-        Boxes, sparse rows and dense rows that the forest stores.
-
-    Returns
-    -------
-    pool : DirectionPool or None
+    directions (n_stored: boxes, sparse and dense rows) than a row passes splits, no pool pays, and
+    no array of splits is read: a large forest has millions of them, and this decides how long its
+    first prediction takes.
     """
     n_leaves = (np.diff(arrays["tree_start"]) + 1) // 2
     n_passed = np.log2(n_leaves).sum()
@@ -223,15 +212,7 @@ def make_pool(arrays, n_features, n_stored):
 
 
 cdef class DirectionPool:
-    """The directions that the trees of a forest share, and the nodes of these trees.
-
-    Parameters
-    ----------
-    arrays : Mapping of str to ndarray
-        Those of a `Forest`.
-    is_used : ndarray of shape (n_codes,), bool
-        The directions that splits use, by code.
-    """
+    """The directions `is_used`, by code, that the trees of a forest share, and their nodes."""
 
     def __init__(self, arrays, is_used):
         tree_start = arrays["tree_start"]
@@ -271,7 +252,7 @@ cdef class DirectionPool:
 
     cdef void fill(
         self, const int32_t[::1] columns, const Directions* directions, const Table* table,
-        Taps* taps, const int64_t* offset, int64_t n, float* column, float* out
+        Unfolded* unfolded, const int64_t* offset, int64_t n, float* column, float* out
     ) noexcept nogil:
         """Project n rows on the directions of some columns; a row of `out` has n_columns entries.
 
@@ -282,8 +263,8 @@ cdef class DirectionPool:
         cdef int64_t i, j, k
         for j in range(columns.shape[0]):
             k = columns[j]
-            unfold(taps, directions, self.code[k], table)
-            project(taps, table, offset, n, column)
+            unfold(unfolded, directions, self.code[k], table)
+            project(unfolded, table, offset, n, column)
             for i in range(n):
                 out[i * self.n_columns + k] = column[i]
         for i in range(n):

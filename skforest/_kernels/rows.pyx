@@ -69,14 +69,7 @@ cdef int compare(const number_t* a, const number_t* b, int64_t n) noexcept nogil
 
 
 cdef class RowOrder:
-    """Hash order of (x, y) rows, and which of them are equal.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features), uint8 or float32, C order
-    Y : ndarray of shape (n_samples, n_columns), float64, C order
-        No NaN in either.
-    """
+    """Hash order of (x, y) rows without NaN, and which of them are equal."""
 
     cdef const uint8_t[:, ::1] bytes_
     cdef const float[:, ::1] floats
@@ -124,19 +117,9 @@ cdef class RowOrder:
         return result
 
     def sort_equal_hashes(self, int64_t[::1] rows, const uint64_t[::1] hashes):
-        """Sort rows of equal hash by their values, and find the rows that are equal.
+        """Sort rows of equal hash by their values, in place; returns which rows are new.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows,), int64
-            In the order of `hashes`; changed in place.
-        hashes : ndarray of shape (n_rows,), uint64
-            Ascending.
-
-        Returns
-        -------
-        is_first : ndarray of shape (n_rows,), bool
-            False where a row equals the one before it.
+        The rows are in the order of `hashes`. False: the row equals the one before it.
         """
         cdef int64_t n = rows.shape[0]
         cdef int64_t i, j, moving, start = 0
@@ -161,19 +144,7 @@ cdef class RowOrder:
 
 
 def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
-    """Draw rows with replacement, each with probability proportional to its weight.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, with a positive sum.
-    seed, n_draws : int
-
-    Returns
-    -------
-    counts : ndarray of shape (n_rows,), float64
-        How often each row was drawn.
-    """
+    """How often each row is drawn in n_draws draws with replacement, with probability ~ weight."""
     cdef Random random
     cdef int64_t low, high, middle, n = weight.shape[0]
     cdef double at
@@ -204,13 +175,7 @@ def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
 
 
 cdef class BatchSampler:
-    """Draws rows by weight.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0. Rows of weight 0 are never drawn.
-    """
+    """Draws rows by weight; rows of weight 0 are never drawn."""
 
     def __init__(self, weight):
         self.copies = weight * (np.count_nonzero(weight) / weight.sum())

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from .direction cimport Taps
+from .direction cimport Unfolded
 from .memory cimport Buffer
 from .projection cimport Candidate, Sampler
 from .split cimport NodeSplitter, Sample, Split
@@ -30,7 +30,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint may_overflow
 
     cdef Sampler features             # draws single features where no candidate varies
-    cdef Taps taps                    # the candidate, unfolded
+    cdef Unfolded unfolded            # the candidate, unfolded
     cdef Candidate candidate
     cdef Candidate best
     cdef Sample subset                # random rows of a large node

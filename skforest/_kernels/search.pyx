@@ -16,8 +16,8 @@ from libc.string cimport memset
 
 import numpy as np
 
-from .direction cimport DENSE, project, reserve_taps
-from .memory cimport Buffer, Scratch
+from .direction cimport DENSE, project, reserve_unfolded
+from .memory cimport Buffer, Scratch, allocate
 from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate
 from .random cimport uniform
 from .split cimport ENTROPY, NodeSplitter, Sample, Split
@@ -52,26 +52,11 @@ cdef inline int64_t row_of_key(uint64_t key) noexcept nogil:
 cdef class SearchSplitter(NodeSplitter):
     """Split by the best of some random directions.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `NodeSplitter`. The splitter also reads these options.
-
-        sampler : Sampler
-            Draws the candidates. A sampler has state, so each splitter needs its own.
-        n_candidates : int
-            Directions tried in a node. If all of them are constant in it, features are tried
-            until one varies.
-        exact : bool
-            Sort every column. If False, histograms are used in all but the smallest nodes.
-        n_bins : int
-        max_search_samples : int
-            Larger nodes search in a random subset of this many rows.
-        min_samples_leaf : int
-        min_weight_leaf : float
-            Smallest weight of a child.
-        may_overflow : bool
-            Values are so large that a projection may leave the range of float32.
+    `sampler` draws `n_candidates` directions in a node; it has state, so each splitter needs its
+    own. If all of them are constant in the node, features are tried until one varies. Columns are
+    sorted if `exact`, and otherwise cut between `n_bins` bins in all but the smallest nodes. Nodes
+    of more than `max_search_samples` rows search in a random subset. `may_overflow`: values are
+    so large that a projection may leave the range of float32.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -79,8 +64,7 @@ cdef class SearchSplitter(NodeSplitter):
         self.sampler = options.sampler
         self.features = AxisSampler(self.table.n_features)
         self.n_candidates = options.n_candidates
-        self.exact = options.exact
-        self.n_bins = options.n_bins
+        self.exact, self.n_bins = options.exact, options.n_bins
         self.max_search_samples = options.max_search_samples
         self.min_samples_leaf = options.min_samples_leaf
         self.min_weight_leaf = options.min_weight_leaf
@@ -102,7 +86,8 @@ cdef class SearchSplitter(NodeSplitter):
         # All rows of a node may be searched, too: its subset can be pure by chance.
         cdef int64_t n = self.n_rows, n_subset = min(self.n_rows, self.max_search_samples)
         cdef int32_t n_bins = self.n_bins
-        self.taps = reserve_taps(scratch, max(self.sampler.max_taps, 1), &self.sampler.grid)
+        cdef int32_t n_terms = max(self.sampler.max_terms, 1)
+        self.unfolded = reserve_unfolded(scratch, n_terms, &self.sampler.grid)
         self.sampler.reserve_candidate(scratch, &self.candidate)
         self.sampler.reserve_candidate(scratch, &self.best)
         self.subset.offset = scratch.longs(n_subset)
@@ -111,17 +96,15 @@ cdef class SearchSplitter(NodeSplitter):
         if not self.is_class:
             self.subset.target = scratch.doubles(n_subset * self.n_outputs)
         self.candidate_column = scratch.floats(n)
-        self.base = scratch.ints(n)
-        self.cell = scratch.ints(n)
         self.key = <uint64_t*>scratch.longs(n)
         self.key_spare = <uint64_t*>scratch.longs(n)
-        self.right_score = scratch.doubles(n)
-        self.right_weight = scratch.doubles(n)
         self.histogram = scratch.doubles(<int64_t>self.n_outputs * n_bins)
-        self.bin_weight = scratch.doubles(n_bins)
-        self.bin_count = scratch.doubles(n_bins)
-        self.bin_left = scratch.doubles(n_bins)
-        self.bin_score = scratch.doubles(n_bins)
+        allocate[int32_t](scratch, n, [&self.base, &self.cell, NULL])
+        allocate[double](scratch, n, [&self.right_score, &self.right_weight, NULL])
+        allocate[double](
+            scratch, n_bins,
+            [&self.bin_weight, &self.bin_count, &self.bin_left, &self.bin_score, NULL]
+        )
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Best split among the candidates.
@@ -178,7 +161,7 @@ cdef class SearchSplitter(NodeSplitter):
                 break
             if self.should_stop(sample.n * (8 + self.sampler.max_nonzero)):
                 return False
-            self.sampler.unfold(&self.candidate, &self.table, &self.taps)
+            self.sampler.unfold(&self.candidate, &self.table, &self.unfolded)
             self.try_candidate(sample, &cut)
         if cut.score == -INFINITY:
             # All candidates are constant: the first feature that varies is used instead.
@@ -188,7 +171,7 @@ cdef class SearchSplitter(NodeSplitter):
                     return False
                 if self.should_stop(sample.n):
                     return False
-                self.features.unfold(&self.candidate, &self.table, &self.taps)
+                self.features.unfold(&self.candidate, &self.table, &self.unfolded)
                 self.try_candidate(sample, &cut)
         return self.finalize_split(&cut, split)
 
@@ -201,7 +184,7 @@ cdef class SearchSplitter(NodeSplitter):
         cdef bint better
         cdef int64_t i
         cdef Candidate swap
-        project(&self.taps, &self.table, sample.offset, sample.n, self.candidate_column)
+        project(&self.unfolded, &self.table, sample.offset, sample.n, self.candidate_column)
         skf_range(self.candidate_column, sample.n, &low, &high)
         # A column that overflows to infinity has no threshold that divides it well.
         if not (high > low) or not isfinite(low) or not isfinite(high):
@@ -451,15 +434,15 @@ cdef class SearchSplitter(NodeSplitter):
 
     cdef void project_best(self) noexcept nogil:
         """Set `column` to the projection of the node's rows on the best candidate."""
-        self.sampler.unfold(&self.best, &self.table, &self.taps)
-        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        self.sampler.unfold(&self.best, &self.table, &self.unfolded)
+        project(&self.unfolded, &self.table, self.node.offset, self.node.n, self.column)
 
     cdef void project_plane(self, const float* direction) noexcept nogil:
         """Set `column` to the projection of the node's rows on a dense direction."""
-        self.taps.kind = DENSE
-        self.taps.n = self.table.n_features
-        self.taps.dense = direction
-        project(&self.taps, &self.table, self.node.offset, self.node.n, self.column)
+        self.unfolded.kind = DENSE
+        self.unfolded.n = self.table.n_features
+        self.unfolded.dense = direction
+        project(&self.unfolded, &self.table, self.node.offset, self.node.n, self.column)
 
     cdef int32_t store_plane(self, const float* direction) except -1 nogil:
         """Store a dense direction; return its code."""
@@ -491,16 +474,10 @@ cdef class SearchSplitter(NodeSplitter):
         return n_features + <int32_t>self.sparse_start.n - 2
 
     def directions(self):
-        """The stored directions as arrays of a `Forest`.
+        """The stored directions as arrays of a `Forest`: dense ones, or sparse ones and boxes.
 
         A splitter that stores dense directions stores no sparse ones and no boxes, so that the
         codes above need not be renumbered.
-
-        Returns
-        -------
-        arrays : dict
-            "dense", or "sparse_start", "sparse_feature", "sparse_weight" and, if there are boxes,
-            "box_corner", "box_other", "box_size", "box_subset".
         """
         cdef int64_t n_boxes = self.box_corner.n
         if self.dense.n:

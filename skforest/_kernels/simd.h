@@ -173,16 +173,6 @@ typedef int32_t skf_bits;
 
 /* ---------------------------------------------------------------- projections: a list of rows */
 
-/* One tap: out[i] = table[offset[i] + position]. */
-SKF_KERNEL(skf_axis_u8,
-           (const uint8_t *table, const int64_t *offset, int64_t n, int64_t position,
-            float *SKF_RESTRICT out),
-           (table, offset, n, position, out))
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (float)table[offset[i] + position];
-}
-
 /* The bits of n half-precision numbers as floats. The conversion is exact; infinity and NaN, which no
  * forest contains, are not supported. */
 SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out), (half, n, out))
@@ -201,21 +191,12 @@ SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out)
     }
 }
 
-SKF_KERNEL(skf_axis_f32,
-           (const float *table, const int64_t *offset, int64_t n, int64_t position,
-            float *SKF_RESTRICT out),
-           (table, offset, n, position, out))
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = table[offset[i] + position];
-}
-
-/* Weighted taps: out[i] = sum_t weight[t] * table[offset[i] + position[t]], t ascending. */
-#define SKF_TAPS_BODY                                                                            \
+/* A sparse direction: out[i] = sum_t weight[t] * table[offset[i] + position[t]], t ascending. */
+#define SKF_SPARSE_BODY                                                                            \
     int64_t i = 0;                                                                               \
     for (; i + SKF_BLOCK <= n; i += SKF_BLOCK) {                                                 \
         float sum[SKF_BLOCK] = {0};                                                              \
-        for (int t = 0; t < n_taps; t++) {                                                       \
+        for (int t = 0; t < n_terms; t++) {                                                       \
             const int64_t p = position[t];                                                       \
             const float w = weight[t];                                                           \
             for (int s = 0; s < SKF_BLOCK; s++)                                                  \
@@ -226,26 +207,10 @@ SKF_KERNEL(skf_axis_f32,
     }                                                                                            \
     for (; i < n; i++) {                                                                         \
         float sum = 0;                                                                           \
-        for (int t = 0; t < n_taps; t++)                                                         \
+        for (int t = 0; t < n_terms; t++)                                                         \
             sum += weight[t] * (float)table[offset[i] + position[t]];                            \
         out[i] = sum;                                                                            \
     }
-
-SKF_KERNEL(skf_taps_u8,
-           (const uint8_t *table, const int64_t *offset, int64_t n, const int32_t *position,
-            const float *weight, int n_taps, float *SKF_RESTRICT out),
-           (table, offset, n, position, weight, n_taps, out))
-{
-    SKF_TAPS_BODY
-}
-
-SKF_KERNEL(skf_taps_f32,
-           (const float *table, const int64_t *offset, int64_t n, const int32_t *position,
-            const float *weight, int n_taps, float *SKF_RESTRICT out),
-           (table, offset, n, position, weight, n_taps, out))
-{
-    SKF_TAPS_BODY
-}
 
 /* A dense direction: 32 lanes, then a fixed tree of additions. The lanes of sixteen samples are added
  * up together, and a weight is read for four. */
@@ -309,22 +274,6 @@ typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias)
         out[i] = lane[0];                                                                        \
     }
 #endif
-
-SKF_KERNEL(skf_dense_u8,
-           (const uint8_t *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,
-            float *SKF_RESTRICT out),
-           (table, offset, n, weight, p, out))
-{
-    SKF_DENSE_BODY(uint8_t, SKF_BYTES_IN)
-}
-
-SKF_KERNEL(skf_dense_f32,
-           (const float *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,
-            float *SKF_RESTRICT out),
-           (table, offset, n, weight, p, out))
-{
-    SKF_DENSE_BODY(float, SKF_IN)
-}
 
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
  * keeps some; the first n_plus words add, the others subtract. All arithmetic is exact, in integers.
@@ -425,7 +374,7 @@ SKF_UNUSED static void skf_words_u8(const uint8_t *table, const int64_t *offset,
 }
 #endif
 
-/* The same for floats: quad t covers position[t] .. position[t] + 3, bit l of mask[t] keeps lane l.
+/* The same for floats: word t covers position[t] .. position[t] + 3, bit l of mask[t] keeps lane l.
  * Lanes add up over the quads first, then (0 + 1) + (2 + 3): one order everywhere. */
 #if SKF_SSE2
 SKF_INLINE __m128 skf_lane_mask(uint64_t mask)
@@ -453,7 +402,7 @@ SKF_INLINE __m128 skf_four_sums(__m128 *sum)
     return _mm_add_ps(_mm_add_ps(sum[0], sum[1]), _mm_add_ps(sum[2], sum[3]));
 }
 
-SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+SKF_UNUSED static void skf_words_f32(const float *table, const int64_t *offset, int64_t n,
                                      const int32_t *position, const uint64_t *mask, int n_plus,
                                      int n_words, float *SKF_RESTRICT out)
 {
@@ -491,7 +440,7 @@ SKF_INLINE float skf_sum_quads(const float *row, const int32_t *position, const 
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, int64_t n,
+SKF_UNUSED static void skf_words_f32(const float *table, const int64_t *offset, int64_t n,
                                      const int32_t *position, const uint64_t *mask, int n_plus,
                                      int n_words, float *SKF_RESTRICT out)
 {
@@ -503,5 +452,67 @@ SKF_UNUSED static void skf_quads_f32(const float *table, const int64_t *offset, 
     }
 }
 #endif
+
+/* ---------------------------------------------------------------------- projections by dtype */
+
+enum { SKF_ONE, SKF_WEIGHTED, SKF_WORDS, SKF_DENSE };
+
+/* A direction, unfolded for tables of one dtype and width. */
+typedef struct {
+    int32_t kind;
+    int32_t n;           /* terms of the sum */
+    int32_t n_plus;      /* words that add; the others subtract */
+    int32_t *position;   /* of a term in a row */
+    float *weight;
+    uint64_t *mask;      /* of a word */
+    int32_t *along;      /* scratch: chosen offsets along the axes */
+    const float *dense;  /* one weight for every feature */
+} skf_direction;
+
+/* skf_project: out[i] = a . x of the row that starts at table[offset[i]], for n rows. */
+#define SKF_PROJECTION(suffix, type, load)                                                       \
+    SKF_KERNEL(skf_axis_##suffix,                                                                \
+               (const type *table, const int64_t *offset, int64_t n, int64_t position,           \
+                float *SKF_RESTRICT out),                                                        \
+               (table, offset, n, position, out))                                                \
+    {                                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            out[i] = (float)table[offset[i] + position];                                         \
+    }                                                                                            \
+                                                                                                 \
+    SKF_KERNEL(skf_sparse_##suffix,                                                              \
+               (const type *table, const int64_t *offset, int64_t n, const int32_t *position,    \
+                const float *weight, int n_terms, float *SKF_RESTRICT out),                      \
+               (table, offset, n, position, weight, n_terms, out))                               \
+    {                                                                                            \
+        SKF_SPARSE_BODY                                                                          \
+    }                                                                                            \
+                                                                                                 \
+    SKF_KERNEL(skf_dense_##suffix,                                                               \
+               (const type *table, const int64_t *offset, int64_t n, const float *weight,        \
+                int64_t p, float *SKF_RESTRICT out),                                             \
+               (table, offset, n, weight, p, out))                                               \
+    {                                                                                            \
+        SKF_DENSE_BODY(type, load)                                                               \
+    }                                                                                            \
+                                                                                                 \
+    SKF_UNUSED static void skf_project_##suffix(const skf_direction *a, const type *table,       \
+                                                const int64_t *offset, int64_t n,                \
+                                                float *SKF_RESTRICT out)                         \
+    {                                                                                            \
+        switch (a->kind) {                                                                       \
+        case SKF_ONE: skf_axis_##suffix(table, offset, n, a->position[0], out); break;       \
+        case SKF_WEIGHTED:                                                                         \
+            skf_sparse_##suffix(table, offset, n, a->position, a->weight, a->n, out);            \
+            break;                                                                               \
+        case SKF_WORDS:                                                                          \
+            skf_words_##suffix(table, offset, n, a->position, a->mask, a->n_plus, a->n, out);    \
+            break;                                                                               \
+        default: skf_dense_##suffix(table, offset, n, a->dense, a->n, out);                      \
+        }                                                                                        \
+    }
+
+SKF_PROJECTION(u8, uint8_t, SKF_BYTES_IN)
+SKF_PROJECTION(f32, float, SKF_IN)
 
 #endif

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from .memory cimport Buffer, Scratch
+from .memory cimport Scratch
 from .random cimport Random
 
 cdef extern from "soft.h" nogil:
@@ -13,7 +13,7 @@ cdef extern from "soft.h" nogil:
         int32_t* row
         float* reach
         float* gate
-        float* lik
+        float* likelihood
         float* part
         int32_t* left
         int32_t* right
@@ -104,11 +104,11 @@ cdef class SoftTrainer:
     cdef int32_t* batch_label
     cdef double* top           # largest log density of a row
     cdef Visits visits
-    cdef Buffer rows_of_visits, reaches, gates, likelihoods, parts, left_visits, right_visits
+    cdef tuple visit_columns   # a Buffer for each array of `visits`
     cdef int64_t* first_visit  # of each node
     cdef int64_t* n_visits
     cdef float* margin
-    cdef int64_t* near_at
+    cdef int64_t* visit_at
     cdef float* slope
     cdef float* gradient
     cdef double share_visited  # of the splits, by a row of the last batch
@@ -116,11 +116,11 @@ cdef class SoftTrainer:
     cdef int64_t polled        # products when signals were last checked
     cdef int64_t work          # since then
     cdef bint dense
-    cdef int64_t wide          # the batch, padded
-    cdef int64_t long_         # the features, padded
-    cdef float* batch          # (batch, long_)
-    cdef float* turned         # (p, wide)
-    cdef float* all_margins    # (n_splits, wide)
+    cdef int64_t batch_stride          # the batch, padded
+    cdef int64_t row_stride         # the features, padded
+    cdef float* batch          # (batch, row_stride)
+    cdef float* transposed         # (p, batch_stride)
+    cdef float* all_margins    # (n_splits, batch_stride)
     cdef float* all_slopes
     cdef float* all_gradients  # of a block of splits
     cdef double* seen_gradient  # (n_splits, p + 1) during `evaluate`, else NULL
@@ -136,7 +136,7 @@ cdef class SoftTrainer:
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil
     cdef int descend(self, int64_t size, float steepness) except -1 nogil
-    cdef int enter(self, int64_t node, float steepness) except -1 nogil
+    cdef int visit_split(self, int64_t node, float steepness) except -1 nogil
     cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil
     cdef void gather(self, int64_t size) noexcept nogil
     cdef void take_step(
@@ -144,5 +144,6 @@ cdef class SoftTrainer:
         double rate
     ) noexcept nogil
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil
-    cdef int make_room(self, int64_t n) except -1 nogil
-    cdef int make_dense(self) except -1 nogil
+    cdef int reserve_visits(self, int64_t n) except -1 nogil
+    cdef int grow_visits(self, int64_t n) except -1
+    cdef int reserve_dense(self) except -1 nogil

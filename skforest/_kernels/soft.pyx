@@ -5,12 +5,12 @@ z being its margin (equations 3 to 5). A leaf assigns a row a likelihood: the sh
 (equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM. Neither
 products along paths nor their logarithms are needed. From the leaves up,
 
-    lik = (1 - g) lik_left + g lik_right
+    likelihood = (1 - g) lik_left + g lik_right
 
 is the likelihood of a row below a node (equation 2 at the root). From the root down, with h = 1 at
 the root,
 
-    h_right = h g lik_right / lik,    h_left = h (1 - g) lik_left / lik
+    h_right = h g lik_right / likelihood,    h_left = h (1 - g) lik_left / likelihood
 
 is the posterior probability of the path through a node: at the leaves, the responsibility of
 equation 10. The derivative of the negative log-likelihood by the margin, which is that of equation
@@ -29,9 +29,9 @@ density is a normal one with a diagonal covariance. Splits step by Adam. A tree 
 stump.
 
 A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
-row reaches with a probability below `FAINT`, but never the likelier one. The engine of products
-visits all nodes, with the margins of all splits as one product of matrices and all gradients as
-another; it is used while rows visit a good part of the tree.
+row reaches with a probability below `MIN_REACH`, but never the likelier one. The engine of
+products visits all nodes, with the margins of all splits as one product of matrices and all
+gradients as another; it is used while rows visit a good part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
@@ -41,18 +41,18 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .descent cimport SKF_TILE, skf_add_rows, skf_dot, skf_margins, skf_multiply
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport next_word, shuffle
 
 cdef extern from "soft.h" nogil:
     void skf_gates(const float*, int64_t, float, float, float*)
     void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
-    void skf_branch(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
-    void skf_ascend(const Visits*, int64_t, int64_t)
-    void skf_divide(const Visits*, int64_t, int64_t, float, float*)
-    void skf_recall(const Visits*, int64_t, int64_t, const float*, const int32_t*)
-    double skf_credit(const Visits*, int64_t, int64_t, const int32_t*, double*)
+    void skf_visit_children(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
+    void skf_split_likelihoods(const Visits*, int64_t, int64_t)
+    void skf_split_parts(const Visits*, int64_t, int64_t, float, float*)
+    void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
+    double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
     void skf_adam_step(
         float*, float*, float*, float*, const float*, const float*, int64_t, float, float, float,
         float, float
@@ -68,20 +68,20 @@ ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 cdef enum:
     BLOCK = 64                 # splits whose gradients are one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows
-    MOST_VISITS = 1 << 22      # of a batch in the engine of products
-    MOST_NUMBERS = 1 << 30     # of visits
+    MAX_DENSE_VISITS = 1 << 22      # of a batch in the engine of products
+    MAX_VISITS = 1 << 30     # of visits
 
 cdef extern from *:
     """
-    #define FAINT 3e-3f      /* probability of reaching a child below which it is left out */
-    #define OFTEN 0.3        /* share of visited splits above which products beat lists */
-    #define LIGHTEST 1e-30   /* least weight of a batch that steps; rows have a mean weight of 1 */
-    #define RARE 1e-6        /* added to the share of a class in a leaf */
-    #define NARROW 1e-2      /* least variance of a leaf, as a part of that of all rows */
-    #define WEIGHTLESS 1e-12 /* weight of a leaf up to which an update leaves it as it is */
+    #define MIN_REACH 3e-3f        /* children that a row reaches with less are left out */
+    #define DENSE_SHARE 0.3        /* share of visited splits above which products beat lists */
+    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps; rows have a mean weight of 1 */
+    #define SMOOTHING 1e-6         /* added to the share of a class in a leaf */
+    #define MIN_VARIANCE 1e-2      /* of a leaf, as a part of that of all rows */
+    #define MIN_LEAF_WEIGHT 1e-12  /* weight of a leaf up to which an update leaves it as it is */
     """
-    const float FAINT
-    const double OFTEN, LIGHTEST, RARE, NARROW, WEIGHTLESS
+    const float MIN_REACH
+    const double DENSE_SHARE, MIN_BATCH_WEIGHT, SMOOTHING, MIN_VARIANCE, MIN_LEAF_WEIGHT
 
 
 cdef inline int64_t padded(int64_t n) noexcept nogil:
@@ -89,16 +89,7 @@ cdef inline int64_t padded(int64_t n) noexcept nogil:
 
 
 cdef class SoftLeaves:
-    """The leaves of one tree.
-
-    Parameters
-    ----------
-    n_leaves : int
-        At most.
-    n_outputs : int
-        Number of classes, or of outputs.
-    is_class : bool
-    """
+    """The leaves of one tree, at most n_leaves, with n_outputs classes or outputs."""
 
     def __init__(self, int64_t n_leaves, int32_t n_outputs, bint is_class):
         cdef Scratch memory = Scratch()
@@ -109,13 +100,10 @@ cdef class SoftLeaves:
         self.n_outputs = n_outputs
         self.n_leaves = n_leaves
         self.share = memory.floats(n - n_real)
-        self.mean = memory.doubles(n_real)
-        self.precision = memory.doubles(n_real)
-        self.log_scale = memory.doubles(n_leaves)
+        allocate[double](memory, n_real, [&self.mean, &self.precision, &self.square, NULL])
+        allocate[double](memory, n_leaves, [&self.log_scale, &self.weight, NULL])
         self.least_variance = memory.doubles(n_outputs)
-        self.weight = memory.doubles(n_leaves)
         self.sum = memory.doubles(n)
-        self.square = memory.doubles(n_real)
 
     def values(self):
         """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
@@ -148,7 +136,7 @@ cdef class SoftLeaves:
             for i in range(n):
                 y = target[i * n_outputs + k] - mean
                 square += weight[i] * y * y
-            self.least_variance[k] = NARROW * square / n
+            self.least_variance[k] = MIN_VARIANCE * square / n
             if not self.least_variance[k] > 0:
                 self.least_variance[k] = 1
 
@@ -165,9 +153,9 @@ cdef class SoftLeaves:
         cdef double value
         if self.is_unset:
             for i in range(first, first + n):
-                visits.lik[i] = 1
+                visits.likelihood[i] = 1
         elif self.is_class:
-            skf_recall(visits, first, n, self.share + leaf * self.n_outputs, label)
+            skf_leaf_likelihoods(visits, first, n, self.share + leaf * self.n_outputs, label)
         else:
             for i in range(first, first + n):
                 value = self.log_density(leaf, target + rows[visits.row[i]] * self.n_outputs)
@@ -194,7 +182,7 @@ cdef class SoftLeaves:
         cdef double part, total = 0
         cdef const double* y
         if self.is_class:
-            self.weight[leaf] = self.weight[leaf] + skf_credit(
+            self.weight[leaf] = self.weight[leaf] + skf_add_to_leaf(
                 visits, first, n, label, self.sum + at
             )
             return
@@ -216,7 +204,7 @@ cdef class SoftLeaves:
             weight = self.weight[leaf]
             self.weight[leaf] = 0
             at = leaf * self.n_outputs
-            if not weight > WEIGHTLESS and not self.is_unset:
+            if not weight > MIN_LEAF_WEIGHT and not self.is_unset:
                 memset(self.sum + at, 0, self.n_outputs * sizeof(double))
                 if not self.is_class:
                     memset(self.square + at, 0, self.n_outputs * sizeof(double))
@@ -226,7 +214,8 @@ cdef class SoftLeaves:
                 mean = self.sum[at + k] / weight if weight > 0 else no_mean
                 self.sum[at + k] = 0
                 if self.is_class:
-                    self.share[at + k] = <float>((mean + RARE) / (1 + self.n_outputs * RARE))
+                    mean = (mean + SMOOTHING) / (1 + self.n_outputs * SMOOTHING)
+                    self.share[at + k] = <float>mean
                     continue
                 variance = self.square[at + k] / weight - mean * mean if weight > 0 else 0
                 variance = max(variance, self.least_variance[k])
@@ -240,33 +229,11 @@ cdef class SoftLeaves:
 cdef class SoftTrainer:
     """Trains all splits and leaves of one tree, by the EM algorithm of section 2.3.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), float32, C order
-    target : ndarray of shape (n_rows,), int32, or (n_rows, n_outputs), float64
-        Class numbers, or a real target, best near 0.
-    n_outputs : int
-    weight : ndarray of shape (n_rows,), float64
-        Not negative, not all 0. Rows of weight 0 do not train.
-    mean, unit : ndarray of shape (n_features,), float32
-        Of the features: weights are trained as if rows were ``(x - mean) * unit``.
-    child : ndarray of shape (n_nodes,), int32
-        Left child, or ``-1 - leaf`` where leaves are numbered in the order of their nodes. The
-        children of split i are nodes 2 i + 1 and 2 i + 2.
-    W : ndarray of shape (n_splits, n_features), float32
-        A weight of exactly 0 is no part of its split, and stays 0.
-    threshold : ndarray of shape (n_splits,), float32
-        The margin is ``w . x - threshold``.
-    batch_size : int
-        Rows of a step, about.
-    smoothness : float
-        Lambda of equation 15, whose term counts beside the mean over a batch.
-    edges : ndarray of shape (n_edges, 2), int32
-        Pairs of features that lie side by side.
-    seed : int
-    stop : ndarray of shape (1,), uint8
-        Set from outside to make training end early.
-    engine : {"auto", "lists", "products"}, default="auto"
+    `target` holds class numbers, (n_rows,), or real targets, best near 0, (n_rows, n_outputs);
+    rows of weight 0 do not train. Weights are trained as if rows were ``(x - mean) * unit``.
+    `child` is as in `JointTrainer`. The margin of a split is ``w . x - threshold``; a weight of
+    exactly 0 is no part of its split, and stays 0. `smoothness` is lambda of equation 15, over the
+    pairs `edges` of features that lie side by side.
     """
 
     def __init__(
@@ -340,56 +307,36 @@ cdef class SoftTrainer:
         self.is_class = is_class
         self.memory = memory
         self.leaves = SoftLeaves(n_leaves, n_outputs, is_class)
-        self.rows_of_visits = Buffer(sizeof(int32_t))
-        self.reaches = Buffer(sizeof(float))
-        self.gates = Buffer(sizeof(float))
-        self.likelihoods = Buffer(sizeof(float))
-        self.parts = Buffer(sizeof(float))
-        self.left_visits = Buffer(sizeof(int32_t))
-        self.right_visits = Buffer(sizeof(int32_t))
+        self.visit_columns = tuple(Buffer(4) for _ in range(7))
         self.at = memory.longs(n)
         self.weight = memory.floats(n)
+        self.order = memory.ints(n)
         self.label = memory.ints(n if is_class else 0)
         self.target = memory.doubles(0 if is_class else n * n_outputs)
         self.child = memory.ints(self.n_nodes)
-        self.w = memory.floats(n_splits * p)
-        self.low = memory.longs(n_splits)
-        self.span = memory.longs(n_splits)
-        self.centre = memory.doubles(n_splits)
+        allocate[int64_t](memory, self.n_nodes, [&self.first_visit, &self.n_visits, NULL])
+        allocate[float](memory, n_splits * p, [&self.w, &self.first, &self.second, NULL])
+        allocate[int64_t](memory, n_splits, [&self.low, &self.span, NULL])
+        allocate[double](
+            memory, n_splits, [&self.centre, &self.centre_first, &self.centre_second, NULL]
+        )
         self.bias = memory.floats(n_splits)
-        self.first = memory.floats(n_splits * p)
-        self.second = memory.floats(n_splits * p)
-        self.centre_first = memory.doubles(n_splits)
-        self.centre_second = memory.doubles(n_splits)
         self.n_steps = memory.ints(n_splits)
-        self.order = memory.ints(n)
-        self.batch_at = memory.longs(batch)
+        allocate[int64_t](memory, batch, [&self.batch_at, &self.visit_at, NULL])
+        allocate[float](memory, batch, [&self.margin, &self.slope, NULL])
         self.batch_label = memory.ints(batch * is_class)
         self.top = memory.doubles(batch)
-        self.first_visit = memory.longs(self.n_nodes)
-        self.n_visits = memory.longs(self.n_nodes)
-        self.margin = memory.floats(batch)
-        self.near_at = memory.longs(batch)
-        self.slope = memory.floats(batch)
         self.gradient = memory.floats(p)
-        self.wide = padded(batch)
-        self.long_ = padded(p)
+        self.batch_stride = padded(batch)
+        self.row_stride = padded(p)
         for i in range(n_splits):
             self.span[i] = p
         return 0
 
     def run(self, float steepness, double rate):
-        """Train for one epoch.
+        """Train for one epoch; returns the mean negative log-likelihood of the rows.
 
-        Parameters
-        ----------
-        steepness, rate : float
-
-        Returns
-        -------
-        loss : float
-            Weighted mean of the negative log-likelihood of the rows, each before the step of its
-            batch, without the paths that were left out.
+        Each row counts before the step of its batch, without the paths that were left out.
         """
         cdef double loss = 0
         with nogil:
@@ -399,18 +346,11 @@ cdef class SoftTrainer:
         return loss
 
     def evaluate(self, float steepness):
-        """One E-step over all rows, without a step of the splits.
+        """One E-step over all rows, without a step of the splits; for tests.
 
-        Parameters
-        ----------
-        steepness : float
-
-        Returns
-        -------
-        evaluation : dict
-            "loss"; "gradient" of it, (n_splits, n_features + 1), the last by the bias of the rows
-            less their mean; "reach" and "part", (n_rows, n_leaves), probabilities of the leaves
-            and, times the weight of the row, their responsibilities.
+        "gradient" of the loss is (n_splits, n_features + 1), the last by the bias of the rows less
+        their mean; "reach" and "part" are the probabilities of the leaves, (n_rows, n_leaves),
+        and, times the weight of the row, their responsibilities.
         """
         cdef int64_t i, node, leaf, e, size, start = 0, n = self.n
         cdef double[:, ::1] reach = np.zeros((n, self.n_splits + 1))
@@ -447,13 +387,7 @@ cdef class SoftTrainer:
         self.leaves.update()
 
     def planes(self):
-        """All splits.
-
-        Returns
-        -------
-        W : ndarray of shape (n_splits, n_features), float32
-        threshold : ndarray of shape (n_splits,), float32
-        """
+        """All splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
         cdef int64_t i, j
         cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
         cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)
@@ -535,8 +469,8 @@ cdef class SoftTrainer:
                 self.batch_label[i] = self.label[row]
             total += self.weight[row]
         self.dense = self.engine == PRODUCTS or (
-            self.engine == AUTO and self.n_splits > 1 and self.share_visited > OFTEN
-            and self.n_nodes * size <= MOST_VISITS
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > DENSE_SHARE
+            and self.n_nodes * size <= MAX_DENSE_VISITS
         )
         # Epochs end early at a stop flag, so that only signals matter here.
         work = self.products - self.polled + WORK_OF_NODE * self.n_nodes
@@ -546,10 +480,10 @@ cdef class SoftTrainer:
         self.set_likelihoods(start, size)
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] >= 0:
-                skf_ascend(&self.visits, self.first_visit[node], self.n_visits[node])
+                skf_split_likelihoods(&self.visits, self.first_visit[node], self.n_visits[node])
         for i in range(size):
             self.visits.part[i + 1] = self.weight[self.order[start + i]]
-            loss -= self.visits.part[i + 1] * (log(self.visits.lik[i + 1]) + self.top[i])
+            loss -= self.visits.part[i + 1] * (log(self.visits.likelihood[i + 1]) + self.top[i])
         for node in range(self.n_nodes):
             n = self.n_visits[node]
             if self.child[node] < 0:
@@ -559,16 +493,16 @@ cdef class SoftTrainer:
                 )
                 continue
             split = (self.child[node] - 1) // 2
-            slope = self.all_slopes + split * self.wide if self.dense else self.slope
-            skf_divide(&self.visits, self.first_visit[node], n, steepness, slope)
+            slope = self.all_slopes + split * self.batch_stride if self.dense else self.slope
+            skf_split_parts(&self.visits, self.first_visit[node], n, steepness, slope)
             if n == 0 or self.dense or not (steps or self.seen_gradient != NULL):
                 continue
             skf_rows_at(
-                self.batch_at, self.visits.row + self.first_visit[node], n, self.near_at
+                self.batch_at, self.visits.row + self.first_visit[node], n, self.visit_at
             )
             low = self.low[split]
             skf_add_rows(
-                self.rows + low, self.near_at, n, slope, self.span[split], self.gradient + low
+                self.rows + low, self.visit_at, n, slope, self.span[split], self.gradient + low
             )
             self.take_step(split, self.gradient, slope, n, total, rate)
         if self.dense and (steps or self.seen_gradient != NULL):
@@ -576,13 +510,14 @@ cdef class SoftTrainer:
             while split < self.n_splits:
                 n = min(<int64_t>BLOCK, self.n_splits - split)
                 skf_multiply(
-                    self.all_slopes + split * self.wide, self.wide, 1, n, size, self.batch,
-                    self.long_, self.long_, self.all_gradients, self.long_
+                    self.all_slopes + split * self.batch_stride, self.batch_stride, 1, n, size,
+                    self.batch, self.row_stride, self.row_stride, self.all_gradients,
+                    self.row_stride
                 )
                 for i in range(n):
                     self.take_step(
-                        split + i, self.all_gradients + i * self.long_,
-                        self.all_slopes + (split + i) * self.wide, size, total, rate
+                        split + i, self.all_gradients + i * self.row_stride,
+                        self.all_slopes + (split + i) * self.batch_stride, size, total, rate
                     )
                 split += n
         return loss
@@ -593,9 +528,9 @@ cdef class SoftTrainer:
         """Visits of all nodes by the rows of the batch, with reach and gates."""
         cdef int64_t i, node, seen = 0
         cdef Visits* visits = &self.visits
-        self.make_room(size + 1)
+        self.reserve_visits(size + 1)
         # Visit 0 is that of a row which does not reach a child; its likelihood is 0.
-        visits.lik[0] = 0
+        visits.likelihood[0] = 0
         visits.n = size + 1
         for i in range(size):
             visits.row[i + 1] = <int32_t>i
@@ -604,46 +539,46 @@ cdef class SoftTrainer:
         self.first_visit[0] = 1
         self.n_visits[0] = size
         if self.dense:
-            self.make_dense()
+            self.reserve_dense()
             self.gather(size)
             skf_multiply(
-                self.w, self.p, 1, self.n_splits, self.p, self.turned, self.wide, padded(size),
-                self.all_margins, self.wide
+                self.w, self.p, 1, self.n_splits, self.p, self.transposed, self.batch_stride,
+                padded(size), self.all_margins, self.batch_stride
             )
         for node in range(self.n_nodes):
             if self.child[node] < 0 or self.n_visits[node] == 0:
                 continue
             if self.dense:
                 for i in range(self.first_visit[node], self.first_visit[node] + size):
-                    seen += visits.reach[i] >= FAINT
+                    seen += visits.reach[i] >= MIN_REACH
             else:
                 seen += self.n_visits[node]
-            self.enter(node, steepness)
+            self.visit_split(node, steepness)
         self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
         if self.dense:
             self.products = self.products + 4 * self.p * self.n_splits * size
         return 0
 
-    cdef int enter(self, int64_t node, float steepness) except -1 nogil:
+    cdef int visit_split(self, int64_t node, float steepness) except -1 nogil:
         """Gates of the rows at a split, and the visits of both of its children."""
         cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2
         cdef const float* margin = self.margin
         if self.dense:
-            margin = self.all_margins + split * self.wide
+            margin = self.all_margins + split * self.batch_stride
         else:
-            skf_rows_at(self.batch_at, self.visits.row + start, n, self.near_at)
+            skf_rows_at(self.batch_at, self.visits.row + start, n, self.visit_at)
             skf_margins(
-                self.rows + self.low[split], self.near_at, n,
+                self.rows + self.low[split], self.visit_at, n,
                 self.w + split * self.p + self.low[split], self.span[split], self.margin
             )
             self.products = self.products + 4 * n * self.span[split]
-        self.make_room(self.visits.n + 2 * n)
+        self.reserve_visits(self.visits.n + 2 * n)
         skf_gates(margin, n, steepness, self.bias[split], self.visits.gate + start)
         self.first_visit[child] = self.visits.n
         self.first_visit[child + 1] = self.visits.n + n
-        skf_branch(
-            &self.visits, start, n, -1 if self.dense else FAINT, self.n_visits + child,
+        skf_visit_children(
+            &self.visits, start, n, -1 if self.dense else MIN_REACH, self.n_visits + child,
             self.n_visits + child + 1
         )
         return 0
@@ -672,7 +607,7 @@ cdef class SoftTrainer:
             if self.child[node] >= 0:
                 continue
             for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
-                visits.lik[i] = <float>exp(
+                visits.likelihood[i] = <float>exp(
                     min(0.0, <double>visits.part[i] - self.top[visits.row[i]])
                 )
 
@@ -686,7 +621,7 @@ cdef class SoftTrainer:
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
-        if not total > LIGHTEST:
+        if not total > MIN_BATCH_WEIGHT:
             memset(gradient, 0, self.p * sizeof(float))
             return
         for i in range(n):
@@ -750,46 +685,45 @@ cdef class SoftTrainer:
         cdef float* out
         for i in range(size):
             row = self.rows + self.batch_at[i]
-            memcpy(self.batch + i * self.long_, row, self.p * sizeof(float))
+            memcpy(self.batch + i * self.row_stride, row, self.p * sizeof(float))
         for j in range(self.p):
-            out = self.turned + j * self.wide
+            out = self.transposed + j * self.batch_stride
             for i in range(size):
-                out[i] = self.batch[i * self.long_ + j]
+                out[i] = self.batch[i * self.row_stride + j]
 
-    cdef int make_dense(self) except -1 nogil:
+    cdef int reserve_dense(self) except -1 nogil:
         """Memory of the engine of products, which most small trees never use."""
         if self.batch != NULL:
             return 0
         with gil:
-            self.turned = self.memory.floats(self.p * self.wide)
-            self.all_margins = self.memory.floats(self.n_splits * self.wide)
-            self.all_slopes = self.memory.floats(self.n_splits * self.wide)
-            self.all_gradients = self.memory.floats(BLOCK * self.long_)
-            self.batch = self.memory.floats(self.wide * self.long_)
+            self.transposed = self.memory.floats(self.p * self.batch_stride)
+            self.all_margins = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_slopes = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_gradients = self.memory.floats(BLOCK * self.row_stride)
+            self.batch = self.memory.floats(self.batch_stride * self.row_stride)
         return 0
 
-    cdef int make_room(self, int64_t n) except -1 nogil:
-        """Make room for n visits, and one more, behind those in use."""
+    cdef int reserve_visits(self, int64_t n) except -1 nogil:
+        """Reserve memory for n visits, and one more."""
+        if n >= self.visits.capacity:
+            with gil:
+                self.grow_visits(n)
+        return 0
+
+    cdef int grow_visits(self, int64_t n) except -1:
         cdef Visits* visits = &self.visits
         cdef int64_t more = n + 1 - visits.capacity
-        if more <= 0:
-            return 0
-        if n >= MOST_NUMBERS:
-            with gil:
-                raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
-        self.rows_of_visits.reserve(more)
-        self.reaches.reserve(more)
-        self.gates.reserve(more)
-        self.likelihoods.reserve(more)
-        self.parts.reserve(more)
-        self.left_visits.reserve(more)
-        self.right_visits.reserve(more)
-        visits.row = <int32_t*>self.rows_of_visits.data
-        visits.reach = <float*>self.reaches.data
-        visits.gate = <float*>self.gates.data
-        visits.lik = <float*>self.likelihoods.data
-        visits.part = <float*>self.parts.data
-        visits.left = <int32_t*>self.left_visits.data
-        visits.right = <int32_t*>self.right_visits.data
-        visits.capacity = self.rows_of_visits.capacity   # all have the same
+        cdef void* data[7]
+        cdef Buffer column
+        if n >= MAX_VISITS:
+            raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
+        for k in range(7):
+            column = self.visit_columns[k]
+            column.reserve(more)
+            data[k] = column.data
+        visits.capacity = column.capacity      # all have the same
+        visits.row = <int32_t*>data[0]
+        visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
+        visits.reach, visits.gate = <float*>data[3], <float*>data[4]
+        visits.likelihood, visits.part = <float*>data[5], <float*>data[6]
         return 0

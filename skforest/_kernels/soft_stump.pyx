@@ -29,33 +29,12 @@ cdef enum:
 
 
 cdef class SoftSplitter(SearchSplitter):
-    """Split by the hyperplane of a soft stump.
+    """Split by the hyperplane of a soft stump; X is float32.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `SearchSplitter`; X is float32. Its search is not used. The splitter also reads these
-        options.
-
-        mean, unit : ndarray of shape (n_features,), float32
-            As in `SoftTrainer`.
-        receptive_fields : ndarray of shape (n_fields, n_used), int32
-            A split uses the features of one of these rows. If there is one row and it is longer
-            than `n_used`, a random subset of it is used.
-        n_used : int
-        n_epochs : int
-        learning_rate, steepness, steepness_step : float
-            The steepness is that of the first epoch; the step is added after each epoch.
-        batch_size, min_batches : int
-            Steps have `batch_size` rows, or fewer so that an epoch has at least `min_batches`
-            steps, but not fewer than 16.
-        smoothness : float
-        edges : ndarray of shape (n_edges, 2), int32
-
-    Attributes
-    ----------
-    diverged : bool
-        Whether some node became a leaf after training left the range of float32.
+    A split uses the features of one of the `receptive_fields`, (n_fields, n_used); if there is one
+    field and it is longer than `n_used`, a random subset of it. `steepness` is that of the first
+    epoch, and `steepness_step` is added after each. Steps have `batch_size` rows, or fewer so that
+    an epoch has `min_batches` steps, but at least 16. Other options are as in `SoftTrainer`.
     """
 
     cdef readonly bint diverged

@@ -18,7 +18,7 @@ from libc.string cimport memset
 import numpy as np
 
 from .direction cimport as_table
-from .memory cimport Buffer, Scratch
+from .memory cimport Buffer, Scratch, allocate
 from .poll cimport poll
 from .random cimport next_word
 
@@ -53,19 +53,10 @@ cdef inline void partition_items(
 
 
 cdef class NodeSplitter:
-    """Base class of the splitters.
+    """Base class of the splitters, which grow a tree from the `rows` of a `TrainingSet`.
 
-    Parameters
-    ----------
-    training_set : TrainingSet
-        `X` is uint8 or float32. `target` holds class numbers, or a real target whose values are
-        best near 0. `rows`, the rows of positive weight, are those of the tree.
-    options : SplitterOptions
-        A node splitter reads `criterion`: "gini", "entropy" or "squared_error".
-    seed : int
-        Seed of the random generator of the tree.
-    stop : ndarray of shape (1,), uint8
-        Another thread sets it to end the growth of the tree early.
+    X is uint8 or float32; `target` holds class numbers, or a real target whose values are best
+    near 0. Another thread sets `stop`, of shape (1,), to end the growth of the tree early.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -90,17 +81,12 @@ cdef class NodeSplitter:
         next_word(&self.random)
         self.random.state ^= <uint64_t>0x5851F42D4C957F2D
         self.scratch = scratch
-        self.row = scratch.ints(n)
-        self.offset = scratch.longs(n)
-        self.label = scratch.ints(n)
+        allocate[int32_t](scratch, n, [&self.row, &self.label, &self.node.label, NULL])
+        allocate[int64_t](scratch, n, [&self.offset, &self.spare, NULL])
+        allocate[int32_t](scratch, n_outputs, [&self.present, &self.local, NULL])
+        allocate[double](scratch, n_outputs, [&self.total, &self.left, NULL])
         self.weight = scratch.doubles(n)
-        self.spare = scratch.longs(n)
-        self.node.label = scratch.ints(n)
         self.column = scratch.floats(n)
-        self.present = scratch.ints(n_outputs)
-        self.local = scratch.ints(n_outputs)
-        self.total = scratch.doubles(n_outputs)
-        self.left = scratch.doubles(n_outputs)
         self.value = Buffer(sizeof(float))
         self.value_index = Buffer(sizeof(int32_t))
         self.value_start = Buffer(sizeof(int64_t))
@@ -270,13 +256,7 @@ cdef class NodeSplitter:
         return poll(&self.stop[0], &self.work, work)
 
     def values(self):
-        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first.
-
-        Returns
-        -------
-        arrays : dict
-            "value", "value_start", "value_index"; the last two are empty in regression.
-        """
+        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first."""
         if not self.is_class:
             return {
                 "value": self.value.array(np.float32),

@@ -19,6 +19,18 @@ cdef enum Objective:
     MIXED = 2           # either, at random for each node
 
 
+cdef struct Plane:
+    # A hyperplane over the rows as they are read, right where w . z > bias, and its training.
+    float* w
+    double bias
+    double score               # of its split of the training rows
+    float* velocity
+    double bias_velocity
+    float* gradient            # 0 between two steps
+    double momentum
+    double nu                  # bound of |w|^2 + bias^2
+
+
 cdef struct Rate:
     # A learning rate that is halved where the loss no longer decreases.
     double value
@@ -108,6 +120,7 @@ cdef class NodeRows:
     cdef float* mean           # 0 where rows are packed
     cdef double scale          # 1 where rows are packed
     cdef bint is_packed
+    cdef bint in_groups        # features are packed in groups of SKF_GROUP
 
     # The transformation, over the features of the table.
     cdef float* node_mean
@@ -121,8 +134,9 @@ cdef class NodeRows:
     cdef float* own_rows
 
     cdef int reserve(
-        self, Scratch scratch, const Table* table, int64_t n_rows, double row_norm
+        self, Scratch scratch, const Table* table, int64_t n_rows, double row_norm, bint in_groups
     ) except -1
+    cdef Plane plane(self, Scratch scratch, double momentum, double nu) except *
     cdef bint load(
         self, const float* weight, int64_t n, float* distance, float* sums
     ) noexcept nogil
@@ -131,6 +145,10 @@ cdef class NodeRows:
     cdef int64_t position(self, int32_t feature) noexcept nogil
     cdef void margins(
         self, const float* w, double bias, const int64_t* at, int64_t n, float* out
+    ) noexcept nogil
+    cdef void step(
+        self, Plane* plane, const int64_t* at, const float* slope, int64_t n, double shift,
+        double total, double rate
     ) noexcept nogil
     cdef double unpack(self, const float* w, double bias, float* direction) noexcept nogil
 

@@ -25,16 +25,11 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from .descent cimport (
-    SKF_GROUP,
-    skf_dot,
-    skf_gather_rows,
-    skf_label_losses,
-    skf_margins,
-    skf_rescale,
-    skf_weigh_labels,
+    SKF_GROUP, skf_add_rows, skf_dot, skf_gather_rows, skf_label_losses, skf_margins,
+    skf_momentum_step, skf_rescale, skf_weigh_labels
 )
 from .direction cimport Table
-from .memory cimport Scratch
+from .memory cimport Scratch, allocate
 
 cdef enum:
     OWN_ROWS = 1 << 21      # numbers that are packed at most: 8 MiB, about a cache
@@ -68,24 +63,34 @@ cdef class NodeRows:
     """
 
     cdef int reserve(
-        self, Scratch scratch, const Table* table, int64_t n_rows, double row_norm
+        self, Scratch scratch, const Table* table, int64_t n_rows, double row_norm, bint in_groups
     ) except -1:
         """Reserve memory for nodes of up to n_rows rows.
 
         row_norm : root mean square norm of centred rows; 0: rows are neither centred nor scaled
+        in_groups : pack whole groups of features, which is faster than single features
         """
         cdef int64_t p = table.n_features
         self.table = <const float*>table.data
         self.n_features = table.n_features
         self.row_norm = row_norm
+        self.in_groups = in_groups
         self.at = scratch.longs(n_rows)
         self.mean = scratch.floats(padded_length(p))
         self.node_mean = scratch.floats(p)
-        self.varies_bits = scratch.ints(p)
-        self.group = scratch.ints(p)
-        self.kept = scratch.ints(p)
+        allocate[int32_t](scratch, p, [&self.varies_bits, &self.group, &self.kept, NULL])
         self.own_rows = scratch.floats(min(n_rows * padded_length(p), <int64_t>OWN_ROWS))
         return 0
+
+    cdef Plane plane(self, Scratch scratch, double momentum, double nu) except *:
+        """A hyperplane over the rows, whose arrays `scratch` keeps alive."""
+        cdef Plane plane
+        cdef int64_t n = padded_length(self.n_features)
+        memset(&plane, 0, sizeof(Plane))
+        plane.momentum = momentum
+        plane.nu = nu
+        allocate[float](scratch, n, [&plane.w, &plane.velocity, &plane.gradient, NULL])
+        return plane
 
     cdef bint load(
         self, const float* weight, int64_t n, float* distance, float* sums
@@ -126,11 +131,10 @@ cdef class NodeRows:
     cdef void keep_features(self) noexcept nogil:
         """List the groups of features of which one varies, and single features after the last.
 
-        Whole groups are copied faster than single features. Constant features of a group equal
-        their mean exactly, so that they never get a weight.
+        Constant features of a group equal their mean exactly, so that they never get a weight.
         """
         cdef int32_t g, j, k, p = self.n_features
-        cdef int32_t whole = p // SKF_GROUP
+        cdef int32_t whole = p // SKF_GROUP if self.in_groups else 0
         cdef bint varies
         self.n_groups = 0
         self.n_kept = 0
@@ -177,6 +181,31 @@ cdef class NodeRows:
         skf_margins(self.mean, &zero, 1, w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + bias))
 
+    cdef void step(
+        self, Plane* plane, const int64_t* at, const float* slope, int64_t n, double shift,
+        double total, double rate
+    ) noexcept nogil:
+        """One step with momentum along the gradient of a batch, projected on the ball of nu.
+
+        slope : IN, derivatives by the margins of the n rows that start at `at`; `shift` is their
+        sum, `total` the weight of the batch
+        """
+        cdef float square = 0
+        cdef double shrink
+        skf_add_rows(self.data, at, n, slope, self.p, plane.gradient)
+        skf_momentum_step(
+            plane.w, plane.velocity, plane.gradient, self.mean, self.p,
+            <float>(self.scale / total), <float>shift, <float>plane.momentum, <float>rate, &square
+        )
+        # d margin / d bias = -1
+        plane.bias_velocity = plane.momentum * plane.bias_velocity - shift / total
+        plane.bias -= rate * plane.bias_velocity
+        shrink = square + plane.bias * plane.bias
+        if shrink > plane.nu:
+            shrink = sqrt(plane.nu / shrink)
+            plane.bias *= shrink
+            skf_rescale(plane.w, self.p, <float>shrink, 0)
+
     cdef double unpack(self, const float* w, double bias, float* direction) noexcept nogil:
         """Direction and threshold of a hyperplane in the table; the threshold is returned.
 
@@ -209,20 +238,16 @@ cdef class StumpLeaves:
         """Reserve memory for nodes of up to n_rows rows."""
         self.n_outputs = n_outputs
         self.is_class = is_class
-        self.weight = scratch.floats(n_rows)
         self.label = scratch.ints(n_rows)
         if not is_class:
             self.target = scratch.doubles(n_rows * n_outputs)
-        self.left_sum = scratch.doubles(2 * n_outputs)
+        allocate[float](scratch, n_rows, [&self.weight, &self.base, &self.delta, NULL])
+        allocate[float](scratch, n_outputs, [&self.label_base, &self.label_delta, NULL])
+        allocate[double](scratch, n_outputs, [&self.left, &self.right, NULL])
+        allocate[double](
+            scratch, 2 * n_outputs, [&self.left_sum, &self.last_sums, &self.velocity, NULL]
+        )
         self.right_sum = self.left_sum + n_outputs
-        self.last_sums = scratch.doubles(2 * n_outputs)
-        self.left = scratch.doubles(n_outputs)
-        self.right = scratch.doubles(n_outputs)
-        self.velocity = scratch.doubles(2 * n_outputs)
-        self.base = scratch.floats(n_rows)
-        self.delta = scratch.floats(n_rows)
-        self.label_base = scratch.floats(n_outputs)
-        self.label_delta = scratch.floats(n_outputs)
         return 0
 
     cdef void start_node(self, int64_t n_train, int32_t n_present) noexcept nogil:

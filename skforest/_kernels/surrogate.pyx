@@ -15,25 +15,17 @@ Reading rows takes most of the time. A pass over the rows of a batch therefore y
 slopes, its objective and its sums over both sides.
 """
 
-from libc.math cimport INFINITY, exp, fabs, isfinite, sqrt
+from libc.math cimport INFINITY, exp, fabs, isfinite
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from .descent cimport (
-    skf_add_rows,
-    skf_bound_slopes,
-    skf_bound_values,
-    skf_dot,
-    skf_momentum_step,
-    skf_pick_active,
-    skf_rescale,
-)
-from .memory cimport Scratch
+from .descent cimport skf_bound_slopes, skf_bound_values, skf_dot, skf_pick_active
+from .memory cimport Scratch, allocate
 from .random cimport below, shuffle, uniform
 from .search cimport SearchSplitter
 from .split cimport Split
 from .stump cimport (
-    CO2, MIXED, SOFT, NodeRows, Rate, StumpLeaves, padded_length, start_rate, update_rate
+    CO2, MIXED, SOFT, NodeRows, Plane, Rate, StumpLeaves, start_rate, update_rate
 )
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
@@ -45,50 +37,25 @@ cdef enum:
     SHORTEST = 128          # the first hyperplane is shortened down to this fraction
 
 
-cdef struct Plane:
-    # A hyperplane over the rows as they are read: a row goes right where w . z > bias.
-    float* w
-    double bias
-    double score               # of its split of the training rows
-
-
 cdef class StumpSplitter(SearchSplitter):
     """Split by a hyperplane, trained from the best cut of some single features.
 
-    Parameters
-    ----------
-    training_set, options, seed, stop
-        As in `SearchSplitter`; X is float32 and the sampler draws features. The splitter also
-        reads these options.
-
-        objective : {"co2", "soft", "mixed"}
-        nu, learning_rate, momentum : float
-        batch_size, n_visits, max_epochs : int
-            A node of n rows is trained for n_visits / n epochs, at least 3, at most max_epochs.
-        smoothing : float
-            Weight that is added to each class of a leaf.
-        row_norm : float
-            Root mean square norm that rows are scaled to once they are centred; 0: neither.
-        holdout : float
-            Share of the rows of a node that decide between the hyperplane and the first cut.
-        old_signs : bool
-            The branch of a row is that at the end of the last epoch instead of the current one.
-        gradient_leaves : bool
-            Leaves take gradient steps with the weights, instead of their optimum every epoch.
-        keep_last : bool
-            The split is the last hyperplane of training instead of the one of largest gain.
+    X is float32 and the sampler draws features. A node of n rows is trained for n_visits / n
+    epochs, at least 3 and at most `max_epochs`. `smoothing` is a weight that is added to each
+    class of a leaf. `row_norm` is the root mean square norm that rows are scaled to once they are
+    centred; 0: neither. `holdout` is the share of the rows of a node that decide between the
+    hyperplane and the first cut. With `old_signs`, the branch of a row is that at the end of the
+    last epoch instead of the current one; with `gradient_leaves`, leaves take gradient steps with
+    the weights, instead of their optimum every epoch; with `keep_last`, the split is the last
+    hyperplane of training instead of the one of largest gain.
     """
 
     # parameters
     cdef int objective
-    cdef double nu
     cdef double learning_rate
-    cdef double momentum
     cdef int32_t batch_size
     cdef int64_t n_visits
     cdef int32_t max_epochs
-    cdef double smoothing
-    cdef double row_norm
     cdef double holdout
     cdef bint old_signs
     cdef bint keep_last
@@ -116,9 +83,6 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
-    cdef float* velocity
-    cdef float* gradient
-    cdef double bias_velocity
     cdef float* direction      # the hyperplane in the features of the table
     cdef float threshold
     cdef bint is_best_projected  # do column, direction and threshold belong to best_plane?
@@ -126,47 +90,30 @@ cdef class StumpSplitter(SearchSplitter):
     def __init__(self, training_set, options, uint64_t seed, stop):
         SearchSplitter.__init__(self, training_set, options, seed, stop)
         self.objective = OBJECTIVES[options.objective]
-        self.nu = options.nu
         self.learning_rate = options.learning_rate
-        self.momentum = options.momentum
         self.batch_size = options.batch_size
-        self.n_visits = options.n_visits
-        self.max_epochs = options.max_epochs
-        self.smoothing = options.smoothing
-        self.row_norm = options.row_norm
+        self.n_visits, self.max_epochs = options.n_visits, options.max_epochs
         self.holdout = options.holdout
-        self.old_signs = options.old_signs
+        self.old_signs, self.keep_last = options.old_signs, options.keep_last
         self.gradient_leaves = options.gradient_leaves
-        self.keep_last = options.keep_last
-        self._reserve_training()
-
-    def _reserve_training(self):
         cdef Scratch scratch = self.scratch
-        cdef int64_t i, n = self.n_rows, p = self.table.n_features
-        cdef int64_t batch = min(<int64_t>self.batch_size, n), width = padded_length(p)
+        cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
         self.rows = NodeRows()
-        self.rows.reserve(scratch, &self.table, n, self.row_norm)
+        self.rows.reserve(scratch, &self.table, n, options.row_norm, True)
         self.leaves = StumpLeaves()
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
-        self.leaves.smoothing = self.smoothing
-        self.leaves.momentum = self.momentum
+        self.leaves.smoothing = options.smoothing
+        self.leaves.momentum = options.momentum
+        self.plane = self.rows.plane(scratch, options.momentum, options.nu)
+        self.best_plane = self.rows.plane(scratch, options.momentum, options.nu)
         self.order = scratch.ints(n)
-        self.plane.w = scratch.floats(width)
-        self.best_plane.w = scratch.floats(width)
         self.margin = scratch.floats(n)
-        self.ones = scratch.floats(batch)
-        self.batch_at = scratch.longs(batch)
-        self.batch_margin = scratch.floats(batch)
-        self.batch_branch = scratch.floats(batch)
-        self.batch_value = scratch.floats(batch)
-        self.batch_delta = scratch.floats(batch)
-        self.batch_weight = scratch.floats(batch)
-        self.batch_slope = scratch.floats(batch)
-        self.active_at = scratch.longs(batch + 1)
-        self.active_slope = scratch.floats(batch)
-        self.velocity = scratch.floats(width)
-        self.gradient = scratch.floats(width)
-        self.direction = scratch.floats(p)
+        allocate[int64_t](scratch, batch + 1, [&self.batch_at, &self.active_at, NULL])
+        allocate[float](scratch, batch, [
+            &self.ones, &self.batch_margin, &self.batch_branch, &self.batch_value,
+            &self.batch_delta, &self.batch_weight, &self.batch_slope, &self.active_slope, NULL
+        ])
+        self.direction = scratch.floats(self.table.n_features)
         for i in range(batch):
             self.ones[i] = 1
 
@@ -217,9 +164,11 @@ cdef class StumpSplitter(SearchSplitter):
         cdef int64_t i
         for i in range(self.node.n):
             self.rows.at[i] = self.node.offset[self.order[i]]
-        if not self.rows.load(self.leaves.weight, self.node.n, self.margin, self.gradient):
+        if not self.rows.load(
+            self.leaves.weight, self.node.n, self.margin, self.plane.gradient
+        ):
             return False
-        memset(self.gradient, 0, self.rows.p * sizeof(float))
+        memset(self.plane.gradient, 0, self.rows.p * sizeof(float))
         self.first = self.rows.position(self.best.feature)
         return True
 
@@ -228,13 +177,13 @@ cdef class StumpSplitter(SearchSplitter):
         cdef int64_t i
         cdef double scale = self.rows.node_scale
         memset(self.plane.w, 0, self.rows.p * sizeof(float))
-        memset(self.velocity, 0, self.rows.p * sizeof(float))
+        memset(self.plane.velocity, 0, self.rows.p * sizeof(float))
         self.plane.w[self.first] = <float>length
         self.plane.bias = scale * (
             <double>axis.threshold - self.rows.node_mean[self.best.feature]
         )
         self.plane.bias = length * self.plane.bias
-        self.bias_velocity = 0
+        self.plane.bias_velocity = 0
         for i in range(self.n_train):
             self.margin[i] = <float>(
                 length * scale * (<double>self.column[self.order[i]] - axis.threshold)
@@ -420,12 +369,10 @@ cdef class StumpSplitter(SearchSplitter):
         self, const int64_t* at, const float* margin, const float* branch, const float* delta,
         const float* weight, int64_t n, double total, double rate, int objective
     ) noexcept nogil:
-        """One step with momentum along the gradient of a batch, projected on the ball of nu."""
+        """One step along the gradient of a batch, by its rows that have a slope."""
         cdef int64_t i, n_active
         cdef float* slope = self.batch_slope
-        cdef float* w = self.plane.w
-        cdef float square = 0
-        cdef double sigma, shrink, shift = 0
+        cdef double sigma, shift = 0
         if objective == SOFT:
             for i in range(n):
                 sigma = 1 / (1 + exp(-2 * <double>margin[i]))
@@ -434,22 +381,9 @@ cdef class StumpSplitter(SearchSplitter):
             skf_bound_slopes(margin, branch, delta, weight, n, slope)
         n_active = skf_pick_active(at, slope, n, self.active_at, self.active_slope, &shift)
         self.n_active = self.n_active + n_active
-        skf_add_rows(
-            self.rows.data, self.active_at, n_active, self.active_slope, self.rows.p,
-            self.gradient
+        self.rows.step(
+            &self.plane, self.active_at, self.active_slope, n_active, shift, total, rate
         )
-        skf_momentum_step(
-            w, self.velocity, self.gradient, self.rows.mean, self.rows.p,
-            <float>(self.rows.scale / total), <float>shift, <float>self.momentum,
-            <float>rate, &square
-        )
-        self.bias_velocity = self.momentum * self.bias_velocity - shift / total
-        self.plane.bias = self.plane.bias - rate * self.bias_velocity
-        shrink = square + self.plane.bias * self.plane.bias
-        if shrink > self.nu:
-            shrink = sqrt(self.nu / shrink)
-            self.plane.bias = self.plane.bias * shrink
-            skf_rescale(w, self.rows.p, <float>shrink, 0)
 
     cdef double batch_loss(
         self, const float* margin, const float* delta, const float* weight, int64_t n,

@@ -52,7 +52,7 @@ def refine_tree(
         if stop[0]:
             break
         swept = Alternator(
-            forest.arrays, grid, forest.router.max_taps, longest_sparse, data.X, offset, factor,
+            forest.arrays, grid, forest.router.max_terms, longest_sparse, data.X, offset, factor,
             data.target, relative, chosen, leaf, leaf_predictions(forest, scale), trainer,
         ).sweep()  # fmt: skip
         other = replace_splits(forest, *swept)

@@ -64,8 +64,8 @@ class HingeInput:
     deviation: np.ndarray  # (n_features,), float64, of `scaled`
     emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
     spread: np.ndarray  # (n_features,), float32, for the importances
-    # (n_patches, n_taps), int32: columns of each patch that learned features are inner products
-    # with: all, in one patch, or those under a kernel at each of its places.
+    # (n_patches, patch_size), int32: columns of each patch that learned features are inner
+    # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
 
     def table(self):
@@ -83,13 +83,13 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     Columns of the table are divided by `emphasis` where they are features themselves.
     """
     n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
-    n_patches, n_taps = receptive_fields.shape
+    n_patches, patch_size = receptive_fields.shape
     patch = padded(n_linear)
     first = n_patches * patch
     n_identity = len(emphasis) if settings.identity else 0
     n_tests = depth if settings.fern else 2**depth - 1
-    direction = np.zeros((n_taps, patch), dtype=np.float32)
-    direction[:, :n_linear] = random.normal(size=(n_taps, n_linear)) / math.sqrt(n_taps)
+    direction = np.zeros((patch_size, patch), dtype=np.float32)
+    direction[:, :n_linear] = random.normal(size=(patch_size, n_linear)) / math.sqrt(patch_size)
     variance = np.ones(first + padded(n_identity))
     variance[first : first + n_identity] = np.square(emphasis[:n_identity])
     threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)

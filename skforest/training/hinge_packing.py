@@ -81,7 +81,7 @@ class HingePacker:
         return shift, code
 
     def _linear(self):
-        """Reciprocal deviations (n_patches, n) and weights (n_patches, n_taps, n) of features."""
+        """Reciprocal deviations, (n_patches, n), and weights, (n_patches, patch_size, n)."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches = len(source.receptive_fields)
         first = n_patches * arrays["direction"].shape[1]
@@ -102,9 +102,9 @@ class HingePacker:
                 found["sparse_feature"] = np.arange(n)
                 found["sparse_weight"] = 1 / self.source.deviation
             return found
-        n_patches, n_taps, n_linear = weights.shape
+        n_patches, patch_size, n_linear = weights.shape
         return {
-            "sparse_start": np.arange(n_patches * n_linear + 1) * n_taps,
+            "sparse_start": np.arange(n_patches * n_linear + 1) * patch_size,
             "sparse_feature": np.repeat(fields, n_linear, axis=0).ravel(),
             "sparse_weight": weights.transpose(0, 2, 1).ravel(),
         }
