@@ -5,10 +5,9 @@
 to one `Forest`. `predict` maps features and routes blocks of rows through the forest. A subclass
 says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
 
-Only this file uses joblib, and only this file imports private names of scikit-learn.
+Only this file imports private names of scikit-learn.
 """
 
-import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import contextmanager
@@ -41,6 +40,7 @@ from ._table import (
     where_not_finite,
 )
 from ._target_statistics import TargetStatistics
+from ._threads import in_threads
 from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.statistics import decision_path
@@ -546,94 +546,3 @@ def draw_seed(random_state):
     """62 random bits as an int; `random_state` is an int, a RandomState or None."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)
-
-
-# ---------------------------------------------------------------------------------------- threads
-
-
-class Control:
-    """How the training of trees is ended early, and how it reports its progress.
-
-    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
-    `report` is called with the number of epochs done and the number of all epochs, where a single
-    tree is trained and its epochs are the only progress to show; else None.
-    """
-
-    def __init__(self, report=None):
-        self.stop = np.zeros(1, dtype=np.uint8)
-        self.report = report
-
-
-def in_threads(function, members, n_jobs, verbose, name):
-    """List of ``function(member, control)`` for each member, computed in threads.
-
-    `control` is a `Control`; `name` is shown with the progress.
-    """
-    progress = Progress(verbose, len(members), name)
-    control = Control(progress.report_epochs if len(members) == 1 else None)
-    jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    try:
-        results = []
-        for result in jobs(delayed(function)(member, control) for member in members):
-            results.append(result)
-            if progress.unit == "tree":
-                progress.update(len(results))
-    finally:
-        control.stop[0] = 1  # threads that still work read it and end
-        progress.close()
-    return results
-
-
-class Progress:
-    """Shows how many of `total` trees are trained, with tqdm where it is installed.
-
-    `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
-    """
-
-    def __init__(self, verbose, total, name, unit="tree"):
-        self.verbose, self.total, self.name, self.unit = int(verbose), total, name, unit
-        self.start = time.perf_counter()
-        self.n_shown = 0
-        # A single tree shows its epochs instead, once their number is known.
-        shows_bar = self.verbose and (total > 1 or unit != "tree")
-        self.bar = _progress_bar(total, name, unit) if shows_bar else None
-
-    def update(self, n_done):
-        """Show that `n_done` trees are trained."""
-        if not self.verbose:
-            return
-        if self.bar is not None:
-            self.bar.update(n_done - self.bar.n)
-            return
-        step = 1 if self.verbose > 1 else max(1, self.total // 10)
-        if n_done - self.n_shown >= step or n_done == self.total:
-            self.n_shown = n_done
-            rate = n_done / max(time.perf_counter() - self.start, 1e-9)
-            print(
-                f"{self.name}: {n_done} of {self.total} {self.unit}s, {rate:.1f} {self.unit}s/s, "
-                f"{(self.total - n_done) / rate:.0f} s left",
-                flush=True,
-            )
-
-    def report_epochs(self, n_done, n_epochs):
-        """Show epochs instead of trees: `n_done` of `n_epochs` are done."""
-        if self.verbose and self.unit != "epoch":
-            self.close()
-            self.__init__(self.verbose, n_epochs, self.name, "epoch")
-        self.update(n_done)
-
-    def close(self):
-        """End the bar, also where training has been interrupted."""
-        if self.bar is not None:
-            self.bar.close()
-
-
-def _progress_bar(total, name, unit):
-    """A tqdm bar; None without tqdm."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
-            from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, desc=name, unit=unit)

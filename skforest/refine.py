@@ -19,13 +19,13 @@ from ._base import (
     StrOptions,
     check_n_jobs,
     draw_seed,
-    in_threads,
     validate_params,
 )
 from ._docs import with_texts
 from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
+from ._threads import in_threads
 from .forest import Forest
 from .forest.statistics import route
 from .forest.storage import join

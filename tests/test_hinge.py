@@ -785,7 +785,7 @@ def test_one_row_and_two(cls):
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
-    monkeypatch.setattr("skforest._base._progress_bar", lambda total, name, unit: None)
+    monkeypatch.setattr("skforest._threads._progress_bar", lambda total, name, unit: None)
     model = quick(cls, verbose=2).fit(X, y)
     assert f"{cls.__name__}: 2 of 2 trees" in capsys.readouterr().out
     model.set_params(verbose=0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from skforest import _base
+from skforest import _threads
 
 
 def task(estimator):
@@ -91,8 +91,8 @@ def test_a_line_for_every_tree(estimator, capsys, without_tqdm):
 def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
     """Ten trees, one after another at 2 seconds each."""
     clock = iter(np.arange(0, 100, 2.0).tolist())
-    monkeypatch.setattr(_base.time, "perf_counter", lambda: next(clock))
-    progress = _base.Progress(1, 10, "Name")
+    monkeypatch.setattr(_threads.time, "perf_counter", lambda: next(clock))
+    progress = _threads.Progress(1, 10, "Name")
     for done in range(1, 11):
         progress.update(done)
     progress.close()
@@ -133,7 +133,7 @@ def test_a_bar_with_tqdm(estimator, capsys, verbose):
 
 def test_the_bar_shows_rate_and_time_left_in_between(capsys):
     pytest.importorskip("tqdm")
-    progress = _base.Progress(1, 10, "Name")
+    progress = _threads.Progress(1, 10, "Name")
     progress.bar.mininterval = 0
     progress.bar.miniters = 1
     for done in range(1, 6):
@@ -148,7 +148,7 @@ def test_the_bar_shows_rate_and_time_left_in_between(capsys):
 def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     pytest.importorskip("tqdm")
     closed = []
-    close = _base.Progress.close
+    close = _threads.Progress.close
 
     def watched(self):
         close(self)
@@ -157,7 +157,7 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     def fails(*args, **shared):
         raise RuntimeError("no tree")
 
-    monkeypatch.setattr(_base.Progress, "close", watched)
+    monkeypatch.setattr(_threads.Progress, "close", watched)
     monkeypatch.setattr(type(estimator), "_fit_tree", fails)
     given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
     given = {name: value for name, value in given.items() if name in estimator.get_params()}

@@ -392,7 +392,13 @@ def test_an_ordered_dtype_keeps_its_order():
     assert as_text.forest_.feature_map.levels == {0: ["high", "low", "mid"]}
 
 
-def test_few_levels_have_indicators_and_many_the_mean_of_the_target():
+@pytest.fixture
+def every_feature(monkeypatch):
+    """Features of categories are kept, whether they are useful or not."""
+    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, seed: data)
+
+
+def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_feature):
     frame = table()[["city", "shop", "open"]]
     y = target(CO2ForestClassifier(), table())
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
@@ -503,7 +509,7 @@ def test_rows_that_differ_in_the_target_alone_get_one_value():
     np.testing.assert_array_equal(statistics.cross_fitted(entry, 3, table), table[entry])
 
 
-def test_labels_do_not_leak():
+def test_labels_do_not_leak(every_feature):
     """A category of which two rows each share a level is worth nothing."""
     rng = np.random.default_rng(0)
     n = 600
