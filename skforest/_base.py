@@ -163,7 +163,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         data = TrainingSet(Z, y, weight)
-        n_classes = self.n_classes_ if is_classifier(self) else None
+        n_classes = getattr(self, "n_classes_", None) if is_classifier(self) else None
         statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None

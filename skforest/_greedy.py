@@ -180,7 +180,7 @@ class GreedyForest(BaseForest):
         min_gain = self.min_impurity_decrease * data.weight.sum()
         if not data.is_classification:
             # The parameter is a mean over outputs in units of y; the target has been scaled.
-            min_gain *= data.n_outputs / data.target_scale**2
+            min_gain *= self.n_outputs_ / data.target_scale**2
         return GrowthLimits(self._depth_limit(), min_split, min_gain, self.max_leaf_nodes or 0)
 
     def _depth_limit(self):
@@ -213,7 +213,7 @@ class GreedyForest(BaseForest):
 
     def _auto_bins(self):
         """Default number of bins, fewer where there are many classes to add up."""
-        return 32 if getattr(self, "n_classes_", 2) >= 10 else 64
+        return 32 if np.max(getattr(self, "n_classes_", 2)) >= 10 else 64
 
 
 class ObliqueForest(GreedyForest):

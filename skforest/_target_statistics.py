@@ -10,6 +10,12 @@ N_FOLDS = 5
 MAX_PRIOR_ROWS = 100.0
 
 
+def indicators(codes, n_classes):
+    """Indicators of the classes of several outputs, float64 of shape (n_rows, sum(n_classes))."""
+    parts = [column[:, None] == np.arange(n) for column, n in zip(codes.T, n_classes)]
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
+
 class TargetStatistics:
     """Means of the target in the levels of categories, without the row's own label.
 
@@ -32,10 +38,13 @@ class TargetStatistics:
     y : ndarray of shape (n_rows, n_columns), float64
         Class numbers in one column, or real targets.
     weight : ndarray of shape (n_rows,), float64
-    n_classes : int or None
+    n_classes : int, list of int, or None
+        A list: with one column of class numbers for each output.
     """
 
     def __init__(self, Z, y, weight, n_classes):
+        if isinstance(n_classes, list):
+            y, n_classes = indicators(y, n_classes), None
         self.Z, self.y, self.weight, self.n_classes = Z, y, weight, n_classes
 
     def fit_table(self, entry, n_levels):

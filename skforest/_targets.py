@@ -3,8 +3,9 @@
 from copy import copy
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -12,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
 from ._docs import with_texts
+from ._target_statistics import indicators
+from .forest.statistics import labels_of, probabilities
 from .training.losses import SquaredError, TargetUnits
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
@@ -22,76 +25,148 @@ class ForestClassifierMixin(ClassifierMixin):
     """What classifiers add to `BaseForest`."""
 
     _parameter_constraints: dict = {
-        "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, None],
+        "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, list, None],
     }
-    _target_options = {"multi_output": False}
+    _target_options = {"multi_output": True}
+    _takes_several_outputs = True
+    _label_criterion = "gini"  # impurity of labels; of several outputs it is the squared error
 
     # ------------------------------------------------------------------------------------- target
 
+    @property
+    def _has_several_outputs(self):
+        return isinstance(self.classes_, list)
+
+    @property
+    def _criterion(self):
+        return "squared_error" if self._has_several_outputs else self._label_criterion
+
     def _check_target_type(self, y):
         """Raise ValueError if a label is None or NaN, with its position."""
+        if sparse.issparse(y):
+            raise ValueError("sparse y is not supported; pass y.toarray()")
         values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
         if isinstance(values, np.ndarray):
-            if values.dtype != object or values.ndim != 1:
+            if values.dtype != object or values.ndim > 2:
                 return
         elif not isinstance(values, list | tuple):
             return
-        for i, label in enumerate(values):
-            # NaN is the only float that differs from itself; pandas.NA is neither true nor false.
-            is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-            if is_missing or (isinstance(label, float) and label != label):
+        for i, row in enumerate(values):
+            for label in row if isinstance(row, list | tuple | np.ndarray) else [row]:
+                # NaN is the only float that differs from itself; pandas.NA is neither true nor
+                # false.
+                is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+                if is_missing or (isinstance(label, float) and label != label):
+                    raise ValueError(
+                        f"y contains NaN or None: label {i} is {label!r}; remove rows without a "
+                        "label"
+                    )
+
+    def _label_columns(self, y):
+        """The labels of every output: a list of arrays of shape (n_samples,)."""
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            if not self._takes_several_outputs:
                 raise ValueError(
-                    f"y contains NaN or None: label {i} is {label!r}; remove rows without a label"
+                    f"y has {y.shape[1]} outputs; {type(self).__name__} takes one label per row"
                 )
+            # Columns of objects are strings, numbers or bools, each of their own.
+            return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
+        return [column_or_1d(y, warn=True)]
 
     def _encode_target(self, y, is_warm_start):
-        """Class numbers of the labels, in one column."""
+        """Class numbers of the labels, one column for each output."""
         try:
-            check_classification_targets(y)
-            y = column_or_1d(y, warn=True)
-            classes, codes = np.unique(y, return_inverse=True)
+            columns = self._label_columns(y)
+            for column in columns:
+                check_classification_targets(column)
+            found = [np.unique(column, return_inverse=True) for column in columns]
         except TypeError as error:
             raise TypeError(f"y must hold labels of one type: {error}") from error
-        if is_warm_start and not np.array_equal(classes, self.classes_):
+        classes = [labels for labels, _ in found]
+        if is_warm_start and not _are_equal(classes, self._every_classes):
+            shown = classes if len(classes) > 1 else classes[0]
             raise ValueError(
-                f"y has classes {classes}, but warm_start=True continues with {self.classes_}"
+                f"y has classes {shown}, but warm_start=True continues with {self.classes_}"
             )
-        self.classes_ = classes
-        self.n_classes_ = len(classes)
-        self.n_outputs_ = 1
-        return codes.astype(np.float64)[:, None]
+        n_classes = [len(labels) for labels in classes]
+        several = len(classes) > 1
+        self.classes_ = classes if several else classes[0]
+        self.n_classes_ = n_classes if several else n_classes[0]
+        self.n_outputs_ = len(classes)
+        if several and self._label_criterion == "entropy" and hasattr(self, "criterion"):
+            raise ValueError(
+                f'criterion="entropy" takes one output, y has {len(classes)}; use criterion="gini"'
+            )
+        return np.stack([codes.astype(np.float64) for _, codes in found], axis=1)
+
+    @property
+    def _every_classes(self):
+        """Classes of every output, as a list."""
+        return self.classes_ if self._has_several_outputs else [self.classes_]
 
     def _encode_known_target(self, y):
         """Class numbers of labels that the estimator was fitted on."""
+        codes = []
         try:
-            y = column_or_1d(y, warn=True)
-            unknown = np.setdiff1d(y, self.classes_)
-            if not len(unknown):
-                return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
+            columns = self._label_columns(y)
+            if len(columns) != len(self._every_classes):
+                raise ValueError(
+                    f"y has {len(columns)} outputs, the estimator was fitted with "
+                    f"{len(self._every_classes)}"
+                )
+            for labels, classes in zip(columns, self._every_classes):
+                unknown = np.setdiff1d(labels, classes)
+                if len(unknown):
+                    raise ValueError(
+                        f"y has labels {unknown}, the estimator was fitted on {classes}"
+                    )
+                codes.append(np.searchsorted(classes, labels).astype(np.float64))
         except TypeError as error:
             raise TypeError(f"y must hold labels of one type: {error}") from error
-        raise ValueError(f"y has labels {unknown}, the estimator was fitted on {self.classes_}")
+        return np.stack(codes, axis=1)
 
     def _set_target(self, data, is_warm_start):
-        """Class numbers as the target; class weights multiply the weights of the rows."""
-        target = data.y[:, 0].astype(np.int32)
-        data = self._with_class_weights(data, target)
-        return data.with_target(target, self._target_units(data, target, is_warm_start))
+        """Class numbers as the target, or indicators of the classes of several outputs.
 
-    def _with_class_weights(self, data, target):
+        Class weights multiply the weights of the rows.
+        """
+        codes = data.y.astype(np.int32)
+        data = self._with_class_weights(data, codes)
+        if not self._has_several_outputs:
+            target = codes[:, 0]
+            return data.with_target(target, self._target_units(data, target, is_warm_start))
+        target = indicators(codes, self.n_classes_)
+        units = self._target_units(data, target, is_warm_start)
+        return data.with_target((target - units.baseline) / units.scale, units)
+
+    def _with_class_weights(self, data, codes):
         """The training set with its weights multiplied by those of the classes."""
-        if isinstance(self.class_weight, dict):
-            labels = self.classes_[target]
-            try:
-                factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-            except (ValueError, TypeError) as error:
-                message = f"class_weight={self.class_weight!r} is not valid: {error}"
-                raise type(error)(message) from error
-        elif self.class_weight == "balanced":
-            factor = self._balancing_factor(target, data.weight)
-        else:
+        if self.class_weight in (None, "balanced_subsample"):
             return data
-        weight = data.weight * factor[target]
+        factor = np.ones(len(data))
+        given = self.class_weight
+        if isinstance(given, list) and len(given) != codes.shape[1]:
+            raise ValueError(
+                f"class_weight has {len(given)} entries, y has {codes.shape[1]} outputs"
+            )
+        if isinstance(given, dict) and codes.shape[1] > 1:
+            raise ValueError(
+                f"class_weight={given!r} must be a list of dicts, one for each output of y"
+            )
+        for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
+            if given == "balanced":
+                of_class = self._balancing_factor(column, data.weight, len(classes))
+            else:
+                own = given[k] if isinstance(given, list) else given
+                try:
+                    labels = classes[column]
+                    of_class = compute_class_weight(own, classes=classes, y=labels)
+                except (ValueError, TypeError) as error:
+                    message = f"class_weight={given!r} is not valid: {error}"
+                    raise type(error)(message) from error
+            factor *= of_class[column]
+        weight = data.weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
                 f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "
@@ -101,31 +176,49 @@ class ForestClassifierMixin(ClassifierMixin):
 
     def _target_units(self, data, target, is_warm_start):
         """Raw prediction that training starts from; class numbers have no unit."""
-        return TargetUnits(np.zeros(self.n_classes_), 1.0, np.ones(self.n_classes_))
+        n = int(np.sum(self.n_classes_))
+        return TargetUnits(np.zeros(n), 1.0, np.ones(n))
 
-    def _balancing_factor(self, target, weight):
+    @staticmethod
+    def _balancing_factor(codes, weight, n_classes):
         """Factor for each class that gives every class present the same weight."""
-        per_class = np.bincount(target, weights=weight, minlength=self.n_classes_)
+        per_class = np.bincount(codes, weights=weight, minlength=n_classes)
         present = per_class > 0
-        factor = np.zeros(self.n_classes_)
+        factor = np.zeros(n_classes)
         factor[present] = per_class.sum() / (present.sum() * per_class[present])
         return factor
 
     def _tree_weight(self, data, seed):
         """Weights of the rows of one tree: its bootstrap, balanced if asked for."""
-        weight = self._draw_weight(data, seed)
+        drawn = weight = self._draw_weight(data, seed)
         if self.class_weight == "balanced_subsample":
-            weight = weight * self._balancing_factor(data.target, weight)[data.target]
+            for codes, classes in zip(data.y.astype(np.int32).T, self._every_classes):
+                weight = weight * self._balancing_factor(codes, drawn, len(classes))[codes]
         return weight
 
     @property
     def _task_metadata(self):
+        if self._has_several_outputs:
+            kinds = {labels.dtype.kind for labels in self.classes_}
+            dtype = object if len(kinds) > 1 else None
+            return {
+                "task": "multioutput classification",
+                "n_outputs": sum(self.n_classes_),
+                "n_classes": self.n_classes_,
+                "classes": np.concatenate([np.asarray(c, dtype=dtype) for c in self.classes_]),
+            }
         return {
             "task": "classification",
             "n_outputs": self.n_classes_,
             "n_shared_values": self.n_classes_,
             "classes": self.classes_,
         }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._takes_several_outputs
+        tags.classifier_tags.multi_label = self._takes_several_outputs
+        return tags
 
     # -------------------------------------------------------------------------------- predictions
 
@@ -136,10 +229,13 @@ class ForestClassifierMixin(ClassifierMixin):
 
         Returns
         -------
-        proba : ndarray of shape (n_samples, n_classes), float64
-            In the order of `classes_`.
+        proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
+            In the order of `classes_`; a list with one array for each output if there are several.
         """
-        return self._response(X)
+        response = self._response(X)
+        if not self._has_several_outputs:
+            return response
+        return probabilities(response, self.n_classes_)
 
     def predict_log_proba(self, X):
         """Logarithms of the class probabilities.
@@ -148,10 +244,11 @@ class ForestClassifierMixin(ClassifierMixin):
 
         Returns
         -------
-        log_proba : ndarray of shape (n_samples, n_classes), float64
+        log_proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
         """
+        proba = self.predict_proba(X)
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return [np.log(p) for p in proba] if isinstance(proba, list) else np.log(proba)
 
     def predict(self, X):
         """Class of largest probability.
@@ -160,16 +257,25 @@ class ForestClassifierMixin(ClassifierMixin):
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        response = self._response(X)
-        return self.classes_[response.argmax(axis=1)]
+        return labels_of(self._response(X), self._every_classes)
 
     def _set_oob_attributes(self, of_samples, response, data, known):
-        self.oob_decision_function_ = of_samples
-        self.oob_score_ = accuracy_score(
-            data.y[known, 0], response.argmax(axis=1), sample_weight=data.weight[known]
-        )
+        if not self._has_several_outputs:
+            self.oob_decision_function_ = of_samples
+            found = response.argmax(axis=1)[:, None]
+        else:
+            self.oob_decision_function_ = probabilities(of_samples, self.n_classes_)
+            found = np.stack(
+                [part.argmax(axis=1) for part in probabilities(response, self.n_classes_)], axis=1
+            )
+        is_right = (data.y[known] == found).all(axis=1)
+        self.oob_score_ = float(np.average(is_right, weights=data.weight[known]))
+
+
+def _are_equal(classes, others):
+    return len(classes) == len(others) and all(map(np.array_equal, classes, others))
 
 
 @with_texts()

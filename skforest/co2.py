@@ -314,7 +314,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     True
     """
 
-    _criterion = "entropy"
+    _label_criterion = "entropy"
 
     def __init__(
         self,

@@ -512,7 +512,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         **_E2EForest._parameter_constraints,
         **ForestClassifierMixin._parameter_constraints,
     }
-    _criterion = "entropy"
+    _label_criterion = "entropy"
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 from .forest.storage import join
 from .training.hinge import HingeInput, HingeSettings, HingeTraining
-from .training.losses import LOSSES, TargetUnits, calibrated_baseline, make_loss
+from .training.losses import LOSSES, SquaredError, TargetUnits, calibrated_baseline, make_loss
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
@@ -469,6 +469,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _make_loss(self):
+        if self._has_several_outputs:
+            return SquaredError(sum(self.n_classes_))
         return make_loss("log_loss", self.n_classes_, self)
 
     def _target_units(self, data, target, is_warm_start):
@@ -497,6 +499,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         def encode(y, is_first):
             if is_first:
                 self._encode_target(y if classes is None else classes, False)
+                if self._has_several_outputs:
+                    raise ValueError("partial_fit takes one output; y, or classes, has several")
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
             return self._encode_known_target(y)

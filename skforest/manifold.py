@@ -304,6 +304,10 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         "criterion": [StrOptions({"gini", "entropy"})],
     }
 
+    @property
+    def _label_criterion(self):
+        return self.criterion
+
     def __init__(
         self,
         n_estimators=100,

@@ -341,7 +341,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     True
     """
 
-    _criterion = "entropy"
+    _label_criterion = "entropy"
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
     True
     """
 
-    _criterion = "entropy"
+    _label_criterion = "entropy"
 
     def __init__(
         self,

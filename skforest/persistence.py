@@ -162,6 +162,8 @@ def load(path, *, mmap_mode=None):
             setattr(estimator, key, value)
         if forest.classes is not None:
             estimator.classes_ = forest.classes
+            if forest.n_classes is not None:
+                estimator.classes_ = np.split(forest.classes, np.cumsum(forest.n_classes)[:-1])
         estimator.forest_ = forest
         _check_state(estimator)
     return estimator
@@ -173,7 +175,7 @@ def _check_state(estimator):
     Otherwise `predict` would fail, long after the file was read.
     """
     state, task = vars(estimator), estimator.forest_.task
-    if is_classifier(estimator) != (task == "classification"):
+    if is_classifier(estimator) != (task != "regression"):
         raise ValueError(f"{type(estimator).__name__} has a forest for {task}")
     needed = {"n_features_in_": int, "n_outputs_": int}
     if task == "regression":

@@ -192,6 +192,9 @@ def _numbered(letter, shape):
 
 def _outputs(forest):
     """Names of the outputs of a forest."""
+    if forest.n_classes is not None:
+        outputs = np.repeat(np.arange(len(forest.n_classes)), forest.n_classes)
+        return [f"y[{k}] = {label}" for k, label in zip(outputs, forest.classes)]
     if forest.task == "classification":
         return [str(label) for label in forest.classes]
     return _numbered("y", (forest.n_outputs,))

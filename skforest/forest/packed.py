@@ -21,12 +21,13 @@ from .._table import read_table
 from .._tree import Router
 from .._version import __version__
 from .io import as_value_error, narrow, read_forest, widen, write_forest
-from .statistics import decision_path, feature_importances, max_depth
+from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
     HALF_ARRAYS,
     LINKS,
     METADATA,
+    OF_INPUTS,
     as_levels,
     cast_exactly,
     check_arrays,
@@ -109,9 +110,12 @@ class Forest:
         bag_start : (n_bags + 1,)
             First tree of each bag, then the number of trees. Default: one bag.
     n_features, n_outputs : int
-    task : {"classification", "regression"}
+    task : {"classification", "multioutput classification", "regression"}
     classes : ndarray of shape (n_outputs,), default=None
-        Labels; needed in classification.
+        Labels; needed in classification. With several outputs, those of the first, then those of
+        the second, and so on.
+    n_classes : sequence of int, default=None
+        With task="multioutput classification": numbers of classes, with the sum `n_outputs`.
     aggregate : {"mean", "sum"}, default="mean"
         How the trees of a bag are combined.
     link : {"identity", "softmax", "sigmoid", "log"}, default="identity"
@@ -154,6 +158,7 @@ class Forest:
         n_outputs,
         task,
         classes=None,
+        n_classes=None,
         aggregate="mean",
         link="identity",
         gate="hard",
@@ -171,6 +176,9 @@ class Forest:
         self.n_outputs = whole_number(n_outputs, "n_outputs")
         self.task = task
         self.classes = None if classes is None else np.asarray(classes)
+        self.n_classes = None
+        if n_classes is not None:
+            self.n_classes = [whole_number(n, "n_classes") for n in n_classes]
         self.aggregate = aggregate
         self.link = link
         self.gate = gate
@@ -238,16 +246,7 @@ class Forest:
     @property
     def feature_map(self):
         """FeatureMap: what happens to a row before it is routed."""
-        return FeatureMap(
-            self.offset,
-            self.scale,
-            self.fill,
-            self.source,
-            self.kind,
-            self.table_start,
-            self.table,
-            self.levels,
-        )
+        return FeatureMap(*(getattr(self, name) for name in OF_INPUTS), levels=self.levels)
 
     @property
     def n_inputs(self):
@@ -379,7 +378,9 @@ class Forest:
         """
         response = self.response(X)
         if self.task == "classification":
-            return self.classes[response.argmax(axis=1)]
+            return labels_of(response, [self.classes])
+        if self.n_classes is not None:
+            return labels_of(response, np.split(self.classes, np.cumsum(self.n_classes)[:-1]))
         return response[:, 0] if self.n_outputs == 1 else response
 
     def decision_path(self, X):

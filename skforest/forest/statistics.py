@@ -264,6 +264,8 @@ def squared_error(forest, data):
         truth = data.y[block]
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth
+        elif forest.n_classes is not None:
+            truth = data.baseline + data.target[block] * data.target_scale
         total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
     return total
 
@@ -327,3 +329,26 @@ def feature_importances(forest, importance_type):
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
             total += tree / (tree.sum() or 1)
     return total / (total.sum() or 1)
+
+
+def probabilities(response, n_classes):
+    """Class probabilities of several outputs, from the response: a list of arrays.
+
+    Rounding, and losses without a link, may take a response out of [0, 1].
+    """
+    parts = []
+    for part in np.split(response, np.cumsum(n_classes)[:-1], axis=1):
+        part = np.clip(part, 0.0, None)
+        total = part.sum(axis=1, keepdims=True)
+        parts.append(np.where(total > 0, part / np.where(total > 0, total, 1), 1 / part.shape[1]))
+    return parts
+
+
+def labels_of(response, classes):
+    """Labels of largest response: (n_samples,), or (n_samples, n_outputs) for several outputs."""
+    if len(classes) == 1:
+        return classes[0][response.argmax(axis=1)]
+    parts = np.split(response, np.cumsum([len(labels) for labels in classes])[:-1], axis=1)
+    found = [labels[part.argmax(axis=1)] for labels, part in zip(classes, parts)]
+    kinds = {labels.dtype.kind for labels in found}
+    return np.stack(found, axis=1) if len(kinds) == 1 else np.array(found, dtype=object).T

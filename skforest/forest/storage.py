@@ -26,7 +26,7 @@ MAX_AXES = 8  # as in direction.pxd
 MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
 NODES_PER_CHECK = 1 << 16
 
-TASKS = ("classification", "regression")
+TASKS = ("classification", "multioutput classification", "regression")
 AGGREGATES = ("mean", "sum")
 WEIGHT_DTYPES = ("float32", "float16")
 
@@ -64,8 +64,8 @@ OF_INPUTS = ("offset", "scale", "fill", "source", "kind", "table_start", "table"
 KINDS = ("value", "is missing", "code", "level", "target")  # as in _feature_map
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
-    "n_features n_outputs task classes aggregate link gate steepness feature_shape wrap unordered "
-    "weight_dtype n_shared_values feature_names levels versions"
+    "n_features n_outputs task classes n_classes aggregate link gate steepness feature_shape wrap "
+    "unordered weight_dtype n_shared_values feature_names levels versions"
 ).split()
 BOX_ARRAYS = ("box_corner", "box_other", "box_size", "box_subset")  # one entry per box
 SPARSE_ARRAYS = ("sparse_feature", "sparse_weight")  # one entry per weight
@@ -144,6 +144,14 @@ def check_metadata(forest):
     _need(
         len(forest.wrap) == len(forest.unordered) == len(shape),
         "wrap and unordered need one entry per axis",
+    )
+    several = forest.task == "multioutput classification"
+    _need(
+        several == (forest.n_classes is not None), f"n_classes does not fit task={forest.task!r}"
+    )
+    _need(
+        not several or (min(forest.n_classes) > 0 and sum(forest.n_classes) == forest.n_outputs),
+        "the sum of n_classes is not n_outputs",
     )
     if forest.classes is not None:
         _need(forest.classes.shape == (forest.n_outputs,), "classes needs one entry per output")

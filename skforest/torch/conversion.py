@@ -186,6 +186,8 @@ def from_estimator(estimator, *, dtype=torch.float32):
         )
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
+    if forest.n_classes is not None:
+        raise ValueError("estimator has several outputs; a module has one")
     if len(forest.source):
         raise ValueError(
             "estimator was trained on categories, or on columns with missing values; a module "

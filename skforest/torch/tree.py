@@ -133,6 +133,8 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     True
     """
 
+    _takes_missing = False
+    _takes_several_outputs = False
     _parameter_constraints: dict = {
         "network": [callable, None],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
