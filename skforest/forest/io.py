@@ -276,7 +276,7 @@ def _parsed(text):
 def _check_format(header, path):
     if header["format"] not in READABLE:
         raise ValueError(
-            f"{path} has format {header['format']}; this version reads the formats {READABLE}"
+            f"{path} has format {header['format']}; this version reads the formats 1 and 2"
         )
     forest, names = header.get("forest"), header.get("arrays")
     if not isinstance(forest, dict):
