@@ -38,7 +38,7 @@ docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs docs/_build/doctest
 
 # Executed copies go to build/; CONTRIBUTING.md says how to store a notebook with its outputs.
-notebooks: build $(VENV)/.extra-test $(VENV)/.extra-torch
+notebooks: build $(VENV)/.extra-test $(VENV)/.extra-bench $(VENV)/.extra-torch
 	$(BIN)/python .ci/check_notebooks.py $(NOTEBOOKS)
 	$(BIN)/python -m nbconvert --log-level WARN --to notebook --execute \
 		--output-dir build/notebooks $(NOTEBOOKS)

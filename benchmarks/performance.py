@@ -14,8 +14,10 @@ import co2
 import figures
 import hinge
 import nongreedy
+import numpy as np
 import peers
 import results
+import tables
 
 FOLDER = Path(__file__).resolve().parent
 TITLES = {
@@ -27,7 +29,7 @@ TITLES = {
     "mnist": "MNIST",
     "connect4": "Connect4",
 }
-SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "endtoend", "layer")
+SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "endtoend", "layer", "tables")
 
 
 def main():
@@ -80,6 +82,52 @@ def peers_table(_):
         for name, row in found.items()
     ]
     return head, rows
+
+
+def categories_table(stored):
+    """Return head and rows of errors on tables with categories."""
+    reference = _errors(stored.get(f"tables:categories/{tables.REFERENCE}"))
+    rows = []
+    for model in tables.ALL:
+        row = stored.get(f"tables:categories/{model}")
+        if not row:
+            continue
+        errors, bases = _errors(row), _errors(row, "base")
+        ours = model in tables.OURS
+        cells = [
+            (f"{errors[name]:.2f} ({bases[name]:.2f})" if ours else f"{errors[name]:.2f}")
+            if name in errors
+            else ""
+            for name in tables.WITH_CATEGORIES
+        ]
+        to_codes = f"{row['value']:.3f}" if ours else ""
+        rows.append((model, *cells, to_codes, _relative(errors, reference), _commands([row])))
+    head = ("Model", *tables.WITH_CATEGORIES, "To codes", "To RandomForest", "Command")
+    return head, rows
+
+
+def holes_table(stored):
+    """Return head and rows of errors on tables from which entries were removed."""
+    rows = []
+    for model in tables.ALL:
+        found = [stored.get(f"tables:holes/{kind}/{model}") for kind in tables.HOLES]
+        cells = []
+        for kind, row in zip(tables.HOLES, found):
+            reference = _errors(stored.get(f"tables:holes/{kind}/{tables.REFERENCE}"))
+            cell = _relative(_errors(row), reference)
+            if row and model in tables.OURS:
+                cell += f" ({row['value']:.3f})"
+            cells.append(cell)
+        rows.append((model, *cells, _commands([row for row in found if row])))
+    titles = (f"{kind.partition('-')[2]} %, {kind.partition('-')[0]}" for kind in tables.HOLES)
+    return ("Model", *titles, "Command"), _filled(rows)
+
+
+def choose_table(stored):
+    """Return head and rows of the features that were compared for categories."""
+    columns = [(model,) for model in tables.OURS]
+    rows = _pivot(stored, tables.SETTINGS, columns, "tables:choose/{0}/{1}")
+    return ("Features of categories", *tables.OURS, "Command"), _filled(rows)
 
 
 def images_table(stored):
@@ -272,6 +320,9 @@ def engines_table(stored):
 
 TABLES = {
     "peers": peers_table,
+    "tables_categories": categories_table,
+    "tables_holes": holes_table,
+    "tables_choose": choose_table,
     "images": images_table,
     "trees": trees_table,
     "manifold": manifold_table,
@@ -369,6 +420,21 @@ def _commands(rows):
     commands = (row["command"].removeprefix("python benchmarks/") for row in rows)
     found = dict.fromkeys(re.sub(r" --sets( [\w-]+)+", "", command) for command in commands)
     return ", ".join(f"``{command}``" for command in found)
+
+
+def _errors(row, which="own"):
+    """Return errors by table, of the model or of what it is compared with, from the note."""
+    found = re.findall(r"(\w+) ([\d.]+) \(([\d.]+)\)", row["note"]) if row else []
+    return {name: float(own if which == "own" else base) for name, own, base in found}
+
+
+def _relative(errors, reference):
+    """Format the geometric mean of errors relative to those of another model."""
+    pairs = [(error, reference[name]) for name, error in errors.items() if name in reference]
+    if not pairs:
+        return ""
+    own, other = np.log(np.array(pairs).T + tables.OFFSET)
+    return f"{np.exp(np.mean(own - other)):.3f}"
 
 
 def _filled(rows):

@@ -90,10 +90,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            Finite numbers. Estimators that compare features as they are keep uint8 and bool as
-            bytes and convert everything else to float32; those that scale features to [0, 1] do
-            so in float64.
+        X : {array-like, dataframe} of shape (n_samples, n_features) or (n_samples, *feature_shape)
+            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+            Estimators that compare features as they are keep uint8 and bool as bytes and convert
+            other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets; several outputs in regression only.
         sample_weight : array-like of shape (n_samples,), default=None
