@@ -95,7 +95,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
             other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Labels, or real targets; several outputs in regression only.
+            Labels, or real targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
             None: all weights are 1.

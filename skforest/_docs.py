@@ -46,9 +46,10 @@ max_samples : int, float or None
     many as there are distinct rows. Only with a bootstrap.
 oob_score : bool
     Whether to score the forest on the rows that each tree did not draw. Only with a bootstrap.
-class_weight : dict, {"balanced", "balanced_subsample"} or None
+class_weight : dict, list of dict, {"balanced", "balanced_subsample"} or None
     Weights of the classes, which multiply the weights of their rows. "balanced": all classes have
     the same total weight in the training set. "balanced_subsample": in the sample of every tree.
+    With several outputs, a list with a dict for each; the weights of all outputs are multiplied.
 categorical_features : "from_dtype", array-like of bool, int or str, or None
     Columns of X that hold categories. "from_dtype": those of a data frame that hold strings or
     have a categorical dtype, and columns of strings in arrays of objects. A mask of shape
@@ -98,16 +99,17 @@ feature_names_in_ : ndarray of shape (n_features_in_,), object
 is_categorical_ : ndarray of shape (n_features_in_,), bool, or None
     Which columns of X are categories; None if there are none.
 n_outputs_ : int
-    Number of outputs; 1 in classification.
-classes_ : ndarray of shape (n_classes_,)
-    Labels, sorted.
-n_classes_ : int
-    Number of classes.
+    Number of outputs.
+classes_ : ndarray of shape (n_classes_,), or list of such arrays
+    Labels, sorted; a list with one array for each output if there are several.
+n_classes_ : int or list of int
+    Number of classes, of each output if there are several.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Importances of the features: not negative, with sum 1.
 oob_score_ : float
-    Out-of-bag accuracy, or R2 averaged over outputs. Only with `oob_score`.
-oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64
+    Out-of-bag accuracy (with several outputs, share of rows of which all labels are right), or R2
+    averaged over outputs. Only with `oob_score`.
+oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
     Class probabilities of every training sample, from the trees that did not draw it; NaN where
     every tree drew it, or where its weight is 0. Only with `oob_score`.
 oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
