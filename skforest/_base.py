@@ -44,7 +44,7 @@ from ._threads import in_threads
 from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.statistics import decision_path
-from .forest.storage import join
+from .forest.storage import as_levels, join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
@@ -312,7 +312,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             if reset:
                 there = None if weight.all() else np.flatnonzero(weight)
                 columns = np.flatnonzero(is_categorical).tolist()
-                levels = {j: table.levels(j, there) for j in columns}
+                levels = as_levels({j: table.levels(j, there) for j in columns})
             X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
         if reset:
             self.is_categorical_ = is_categorical
@@ -331,7 +331,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             X = check_array(X, dtype=None, ensure_all_finite=False)
             table = table_of_matrix(X)
         validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
-        is_categorical = find_categories(table, categorical_features)
+        is_free = reset and hasattr(self, "categorical_features")
+        is_categorical = find_categories(table, categorical_features, is_free)
         if not is_categorical.any():
             # Numbers alone are read faster as one matrix, where scikit-learn knows how.
             is_plain = hasattr(X, "to_numpy") and table.is_numeric

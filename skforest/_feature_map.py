@@ -264,7 +264,11 @@ class FeatureMap:
             return Z
         if has_missing:
             Z = np.where(Z == MISSING, np.float32(np.nan), Z)
-        F = self._features(Z)
+        if len(self.source):  # blocks stay in the cache while they are read by columns
+            blocks = [self._features(Z[i : i + BLOCK]) for i in range(0, len(Z), BLOCK)]
+            F = np.concatenate(blocks)
+        else:
+            F = self._features(Z)
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
         for f, j in zip(targets, self.source[targets]):
             entry = self._entries(j, Z[:, j])
@@ -337,7 +341,13 @@ class FeatureMap:
         """
         table = X if isinstance(X, Table) else read_table(X)
         if table is None:
-            X = np.asarray(X)
+            given, X = X, np.asarray(X)
+            if X.ndim == 0:
+                raise ValueError(
+                    f"X is of type {type(given).__name__}; a data frame or an array of shape "
+                    "(n_samples, n_features) is needed"
+                )
+            X = X if X.ndim == 2 else X.reshape(len(X), -1)
             table = Table(list(X.T), list(range(X.shape[1])), len(X)) if self.levels else None
         if table is None:
             return X

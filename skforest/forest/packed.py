@@ -17,7 +17,7 @@ from scipy import sparse
 
 from .._docs import with_texts
 from .._feature_map import FeatureMap
-from .._table import read_table
+from .._table import as_frame, read_table
 from .._tree import Router
 from .._version import __version__
 from .io import as_value_error, narrow, read_forest, widen, write_forest
@@ -314,12 +314,10 @@ class Forest:
             X itself if it needs no change.
         """
         feature_map = self.feature_map
-        table = read_table(X)
+        table = read_table(as_frame(X))
         if table is not None:
             X = table.selected(self.feature_names)
         X = feature_map.coded(X)
-        if X.ndim != 2:
-            X = X.reshape(len(X), -1)
         if X.shape[1] != self.n_inputs:
             raise ValueError(f"X has {X.shape[1]} features, the forest takes {self.n_inputs}")
         return self.map_coded(X)
