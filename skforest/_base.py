@@ -27,7 +27,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._docs import with_texts
-from ._feature_map import BLOCK, FeatureMap
+from ._feature_map import BLOCK, FeatureMap, as_bytes
 from ._kernels.rows import tree_seed
 from ._table import (
     as_frame,
@@ -301,7 +301,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         if reset:
             categorical = getattr(self, "categorical_features", None)
         else:
-            levels = self.forest_.feature_map.levels
+            levels = self.forest_.levels
             categorical = list(levels)
         table, is_categorical = self._read(X, categorical, reset)
         if table is None:
@@ -349,19 +349,19 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
         names = getattr(self, "feature_names_in_", None)
-        levels = self.forest_.feature_map.levels
+        levels = self.forest_.levels
         if not levels:
             few = X if names is None else few_frame_rows(X, names)
             few = few_rows(few, self.n_features_in_, self._scales_features)
             if few is not None:
-                return few if self._scales_features else FeatureMap().inputs(few)
+                return few if self._scales_features else as_bytes(few)
         X = as_frame(self._unfolded(X))
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
-        return X if self._scales_features else FeatureMap().inputs(X)
+        return X if self._scales_features else as_bytes(X)
 
     def _validated(self, X, *y, reset, **options):
         """`validate_data`, with errors that name the column; None: names have been checked."""

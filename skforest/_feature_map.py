@@ -17,7 +17,7 @@ from numbers import Integral
 
 import numpy as np
 
-from ._table import UNKNOWN, Table, read_table
+from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 
 BLOCK = 4096  # rows that are converted together
 CACHED = 2**17  # numbers in float64 that stay in the cache
@@ -132,9 +132,9 @@ class FeatureMap:
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
-        is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
         if not len(self.source):
-            if not is_missing.any():
+            is_missing = None if Z.dtype == np.uint8 else np.isnan(Z)
+            if Z.dtype == np.uint8 or np.count_nonzero(is_missing) == 0:
                 return Z
             self._check_fill()
             return np.where(is_missing, self.fill, Z)
@@ -335,11 +335,11 @@ class FeatureMap:
 
         Parameters
         ----------
-        X : Table or data frame, or array-like of shape (n_samples, n_inputs)
+        X : data frame, or array-like of shape (n_samples, n_inputs)
         names : sequence of str, default=None
             Names of the inputs, to find the columns of a data frame.
         """
-        table = X if isinstance(X, Table) else read_table(X)
+        table = read_table(as_frame(X))
         if table is None:
             given, X = X, np.asarray(X)
             if X.ndim == 0:
@@ -348,7 +348,7 @@ class FeatureMap:
                     "(n_samples, n_features) is needed"
                 )
             X = X if X.ndim == 2 else X.reshape(len(X), -1)
-            table = Table(list(X.T), list(range(X.shape[1])), len(X)) if self.levels else None
+            table = table_of_matrix(X) if self.levels else None
         if table is None:
             return X
         return table.selected(names).matrix(self.levels)

@@ -276,6 +276,8 @@ def as_frame(X):
 
 def read_table(X):
     """X as a Table; None if it is neither a data frame nor an array of objects or strings."""
+    if type(X) is np.ndarray and X.dtype.kind in "biuf":
+        return None
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(
             "X is a masked array; replace the masked values by NaN first: X.filled(np.nan)"

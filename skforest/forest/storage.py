@@ -181,6 +181,8 @@ def _check_inputs(forest):
     """Check the arrays of the feature map, and the levels of categories."""
     n_features, n_inputs = forest.n_features, forest.n_inputs
     _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
+    names = forest.feature_names
+    _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
     _need((forest.scale > 0).all(), "scale contains values that are not positive")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
