@@ -116,7 +116,7 @@ class Table:
             return array.astype(np.float64)
         values = [np.nan if is_missing(value) else value for value in self.values(j)]
         try:
-            return np.array(values, dtype=np.float64)
+            return np.fromiter(values, dtype=np.float64, count=len(values))
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
@@ -300,7 +300,7 @@ def read_table(X):
             "pass X.collect()"
         )
     shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
-    if isinstance(shape, tuple) and len(shape) == 1 and getattr(dtype, "kind", "O") == "O":
+    if isinstance(shape, tuple) and len(shape) == 1 and getattr(dtype, "kind", "O") in "OSU":
         raise ValueError(
             f"Expected 2D array, got 1D array instead: X is of type {type(X).__name__}. Reshape "
             "your data: pass a data frame or an array of shape (n_samples, n_features)"
