@@ -469,6 +469,8 @@ def few_frame_rows(X, names):
 
 def where_not_finite(X, names, missing_too):
     """Name of the first column with a value that is not finite, and what to do."""
+    table = read_table(X)
+    X = X if table is None else table.matrix({})  # nullable dtypes have no NaN
     with np.errstate(over="ignore"):
         values = np.asarray(X, dtype=np.float64).astype(np.float32)
     wrong = ~np.isfinite(values) if missing_too else np.isinf(values)

@@ -235,6 +235,16 @@ def test_infinite_values_name_the_column(estimator, value):
         model.predict(wrong)
 
 
+@pytest.mark.parametrize("dtype", ["Float64", "double[pyarrow]", object])
+def test_infinite_values_beside_missing_ones_name_the_column(dtype):
+    if "pyarrow" in str(dtype):
+        pytest.importorskip("pyarrow")
+    frame = table()[["age", "size"]].astype(dtype)
+    frame.loc[frame.index[3], "size"] = np.inf
+    with pytest.raises(ValueError, match="(?s)infinity.*column 'size'"):
+        CO2ForestClassifier(3).fit(frame, np.arange(N) % 2)
+
+
 def test_columns_that_mix_strings_and_numbers_are_named():
     frame = pd.DataFrame({"a": [1, "x", 3, 4] * 5, "b": np.arange(20)})
     with pytest.raises(ValueError, match="column 'a' of X must hold numbers"):
