@@ -27,7 +27,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._docs import with_texts
-from ._feature_map import BLOCK, FeatureMap
+from ._feature_map import BLOCK, FeatureMap, as_bytes
 from ._kernels.rows import tree_seed
 from ._table import (
     as_frame,
@@ -44,7 +44,7 @@ from ._threads import in_threads
 from ._training_set import TrainingSet, check_sample_weight
 from .forest import Forest
 from .forest.statistics import decision_path
-from .forest.storage import join
+from .forest.storage import as_levels, join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
@@ -301,7 +301,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         if reset:
             categorical = getattr(self, "categorical_features", None)
         else:
-            levels = self.forest_.feature_map.levels
+            levels = self.forest_.levels
             categorical = list(levels)
         table, is_categorical = self._read(X, categorical, reset)
         if table is None:
@@ -312,7 +312,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             if reset:
                 there = None if weight.all() else np.flatnonzero(weight)
                 columns = np.flatnonzero(is_categorical).tolist()
-                levels = {j: table.levels(j, there) for j in columns}
+                levels = as_levels({j: table.levels(j, there) for j in columns})
             X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
         if reset:
             self.is_categorical_ = is_categorical
@@ -331,7 +331,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             X = check_array(X, dtype=None, ensure_all_finite=False)
             table = table_of_matrix(X)
         validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
-        is_categorical = find_categories(table, categorical_features)
+        is_free = reset and hasattr(self, "categorical_features")
+        is_categorical = find_categories(table, categorical_features, is_free)
         if not is_categorical.any():
             # Numbers alone are read faster as one matrix, where scikit-learn knows how.
             is_plain = hasattr(X, "to_numpy") and table.is_numeric
@@ -348,19 +349,19 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
         names = getattr(self, "feature_names_in_", None)
-        levels = self.forest_.feature_map.levels
+        levels = self.forest_.levels
         if not levels:
             few = X if names is None else few_frame_rows(X, names)
             few = few_rows(few, self.n_features_in_, self._scales_features)
             if few is not None:
-                return few if self._scales_features else FeatureMap().inputs(few)
+                return few if self._scales_features else as_bytes(few)
         X = as_frame(self._unfolded(X))
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
-        return X if self._scales_features else FeatureMap().inputs(X)
+        return X if self._scales_features else as_bytes(X)
 
     def _validated(self, X, *y, reset, **options):
         """`validate_data`, with errors that name the column; None: names have been checked."""

@@ -17,7 +17,7 @@ from numbers import Integral
 
 import numpy as np
 
-from ._table import UNKNOWN, Table, read_table
+from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 
 BLOCK = 4096  # rows that are converted together
 CACHED = 2**17  # numbers in float64 that stay in the cache
@@ -132,9 +132,9 @@ class FeatureMap:
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
-        is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
         if not len(self.source):
-            if not is_missing.any():
+            is_missing = None if Z.dtype == np.uint8 else np.isnan(Z)
+            if Z.dtype == np.uint8 or np.count_nonzero(is_missing) == 0:
                 return Z
             self._check_fill()
             return np.where(is_missing, self.fill, Z)
@@ -264,7 +264,11 @@ class FeatureMap:
             return Z
         if has_missing:
             Z = np.where(Z == MISSING, np.float32(np.nan), Z)
-        F = self._features(Z)
+        if len(self.source):  # blocks stay in the cache while they are read by columns
+            blocks = [self._features(Z[i : i + BLOCK]) for i in range(0, len(Z), BLOCK)]
+            F = np.concatenate(blocks)
+        else:
+            F = self._features(Z)
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
         for f, j in zip(targets, self.source[targets]):
             entry = self._entries(j, Z[:, j])
@@ -331,14 +335,20 @@ class FeatureMap:
 
         Parameters
         ----------
-        X : Table or data frame, or array-like of shape (n_samples, n_inputs)
+        X : data frame, or array-like of shape (n_samples, n_inputs)
         names : sequence of str, default=None
             Names of the inputs, to find the columns of a data frame.
         """
-        table = X if isinstance(X, Table) else read_table(X)
+        table = read_table(as_frame(X))
         if table is None:
-            X = np.asarray(X)
-            table = Table(list(X.T), list(range(X.shape[1])), len(X)) if self.levels else None
+            given, X = X, np.asarray(X)
+            if X.ndim == 0:
+                raise ValueError(
+                    f"X is of type {type(given).__name__}; a data frame or an array of shape "
+                    "(n_samples, n_features) is needed"
+                )
+            X = X if X.ndim == 2 else X.reshape(len(X), -1)
+            table = table_of_matrix(X) if self.levels else None
         if table is None:
             return X
         return table.selected(names).matrix(self.levels)

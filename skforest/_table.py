@@ -5,14 +5,20 @@ matrix of numbers, with the number of its level for a category and NaN for missi
 matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
 """
 
-from numbers import Integral, Number
+from decimal import Decimal
+from numbers import Integral, Real
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
+MAX_EXACT = 2**53  # integers up to here are exact in float64
 NUMBER, CATEGORY, DATE = "number", "category", "date"
+DATES_ADVICE = (
+    "dates or times, numbers or categories are needed; derive numbers from them first, such as "
+    "the year, the day of the week, or the days since a reference date"
+)
 FEW_ROWS = 32  # up to here, validation takes longer than prediction
 
 
@@ -29,6 +35,7 @@ class Table:
 
     def __init__(self, columns, names, n_rows):
         self.columns, self.names, self.n_rows = columns, names, n_rows
+        self._distinct_of = {}
 
     def __len__(self):
         return len(self.columns)
@@ -47,7 +54,8 @@ class Table:
 
         Raises ValueError with the names of those that are missing.
         """
-        if names is None or list(names) == list(self.names) or isinstance(self.names[0], Integral):
+        is_named = not any(isinstance(name, Integral) for name in self.names)
+        if names is None or list(names) == list(self.names) or not is_named:
             return self
         missing = [name for name in names if name not in self.names]
         if missing:
@@ -85,14 +93,21 @@ class Table:
         """The entries of a column as Python objects, ndarray of shape (n_rows,), object."""
         column = self.columns[j]
         items = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
-        values = np.empty(len(items), dtype=object)
-        values[:] = items
-        return values
+        return np.fromiter(items, dtype=object, count=len(items))
 
     def numbers(self, j):
         """A column as float64, or as float32 or uint8 where it has that dtype; NaN: missing."""
         column = self.columns[j]
-        array = column if isinstance(column, np.ndarray) else column.to_numpy()
+        if isinstance(column, np.ndarray):
+            array = column
+        elif isinstance(column.dtype, nw.Int128 | nw.UInt128):  # NumPy has no such dtypes
+            array = column.cast(nw.Float64).to_numpy()
+        else:
+            array = column.to_numpy()
+        if array.dtype.kind in "mM":
+            raise TypeError(f"column {self.names[j]!r} of X holds {DATES_ADVICE}")
+        if array.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: column {self.names[j]!r} of X")
         if array.dtype == bool:
             return array.view(np.uint8)
         if array.dtype in (np.uint8, np.float32, np.float64):
@@ -101,9 +116,10 @@ class Table:
             return array.astype(np.float64)
         values = [np.nan if is_missing(value) else value for value in self.values(j)]
         try:
-            return np.array(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise type(error)(
+            return np.fromiter(values, dtype=np.float64, count=len(values))
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
                 f"column {self.names[j]!r} of X must hold numbers; to use it as a category, "
                 f"convert all its values to one type and name it in categorical_features: {error}"
             ) from None
@@ -126,11 +142,9 @@ class Table:
         levels : list of float or str
             Those of an ordered dtype in its order, others sorted, numbers before strings.
         """
-        values = self.values(j)
-        values = values if rows is None else values[rows]
-        found = {
-            level for level in map(as_level, dict.fromkeys(values.tolist())) if level == level
-        }
+        values, position = self._distinct(j)
+        present = np.bincount(1 + position[rows if rows is not None else slice(None)])[1:]
+        found = {level for level, n in zip(values, present) if n and level == level}
         if len(found) > MAX_LEVELS:
             raise ValueError(
                 f"column {self.names[j]!r} of X has {len(found)} levels, at most {MAX_LEVELS} are "
@@ -149,38 +163,76 @@ class Table:
         ValueError
             If the levels are strings and the column holds numbers, or the other way round.
         """
-        values = self.values(j).tolist()
-        number = {level: float(code) for code, level in enumerate(levels)}
-        found = {value: as_level(value) for value in dict.fromkeys(values)}
-        code = {
-            value: number.get(level, UNKNOWN) if level == level else np.nan
-            for value, level in found.items()
-        }
+        found, position = self._distinct(j)
         known = {type(level) for level in levels}
-        given = {type(level) for level in found.values() if level == level}
+        given = {type(level) for level in found if level == level}
         if known and given and not known & given:
             was, now = ("strings", "numbers") if str in known else ("numbers", "strings")
             raise ValueError(
                 f"column {self.names[j]!r} of X holds {now}; its levels in fit were {was}"
             )
-        return np.fromiter(map(code.__getitem__, values), np.float64, len(values))
+        number = {level: float(code) for code, level in enumerate(levels)}
+        code = [number.get(level, UNKNOWN) if level == level else np.nan for level in found]
+        return np.array([*code, np.nan])[position]  # the last one is that of missing values
+
+    def _distinct(self, j):
+        """Levels of the distinct values of a column, and the position of that of every row.
+
+        -1 is the position of missing values; some of them may have the level NaN instead.
+        """
+        if j in self._distinct_of:
+            return self._distinct_of[j]
+        column = self.columns[j]
+        native = None if isinstance(column, np.ndarray) else nw.to_native(column)
+        try:
+            if hasattr(native, "factorize"):  # as pandas has it, without an object for each row
+                position, values = native.factorize()
+                values = values.tolist()
+            elif native is None and column.dtype.kind in "biuf":
+                values, position = np.unique(column, return_inverse=True)
+                values = values.tolist()
+            else:
+                items = self.values(j).tolist()
+                values = list(dict.fromkeys(items))
+                number = {value: i for i, value in enumerate(values)}
+                position = np.fromiter(map(number.__getitem__, items), np.intp, len(items))
+            found = [as_level(value) for value in values]
+        except (TypeError, ValueError, ArithmeticError) as error:  # such as values without a hash
+            raise TypeError(
+                f"column {self.names[j]!r} of X has values that cannot be levels of a category; "
+                f"convert them to strings: {error}"
+            ) from None
+        self._distinct_of[j] = found, position
+        return found, position
 
 
 def is_missing(value):
     """Is a value None, NaN, or the missing value of pandas?"""
     if isinstance(value, float):
         return value != value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def as_level(value):
-    """The level of a category as a float or str; NaN if it is missing."""
+    """The level of a category as a float or str; NaN if it is missing.
+
+    Numbers that a float would change become strings: large integers, complex numbers. TypeError
+    for objects without a representation of their value.
+    """
     if isinstance(value, str):
         return str(value)
     if is_missing(value):
         return np.nan
+    if isinstance(value, Integral) and abs(int(value)) > MAX_EXACT:
+        return str(int(value))
+    if isinstance(value, Real | Decimal | np.bool_):
+        return float(value)
+    if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
+        raise TypeError(f"values of type {type(value).__name__} have no text of their own")
     # Strings also stand for intervals, dates and whatever else a category may hold.
-    return float(value) if isinstance(value, Number | np.bool_) else str(value)
+    return str(value)
 
 
 def _kind_of_array(column):
@@ -200,7 +252,11 @@ def _kind_of_array(column):
 
 def as_frame(X):
     """X itself, or a pyarrow table of it where only the interchange protocols can read it."""
-    if hasattr(X, "shape") or isinstance(X, list | tuple):
+    shape = getattr(X, "shape", None)
+    has_rows_only = isinstance(shape, tuple) and len(shape) == 1
+    if isinstance(X, np.ndarray | list | tuple) or has_rows_only:
+        return X
+    if nw.dependencies.is_into_dataframe(X):
         return X
     for protocol in ("__arrow_c_stream__", "__dataframe__"):
         if hasattr(X, protocol):
@@ -220,17 +276,35 @@ def as_frame(X):
 
 def read_table(X):
     """X as a Table; None if it is neither a data frame nor an array of objects or strings."""
+    if type(X) is np.ndarray and X.dtype.kind in "biuf":
+        return None
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(
             "X is a masked array; replace the masked values by NaN first: X.filled(np.nan)"
         )
+    if isinstance(X, np.ndarray) and X.dtype.kind == "V":
+        raise TypeError(
+            f"X has the structured dtype {X.dtype}; pass pandas.DataFrame(X), or an array of "
+            "shape (n_samples, n_features)"
+        )
     try:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:
         raise ValueError(f"X has several columns of one name: {error}") from None
     if isinstance(frame, nw.DataFrame):
         names = frame.columns
-        return Table([frame[name] for name in names], names, len(frame))
+        return Table(list(frame.iter_columns()), names, len(frame))
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"X is a {type(X).__module__}.{type(X).__name__}, whose rows are not computed yet; "
+            "pass X.collect()"
+        )
+    shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
+    if isinstance(shape, tuple) and len(shape) == 1 and getattr(dtype, "kind", "O") in "OSU":
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: X is of type {type(X).__name__}. Reshape "
+            "your data: pass a data frame or an array of shape (n_samples, n_features)"
+        )
     if isinstance(X, list | tuple):
         X = _as_object_array(X)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSmM":
@@ -255,7 +329,7 @@ def _as_object_array(X):
 # ---------------------------------------------------------------------------- which are categories
 
 
-def find_categories(table, categorical_features):
+def find_categories(table, categorical_features, is_free=True):
     """Mask of the columns of a table that are categories; ValueError for what is neither.
 
     Parameters
@@ -263,6 +337,8 @@ def find_categories(table, categorical_features):
     table : Table
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         As the parameter of an estimator.
+    is_free : bool, default=True
+        Whether the user may name other columns in `categorical_features`.
 
     Returns
     -------
@@ -276,6 +352,11 @@ def find_categories(table, categorical_features):
     TypeError
         If such a column holds dates or times.
     """
+    if not len(table):
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape=({table.n_rows}, 0)) while a minimum of 1 is "
+            "required: X has no columns"
+        )
     kinds = [table.kind(j) for j in range(len(table))]
     from_dtype = isinstance(categorical_features, str) and categorical_features == "from_dtype"
     if categorical_features is None:
@@ -288,16 +369,15 @@ def find_categories(table, categorical_features):
     for name, kind, is_categorical in zip(table.names, kinds, mask):
         where = f"column {name!r} of X"
         if kind == DATE and not is_categorical:
-            raise TypeError(
-                f"{where} holds dates or times, numbers or categories are needed; derive numbers "
-                "from them first, such as the year, the day of the week, or the days since a "
-                "reference date"
-            )
+            raise TypeError(f"{where} holds {DATES_ADVICE}")
         if kind == CATEGORY and not is_categorical:
+            advice = (
+                '; pass a data frame with categorical_features="from_dtype", or name the column '
+                "in categorical_features"
+            )
             raise ValueError(
                 f"{where} holds strings or categories, but is to hold numbers (could not convert "
-                'string to float); pass a data frame with categorical_features="from_dtype", or '
-                "name the column in categorical_features"
+                f"string to float){advice if is_free else ''}"
             )
     return mask
 
@@ -307,7 +387,7 @@ def _given_categories(categorical_features, names):
     given, n_features = np.asarray(categorical_features), len(names)
     shown = f"categorical_features={categorical_features!r}"
     if isinstance(categorical_features, list | tuple):
-        kinds = {isinstance(item, str) for item in categorical_features}
+        kinds = {(isinstance(item, str), isinstance(item, bool)) for item in categorical_features}
         given = np.asarray(categorical_features, dtype=object) if len(kinds) > 1 else given
     if given.size == 0:
         return np.zeros(n_features, dtype=bool)
@@ -389,6 +469,8 @@ def few_frame_rows(X, names):
 
 def where_not_finite(X, names, missing_too):
     """Name of the first column with a value that is not finite, and what to do."""
+    table = read_table(X)
+    X = X if table is None else table.matrix({})  # nullable dtypes have no NaN
     with np.errstate(over="ignore"):
         values = np.asarray(X, dtype=np.float64).astype(np.float32)
     wrong = ~np.isfinite(values) if missing_too else np.isinf(values)

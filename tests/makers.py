@@ -341,8 +341,34 @@ def rich_classifier(seed=0):
     return Forest(arrays, **meta)
 
 
+def rich_mixed(seed=0):
+    """The same for a table with missing values and a category: features of every kind."""
+    forest = rich_classifier(seed)
+    n_inputs = 33
+    arrays = forest.arrays | {
+        "offset": np.zeros(0),
+        "scale": np.zeros(0),
+        "fill": np.linspace(-1, 1, n_inputs),
+        "source": [*range(n_inputs), 0, 1, 1],
+        "kind": [0, 2, *[0] * (n_inputs - 2), 1, 3, 4],
+        "table_start": np.cumsum([0, 0, 4, *[0] * (n_inputs - 2), 2, 4, 4]),
+        "table": np.arange(14) / 8,
+    }
+    names = [f"x{j}" for j in range(n_inputs)]
+    return Forest(arrays, **forest.metadata | {"levels": {1: ["a", 2.0]}, "feature_names": names})
+
+
 def table(forest, n_samples=40, seed=1, dtype=np.float32):
-    return whole_table(np.random.default_rng(seed), n_samples, forest.n_features, dtype)
+    rng = np.random.default_rng(seed)
+    X = whole_table(rng, n_samples, forest.n_inputs, dtype)
+    if not forest.levels:
+        return X
+    X = X.astype(object)
+    X[0] = None
+    for j, levels in forest.levels.items():
+        for i in range(1, n_samples if levels else 0):
+            X[i, j] = levels[rng.integers(len(levels))]
+    return X
 
 
 def assert_same(one, other):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from makers import fixed, rich_classifier, rich_forest, table, use
+from makers import fixed, rich_classifier, rich_forest, rich_mixed, table, use
 
 from skforest.forest import ARRAYS, Forest
 from skforest.forest.io import narrow, widen
@@ -289,8 +289,8 @@ RESIZED = [
 
 @pytest.mark.parametrize("resize, name", RESIZED)
 def test_an_array_of_another_length_is_refused(resize, name):
-    forest = rich_classifier()
-    units = {"offset": np.arange(36.0), "scale": np.full(36, 0.5)}
+    forest = rich_mixed()
+    units = {"offset": np.arange(33.0), "scale": np.full(33, 0.5)}
     forest = Forest(forest.arrays | units, **forest.metadata)
     assert len(getattr(forest, name)) > 1
     with pytest.raises(ValueError, match=r"\w"):
@@ -313,11 +313,11 @@ REALS = [*map(float, NUMBERS), np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 0.5]
         min_size=1,
         max_size=3,
     ),
-    st.booleans(),
+    st.sampled_from([rich_forest, rich_classifier, rich_mixed]),
 )
-def test_random_corruption_is_refused_or_harmless(changes, classifier):
+def test_random_corruption_is_refused_or_harmless(changes, make):
     """Any few entries changed: a ValueError, or a forest that can be used."""
-    forest = rich_classifier() if classifier else rich_forest()
+    forest = make()
     arrays = forest.arrays
     for name, at, number, real in changes:
         array = arrays[name].copy()
@@ -417,7 +417,7 @@ def damage_arrays(seed, n):
     rng = np.random.default_rng(seed)
     n_refused = 0
     for i in range(n):
-        forest = (rich_forest, rich_classifier)[i % 2](seed)
+        forest = (rich_forest, rich_classifier, rich_mixed)[i % 3](seed)
         arrays = forest.arrays
         for name in rng.choice(sorted(ARRAYS), rng.integers(1, 3), replace=False):
             array = arrays[name].copy()

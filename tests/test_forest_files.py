@@ -13,6 +13,7 @@ from makers import (
     assert_same,
     rich_classifier,
     rich_forest,
+    rich_mixed,
     table,
     use,
 )
@@ -377,6 +378,16 @@ def test_a_forest_that_compresses_beyond_the_limit_is_stored_uncompressed(tmp_pa
         lambda head: head["forest"].update(feature_shape=[np.inf]),
         lambda head: head["forest"].update(task=["regression"]),
         lambda head: head["forest"].update(versions=5),
+        lambda head: head["forest"].update(levels=5),
+        lambda head: head["forest"].update(levels=[1]),
+        lambda head: head["forest"].update(levels=[[1, 5]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", [2]]]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", np.nan]]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", 10**400]]]),
+        lambda head: head["forest"].update(levels=[[2**40, ["a", "b"]]]),
+        lambda head: head["forest"].update(levels=[[-1, ["a", "b"]]]),
+        lambda head: head["forest"].update(levels=[["1", ["a", "b"], 3]]),
+        lambda head: head["forest"].update(levels=nested(900)),
         lambda head: head.update(arrays=5),
         lambda head: head.update(arrays=[["child"]]),
         lambda head: head.update(format=[1]),
@@ -535,7 +546,7 @@ def damage_files(seed, n, path):
     """Damage files n times; each must be refused with its name, or be of use."""
     rng = np.random.default_rng(seed)
     n_refused = 0
-    for make in (rich_forest, rich_classifier):
+    for make in (rich_forest, rich_classifier, rich_mixed):
         forest = make(seed)
         forest.save(path)
         whole, members = path.read_bytes(), read_archive(path)

@@ -90,6 +90,7 @@ EFFECTS = {
     "min_weight_fraction_leaf": ({}, 0.2),
     "max_samples": ({}, 0.4),
     "class_weight": ({}, {0: 5, 1: 1, 2: 1}),
+    "categorical_features": ({"feature_shape": None}, [0]),
     "random_state": ({}, 1),
 }
 # These change no tree. Each has a test elsewhere.

@@ -4,12 +4,23 @@ import pickle
 import subprocess
 import sys
 import time
+import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
+from sklearn.ensemble import VotingClassifier
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import (
@@ -193,7 +204,7 @@ def test_columns_are_found_by_name():
     y = target(CO2ForestClassifier(), frame)
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
     shuffled = frame[frame.columns[::-1]]
-    with pytest.raises(ValueError, match="feature names should match.*same order"):
+    with pytest.raises(ValueError, match="(?s)feature names should match.*same order"):
         model.predict(shuffled)
     with pytest.raises(ValueError, match="(?s)feature names should match.*city"):
         model.predict(frame.drop(columns="city"))
@@ -222,6 +233,16 @@ def test_infinite_values_name_the_column(estimator, value):
     model = estimator.fit(frame, y)
     with pytest.raises(ValueError, match="(?s)infinity.*column 'size'"):
         model.predict(wrong)
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "double[pyarrow]", object])
+def test_infinite_values_beside_missing_ones_name_the_column(dtype):
+    if "pyarrow" in str(dtype):
+        pytest.importorskip("pyarrow")
+    frame = table()[["age", "size"]].astype(dtype)
+    frame.loc[frame.index[3], "size"] = np.inf
+    with pytest.raises(ValueError, match="(?s)infinity.*column 'size'"):
+        CO2ForestClassifier(3).fit(frame, np.arange(N) % 2)
 
 
 def test_columns_that_mix_strings_and_numbers_are_named():
@@ -607,7 +628,7 @@ def test_importances_and_names_are_those_of_the_columns(estimator):
     assert leaves.shape[0] == N
 
 
-def test_plots_name_levels_and_missing_values():
+def test_plots_name_levels_and_missing_values(every_feature):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
@@ -728,3 +749,286 @@ def test_missing_values_need_a_fill():
     forest = Forest(plain | {"value": [0.0, 1.0]}, n_features=1, n_outputs=1, task="regression")
     with pytest.raises(ValueError, match="X contains NaN"):
         forest.predict([[np.nan]])
+
+
+# ---------------------------------------------------------------------------------- strange tables
+
+
+def with_column(values, n=40):
+    """A frame of a number and of a column that repeats the values, and labels."""
+    column = np.fromiter((values[i % len(values)] for i in range(n)), dtype=object, count=n)
+    frame = pd.DataFrame({"x": np.arange(n, dtype=float)})
+    frame["c"] = pd.Series(column, dtype=object)
+    return frame, np.arange(n) % 2
+
+
+def small(**params):
+    return CO2ForestClassifier(3, random_state=0, **params)
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("columns", [[0, 1], [10, 20], pd.MultiIndex.from_tuples([(1, 2), "ab"])])
+def test_columns_without_names(estimator, columns):
+    frame = table()[["size", "city"]].set_axis(columns, axis=1)
+    model = estimator.fit(frame, target(estimator, table()))
+    np.testing.assert_array_equal(model.is_categorical_, [False, True])
+    assert not hasattr(model, "feature_names_in_")
+    np.testing.assert_array_equal(model.forest_.predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("X", [pd.DataFrame(index=range(9)), np.zeros((9, 0), dtype=object)])
+def test_tables_without_columns(X):
+    with pytest.raises(ValueError, match="0 feature.*X has no columns"):
+        small().fit(X, np.arange(9) % 2)
+    frame, y = with_column(["a", "b"])
+    with pytest.raises(ValueError, match="no columns"):
+        small().fit(frame, y).forest_.predict(pd.DataFrame(index=range(9)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1], [2]], [{"a": 1}], [np.arange(2), np.arange(2)], [([1],), ([2],)],
+        [Decimal("sNaN"), 1], [object(), "a"],
+    ],
+    ids=["list", "dict", "array", "tuple of list", "signaling", "object"],
+)  # fmt: skip
+def test_values_that_are_neither_numbers_nor_levels(values):
+    frame, y = with_column(values)
+    with pytest.raises((TypeError, ValueError), match="column 'c' of X"):
+        small().fit(frame, y)
+    with pytest.raises(TypeError, match="column 'c' of X has values that cannot be levels"):
+        small(categorical_features=["c"]).fit(frame, y)
+    model = small().fit(*with_column(["a", "b"]))
+    with pytest.raises(TypeError, match="column 'c' of X has values that cannot be levels"):
+        model.predict(frame)
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        ([2**53, 2**53 + 1, 5], [5.0, 2.0**53, str(2**53 + 1)]),
+        ([10**400, -(10**400)], [str(-(10**400)), str(10**400)]),
+        ([1j, 2], [2.0, "1j"]),
+        ([np.datetime64("NaT"), pd.NaT, pd.NA, None, np.nan, Decimal("nan"), "a"], ["a"]),
+        ([(1, 2), pd.Interval(0, 1), b"x"], ["(0, 1]", "(1, 2)", "b'x'"]),
+        ([True, np.True_, 1, np.int8(1), 1.0, Decimal(1), Fraction(1), 0], [0.0, 1.0]),
+        ([-0.0, 0.0, np.inf, -np.inf], [-np.inf, 0.0, np.inf]),
+        (["", "a\0", "\ud800", "e\u0301", "\u00e9", "nan"], None),
+        (["x" * 10**5, "y" * 10**5], None),
+    ],
+    ids=lambda values: str(values)[:30],
+)
+def test_levels_of_any_value_are_saved(values, levels, tmp_path):
+    frame, y = with_column(values)
+    X = frame.to_numpy(dtype=object)
+    model = small(categorical_features=[1]).fit(X, y)
+    assert model.forest_.levels == {1: sorted(values) if levels is None else levels}
+    skforest.save(model, tmp_path / "model.npz")
+    for again in (skforest.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
+        assert again.forest_.levels == model.forest_.levels
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_numbers_that_are_too_large_name_the_column():
+    frame, y = with_column([10**400, 1])
+    with pytest.raises(ValueError, match="column 'c' of X must hold numbers"):
+        small().fit(frame, y)
+
+
+def test_complex_columns_are_refused():
+    frame = pd.DataFrame({"a": np.arange(20) * 1j, "b": np.arange(20)})
+    with pytest.raises(ValueError, match="Complex data not supported: column 'a' of X"):
+        small().fit(frame, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 1)])
+def test_structured_arrays_are_refused(shape):
+    X = np.zeros(shape, dtype=[("a", float), ("b", int)])
+    with pytest.raises(TypeError, match=r"structured dtype.*pandas.DataFrame\(X\)"):
+        small().fit(X, np.arange(20) % 2)
+
+
+def test_lazy_frames_and_series_say_what_to_pass():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": np.arange(20.0), "b": ["u", "v"] * 10})
+    y = np.arange(20) % 2
+    model = small().fit(frame, y)
+    for function in (lambda X: small().fit(X, y), model.predict, model.forest_.predict):
+        with pytest.raises(TypeError, match=r"LazyFrame.*X.collect\(\)"):
+            function(frame.lazy())
+    for series in (frame["b"], pd.Series(["u", "v"] * 10), np.array(["u", "v"] * 10)):
+        with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+            small().fit(series, y)
+
+
+def test_other_frames_of_polars_and_pyarrow():
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    columns = {"a": np.arange(20.0), "b": ["u", "v"] * 10}
+    y = np.arange(20) % 2
+    expected = small().fit(pd.DataFrame(columns), y)
+    batch = pa.record_batch({"a": columns["a"], "b": pa.array(columns["b"])})
+    wide = pl.DataFrame(columns).with_columns(pl.col("a").cast(pl.Int128))
+    enum = pl.DataFrame(columns).with_columns(pl.col("b").cast(pl.Enum(["v", "w", "u"])))
+    for frame in (batch, wide, pa.table(batch).set_column(1, "b", batch["b"].dictionary_encode())):
+        model = small().fit(frame, y)
+        assert_same_forest(model, expected)
+        np.testing.assert_array_equal(model.forest_.predict(frame), model.predict(frame))
+    assert small().fit(enum, y).forest_.levels == {1: ["v", "u"]}
+
+
+def test_a_forest_refuses_what_is_no_table():
+    frame, y = with_column(["a", "b"])
+    forests = small().fit(frame, y).forest_, small().fit(frame[["x"]], y).forest_
+    for forest in forests:
+        for X in (3, None, {"x": [1.0]}, scipy.sparse.csr_matrix((2, 2))):
+            with pytest.raises(ValueError, match=f"X is of type {type(X).__name__}"):
+                forest.predict(X)
+        with pytest.raises(TypeError, match="column 'x' of X holds dates"):
+            forest.predict(frame.assign(x=pd.Timestamp("2020-01-01")))
+    with pytest.raises(ValueError, match="X has 1 features, the forest takes 2"):
+        forests[0].predict(np.zeros(3))
+
+
+def test_errors_do_not_advise_what_is_impossible():
+    frame, y = with_column([1, 2])
+    model = small().fit(frame, y)
+    with pytest.raises(ValueError, match="string to float\\)$"):
+        model.predict(frame.assign(c="a"))
+
+
+@pytest.mark.every_class
+def test_missing_values_and_levels_of_rows_without_weight(estimator):
+    frame = table()
+    y = target(estimator, frame)
+    weight = np.arange(N) % 3 != 0
+    hidden = frame.copy()
+    hidden.loc[~weight, ["size", "age"]] = np.nan
+    hidden.loc[~weight, ["city", "shop"]] = ["Paris", None]
+    model = clone(estimator).fit(hidden, y, sample_weight=weight)
+    assert_same_forest(model, estimator.fit(frame[weight], y[weight]))
+
+
+def test_forests_with_other_maps_are_not_joined():
+    one = stump()
+    for changes, message in (
+        ({"fill": [0.5, 0.0]}, "differ in fill"),
+        ({"table": [0.0, 1.0, 0.5, 0.5, 1.0, 0.0, 0.0, 0.0]}, "differ in table"),
+        ({"levels": {1: ["a", "c"]}}, "differ in levels$"),
+        ({"kind": [VALUE, CODE, TARGET]}, "differ in kind"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Forest.concatenate([one, stump(**changes)])
+    other = stump()
+    joined = Forest.concatenate([one, other])
+    assert joined.levels == one.levels
+    for same in (joined[1], joined[1].compact(), Forest.concatenate(list(joined))):
+        X = pd.DataFrame({"x": [1.0, np.nan, 2.0], "c": ["a", "b", None]})
+        np.testing.assert_array_equal(same.predict(X), one.predict(X))
+
+
+def test_a_number_of_features_alone_takes_no_memory():
+    """A small file may declare any number of features."""
+    arrays = {"tree_start": [0, 1], "child": [-1], "threshold": [], "value": [0.5]}
+    tracemalloc.start()
+    try:
+        Forest(arrays, n_features=2**31 - 1, n_outputs=1, task="regression")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_levels_are_checked_once_for_all_trees():
+    frame, y = with_column([f"level {i}" for i in range(40)])
+    model = CO2ForestClassifier(10, random_state=0).fit(frame, y)
+    levels = model.forest_.levels
+    assert Forest(model.forest_.arrays, **model.forest_.metadata).levels is levels
+    with pytest.raises(ValueError, match="feature_names needs one entry"):
+        Forest(model.forest_.arrays, **model.forest_.metadata | {"feature_names": ["x"]})
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_an_interrupted_fit_leaves_the_model_as_it_was(cls, monkeypatch):
+    frame = table()
+    y = target(cls(), frame)
+    model = cls(3, random_state=0).fit(frame, y)
+    before = vars(model).copy()
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    for name in ("cross_fitted", "fit_table"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TargetStatistics, name, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(frame.assign(city="Paris"), y)
+        assert vars(model) == before
+    model.predict(frame)
+
+
+def test_frames_in_scikit_learn():
+    frame = table()
+    y = target(CO2ForestClassifier(), frame)
+    model = small(categorical_features=["city", "shop", "grade", "open"])
+    assert clone(model).get_params() == model.get_params()
+    grid = {"categorical_features": ["from_dtype", ["city", "shop", "grade"]]}
+    assert GridSearchCV(model, grid, cv=2).fit(frame, y).best_score_ > 0.7
+    scaled = make_column_transformer((StandardScaler(), ["size"]), remainder="passthrough")
+    pipeline = make_pipeline(scaled.set_output(transform="pandas"), small())
+    assert pipeline.fit(frame, y).score(frame, y) > 0.8
+    voting = VotingClassifier([("a", small()), ("b", ManifoldForestClassifier(3))], voting="soft")
+    assert voting.fit(frame, y).score(frame, y) > 0.8
+    assert CalibratedClassifierCV(small(), cv=2).fit(frame, y).score(frame, y) > 0.7
+    fitted = small().fit(frame, y)
+    assert permutation_importance(fitted, frame, y, n_repeats=1).importances_mean.shape == (6,)
+    known = frame[frame["city"].notna()]
+    found = partial_dependence(fitted, known, ["city"], categorical_features=["city"])
+    assert found["average"].shape == (1, 3)
+
+
+def test_blocks_of_a_long_frame(estimator):
+    frame = table()
+    model = estimator.fit(frame, target(estimator, frame))
+    expected = response(model, frame)
+    for n_jobs in (1, 2, -1):
+        model.set_params(n_jobs=n_jobs)
+        found = response(model, pd.concat([frame] * 40))
+        np.testing.assert_array_equal(found, np.concatenate([expected] * 40))
+    np.testing.assert_array_equal(response(model, frame[4:5]), expected[4:5])
+
+
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, ManifoldForestClassifier])
+def test_a_warm_start_meets_new_levels_and_missing_values(cls):
+    frame = table()
+    y = target(cls(), frame)
+    model = cls(3, random_state=0, warm_start=True).fit(
+        frame.dropna(), y[frame.notna().all(axis=1)]
+    )
+    levels = model.forest_.levels
+    model.set_params(n_estimators=6).fit(frame.assign(shop="new"), y)
+    assert model.forest_.levels == levels
+    assert len(model.forest_) == 6
+    with pytest.raises(ValueError, match="column 'city' of X holds numbers"):
+        model.set_params(n_estimators=7).fit(frame.assign(city=1.0), y)
+    assert len(model.forest_) == 6
+
+
+def test_streams_meet_new_levels_and_missing_values():
+    frame = table(300)
+    y = target(RandomHingeForestClassifier(), frame)
+    model = RandomHingeForestClassifier(n_bags=1, random_state=0)
+    whole = frame.notna().all(axis=1).to_numpy()
+    model.partial_fit(frame[whole], y[whole], classes=[0, 1])
+    levels = model.forest_.levels
+    for batch in (frame, frame.assign(city="Paris", age=np.nan), frame[:1]):
+        model.partial_fit(batch, y[: len(batch)])
+    assert model.forest_.levels == levels
+    assert np.isfinite(model.predict_proba(frame)).all()
+
+
+def test_several_outputs_with_categories():
+    frame = table()
+    y = target(CO2ForestRegressor(), frame)
+    Y = np.c_[y, -y, frame["size"]]
+    for cls in (CO2ForestRegressor, ManifoldForestRegressor):
+        assert cls(5, random_state=0).fit(frame, Y).score(frame, Y) > 0.7

@@ -340,3 +340,19 @@ def test_verbose_prints_splits_and_epochs(capsys):
     E2ENetworkTree(line, max_leaf_nodes=3, verbose=1, **SHORT).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6 and all(text.startswith("E2ENetworkTree: ") for text in lines)
+
+
+def test_missing_values_and_categories_are_refused():
+    pd = pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = E2ENetworkTree(line, max_leaf_nodes=2, **SHORT).fit(frame, y)
+    expected = model.predict_proba(frame)
+    np.testing.assert_array_equal(model.predict_proba(frame.astype("Float64")), expected)
+    for wrong in (frame.where(frame > 1), frame.where(frame > 1).astype("Float64")):
+        for function in (lambda X: clone(model).fit(X, y), model.predict):
+            with pytest.raises(ValueError, match="X contains NaN.*column 'c'.*SimpleImputer"):
+                function(wrong)
+    for function in (lambda X: clone(model).fit(X, y), model.predict):
+        with pytest.raises(ValueError, match="column 'c' of X holds strings or categories"):
+            function(frame.assign(c="a"))

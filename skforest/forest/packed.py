@@ -17,7 +17,6 @@ from scipy import sparse
 
 from .._docs import with_texts
 from .._feature_map import FeatureMap
-from .._table import read_table
 from .._tree import Router
 from .._version import __version__
 from .io import as_value_error, narrow, read_forest, widen, write_forest
@@ -245,8 +244,12 @@ class Forest:
 
     @property
     def feature_map(self):
-        """FeatureMap: what happens to a row before it is routed."""
-        return FeatureMap(*(getattr(self, name) for name in OF_INPUTS), levels=self.levels)
+        """FeatureMap: what happens to a row before it is routed, made at the first use."""
+        feature_map = self.__dict__.get("_cached_map")
+        if feature_map is None:
+            arrays = {name: getattr(self, name) for name in OF_INPUTS}
+            feature_map = self.__dict__["_cached_map"] = FeatureMap(**arrays, levels=self.levels)
+        return feature_map
 
     @property
     def n_inputs(self):
@@ -312,13 +315,7 @@ class Forest:
         Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
             X itself if it needs no change.
         """
-        feature_map = self.feature_map
-        table = read_table(X)
-        if table is not None:
-            X = table.selected(self.feature_names)
-        X = feature_map.coded(X)
-        if X.ndim != 2:
-            X = X.reshape(len(X), -1)
+        X = self.feature_map.coded(X, self.feature_names)
         if X.shape[1] != self.n_inputs:
             raise ValueError(f"X has {X.shape[1]} features, the forest takes {self.n_inputs}")
         return self.map_coded(X)

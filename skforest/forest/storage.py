@@ -189,6 +189,8 @@ def _check_inputs(forest):
     """Check the arrays of the feature map, and the levels of categories."""
     n_features, n_inputs = forest.n_features, forest.n_inputs
     _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
+    names = forest.feature_names
+    _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
     _need((forest.scale > 0).all(), "scale contains values that are not positive")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
@@ -202,12 +204,12 @@ def _check_inputs(forest):
         (not levels or len(forest.source) > 0) and all(0 <= j < n_inputs for j in levels),
         "levels are given for inputs that are out of range",
     )
-    n_entries = np.full(n_inputs, 2)
-    for j, known in levels.items():
-        n_entries[j] = len(known) + 2
-    is_category = np.zeros(n_inputs, dtype=bool)
-    is_category[list(levels)] = True
-    if len(forest.source):
+    if len(forest.source):  # then n_inputs is the length of an array, no mere number
+        n_entries = np.full(n_inputs, 2)
+        for j, known in levels.items():
+            n_entries[j] = len(known) + 2
+        is_category = np.zeros(n_inputs, dtype=bool)
+        is_category[list(levels)] = True
         is_value = forest.kind == KINDS.index("value")
         expected = np.where(is_value, 0, n_entries[forest.source])
         _need((np.diff(forest.table_start) == expected).all(), "a table has a wrong length")
@@ -218,10 +220,16 @@ def _check_inputs(forest):
         )
 
 
+class Levels(dict):
+    """Levels of categories that `as_levels` has checked."""
+
+
 def as_levels(levels):
     """Levels of categories as a dict; also from a sequence of pairs, as JSON represents it."""
+    if isinstance(levels, Levels):  # each tree of a forest has them
+        return levels
     pairs = levels.items() if isinstance(levels, dict) else levels or ()
-    found = {}
+    found = Levels()
     for j, known in pairs:
         j, known = whole_number(j, "an input of levels"), list(known)
         _need(j not in found, f"levels of input {j} are given twice")
@@ -229,7 +237,11 @@ def as_levels(levels):
             all(isinstance(level, str | float | int) for level in known),
             f"the levels of input {j} are not all numbers or strings",
         )
-        found[j] = [level if isinstance(level, str) else float(level) for level in known]
+        try:
+            found[j] = [level if isinstance(level, str) else float(level) for level in known]
+        except OverflowError:
+            _need(False, f"a level of input {j} is too large for float64")
+        _need(all(level == level for level in found[j]), f"a level of input {j} is NaN")
         _need(len(set(found[j])) == len(known), f"two levels of input {j} are equal")
     return found
 
@@ -493,11 +505,14 @@ def _check_same_kind(head, other):
         if name in ("classes", "feature_names", "versions"):
             continue
         if getattr(head, name) != getattr(other, name):
+            if name == "levels":  # there may be very many
+                raise ValueError("forests differ in levels")
             raise ValueError(
                 f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
             )
-    for name in ("classes", "baseline", "spread", "offset", "scale"):
-        if not np.array_equal(getattr(head, name), getattr(other, name)):
+    for name in ("classes", "baseline", "spread", *OF_INPUTS):
+        one, two = getattr(head, name), getattr(other, name)
+        if one is not two and not np.array_equal(one, two):
             raise ValueError(f"forests differ in {name}")
     if bool(len(head.value_start)) != bool(len(other.value_start)):
         raise ValueError("forests differ in how they store leaf values")

@@ -148,6 +148,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "routing": [StrOptions(set(GATES))],
     }
     warm_start = False  # read by `BaseForest`; not a parameter of a single tree
+    _takes_missing = False  # images have no missing pixels
 
     def __init__(
         self,
