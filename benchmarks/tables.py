@@ -107,6 +107,9 @@ def _error(job, options):
     X_train, X_test = split.X_train, split.X_test
     if holes:
         X_train, X_test = _with_holes(X_train, X_test, holes, seed)
+    # Not every rival takes columns without any value.
+    has_values = ~np.isnan(X_train).all(axis=0)
+    X_train, X_test, mask = X_train[:, has_values], X_test[:, has_values], mask[has_values]
     if treatment != "native":
         mask = np.zeros_like(mask)
     if treatment in ("median", "indicator"):
