@@ -108,19 +108,11 @@ class FeatureMap:
     # ------------------------------------------------------------------------------ prediction
 
     def transform(self, X, seek_bytes=True):
-        """The rows as kernels read them.
+        """The rows as kernels read them: (n_samples, n_features), uint8 or float32, C order.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_inputs)
-            In the dtype that `input_dtype` names; NaN where values are missing. Categories are
-            numbers of levels, as `coded` returns them.
-        seek_bytes : bool, default=True
-            Whether to look for whole numbers among floats that are not scaled.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_features), uint8 or float32, C order
+        X, of shape (n_samples, n_inputs), is in the dtype that `input_dtype` names, with NaN where
+        values are missing, and numbers of levels for categories, as `coded` returns them.
+        `seek_bytes`: whether to look for whole numbers among floats that are not scaled.
         """
         return self._features(self.inputs(X, seek_bytes))
 
@@ -139,12 +131,13 @@ class FeatureMap:
             self._check_fill()
             return np.where(is_missing, self.fill, Z)
         F = np.empty((len(Z), len(self.source)), dtype=np.float32)
-        for f, j in enumerate(self.source):
-            column = Z[:, j]
-            if self.kind[f] == VALUE:
-                F[:, f] = np.where(np.isnan(column), self.fill[j], column)
-            else:
-                F[:, f] = self._table_of(f)[self._entries(j, column)]
+        is_value = self.kind == VALUE
+        source = self.source[is_value]
+        values = Z[:, source]
+        F[:, is_value] = np.where(np.isnan(values), self.fill[source], values)
+        for f in np.flatnonzero(~is_value):
+            j = self.source[f]
+            F[:, f] = self._table_of(f)[self._entries(j, Z[:, j])]
         return F
 
     def _check_fill(self):
@@ -184,20 +177,10 @@ class FeatureMap:
     def fit_features(self, Z, weight, has_missing, statistics, with_indicators=True):
         """The complete map, with its features, from distinct rows.
 
-        Parameters
-        ----------
-        Z : ndarray of shape (n_rows, n_inputs), uint8 or float32
-            Scaled inputs in canonical order, with MISSING for missing values.
-        weight : ndarray of shape (n_rows,), float64
-        has_missing : bool
-            Whether MISSING stands for missing values in Z.
-        statistics : TargetStatistics
-        with_indicators : bool, default=True
-            Whether to make features that say which values are missing.
-
-        Returns
-        -------
-        feature_map : FeatureMap
+        Z holds scaled inputs, uint8 or float32 of shape (n_rows, n_inputs), in canonical order;
+        with `has_missing`, MISSING stands for missing values. `statistics` are the
+        `TargetStatistics` of these rows. `with_indicators`: whether to make features that say
+        which values are missing.
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         fill = _means(Z, weight, is_missing)
@@ -235,7 +218,7 @@ class FeatureMap:
         rank = np.arange(n_levels, dtype=np.float64)
         if self.is_scaling:
             rank /= max(n_levels - 1, 1)
-        mean = total[:n_levels] @ rank / max(total[:n_levels].sum(), 1e-300)
+        mean = (total[:n_levels] * rank).sum() / max(total[:n_levels].sum(), 1e-300)
         own = [(CODE, np.concatenate([rank, [mean, mean]]))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
             own += [(LEVEL, row) for row in np.eye(n_levels + has_missing, n_levels + 2)]
@@ -246,19 +229,10 @@ class FeatureMap:
         return own
 
     def training_features(self, Z, has_missing, statistics):
-        """Features of distinct training rows.
+        """Features of distinct training rows; the parameters are those of `fit_features`.
 
         As `transform`, but the target statistics of a row are those of the other folds. Without
         `statistics`, no labels of these rows are in them.
-
-        Parameters
-        ----------
-        Z, has_missing, statistics
-            As in `fit_features`.
-
-        Returns
-        -------
-        F : ndarray of shape (n_rows, n_features), uint8 or float32, C order
         """
         if Z.dtype == np.uint8 and not len(self.source):
             return Z
