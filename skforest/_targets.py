@@ -148,7 +148,7 @@ class ForestClassifierMixin(ClassifierMixin):
         given = self.class_weight
         if isinstance(given, list) and len(given) != codes.shape[1]:
             raise ValueError(
-                f"class_weight has {len(given)} entries, y has {codes.shape[1]} outputs"
+                f"class_weight={given!r} has {len(given)} entries, y has {codes.shape[1]} outputs"
             )
         if isinstance(given, dict) and codes.shape[1] > 1:
             raise ValueError(

@@ -276,12 +276,6 @@ def test_lengths_that_differ(estimator):
     refuses(estimator, X, None, r"\by\b", "None")
 
 
-def test_several_outputs_in_classification(classifier):
-    X, y = task(classifier)
-    refuses(classifier, X, np.column_stack([y, y]), r"\by\b.*1d", r"\(60, 2\)")
-    refuses(classifier, X, np.eye(3, dtype=int)[y], r"\by\b.*1d", r"\(60, 3\)")
-
-
 def test_targets_with_three_axes(estimator):
     X, y = task(estimator)
     refuses(estimator, X, np.zeros((N, 2, 2)), r"\by\b|dim 3")
