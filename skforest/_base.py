@@ -15,6 +15,7 @@ from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
 from joblib import effective_n_jobs
+from scipy import sparse
 from sklearn.base import BaseEstimator, _fit_context, is_classifier
 from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils._param_validation import (  # noqa: F401
@@ -27,7 +28,15 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._docs import with_texts
-from ._feature_map import BLOCK, FeatureMap, as_bytes
+from ._feature_map import (
+    BLOCK,
+    DENSE_BLOCK,
+    FeatureMap,
+    as_bytes,
+    canonical_csr,
+    dense,
+    dense_blocks,
+)
 from ._kernels.rows import tree_seed
 from ._table import (
     as_frame,
@@ -71,6 +80,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
+    _takes_sparse = False  # are kernels able to read a sparse X?
 
     def __init_subclass__(cls, **kwargs):
         """Add the constraints of all base classes to those of the class."""
@@ -306,7 +316,8 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         table, is_categorical = self._read(X, categorical, reset)
         if table is None:
             X, y = self._validated(X, y, reset=reset, **self._target_options)
-            weight, levels = check_sample_weight(sample_weight, len(X)), {}
+            X = canonical_csr(X) if sparse.issparse(X) else X
+            weight, levels = check_sample_weight(sample_weight, X.shape[0]), {}
         else:
             weight = check_sample_weight(sample_weight, table.n_rows)
             if reset:
@@ -361,13 +372,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
-        return X if self._scales_features else as_bytes(X)
+        return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _validated(self, X, *y, reset, **options):
         """`validate_data`, with errors that name the column; None: names have been checked."""
         dtype = input_dtype(X, self._scales_features)
         finite = "allow-nan" if self._takes_missing else True
         options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
+        if sparse.issparse(X) and self._takes_sparse:
+            options |= {"accept_sparse": "csr", "dtype": np.float32, "ensure_all_finite": True}
         try:
             if reset is not None:
                 return validate_data(self, X, *y, reset=reset, **options)
@@ -387,6 +400,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing
+        tags.input_tags.sparse = self._takes_sparse
         return tags
 
     # -------------------------------------------------------------------------------- predicting
@@ -400,13 +414,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         map_coded = self.forest_.map_coded
 
         def function(block):
-            return predict(map_coded(block))
+            return predict(map_coded(dense(block)))
 
-        if len(X) <= BLOCK:
+        n_rows, most = X.shape[0], BLOCK
+        if sparse.issparse(X):
+            most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
+        elif n_rows <= BLOCK:
             return function(X)
         n_jobs = effective_n_jobs(self.n_jobs)
-        size = min(BLOCK, -(-len(X) // n_jobs))
-        blocks = [X[start : start + size] for start in range(0, len(X), size)]
+        size = max(1, min(most, -(-n_rows // n_jobs)))
+        blocks = (X[start : start + size] for start in range(0, n_rows, size))
         if n_jobs == 1:
             parts = [function(block) for block in blocks]
         else:
@@ -492,7 +509,8 @@ class BootstrapMixin:
         n_members = self._member_counts(True)[2]
         for number in range(n_members):
             out = self._draw_weight(data, tree_seed(self._seed, number)) == 0
-            total[out] += self._member(number).response_mapped(data.X[out])
+            respond = self._member(number).response_mapped
+            total[out] += np.concatenate([respond(block) for block in dense_blocks(data.X[out])])
             n_trees += out
         known = n_trees > 0
         if not known.any():

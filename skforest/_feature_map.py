@@ -16,10 +16,12 @@ import math
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 
 from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 
 BLOCK = 4096  # rows that are converted together
+DENSE_BLOCK = 2**23  # numbers of a sparse matrix that are dense at a time
 CACHED = 2**17  # numbers in float64 that stay in the cache
 BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
 MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
@@ -120,7 +122,7 @@ class FeatureMap:
         """The rows after scaling; with NaN where they have it."""
         if self.is_scaling:
             return scaled(X, self.offset, self.scale)
-        return as_bytes(X) if seek_bytes else X
+        return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
@@ -164,6 +166,8 @@ class FeatureMap:
     def training_inputs(self, X):
         """As `inputs`, with MISSING in place of NaN; and whether there is any."""
         Z = self.inputs(X)
+        if sparse.issparse(Z):
+            return Z, False
         is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
         if not is_missing.any():
             return Z, False
@@ -234,7 +238,7 @@ class FeatureMap:
         As `transform`, but the target statistics of a row are those of the other folds. Without
         `statistics`, no labels of these rows are in them.
         """
-        if Z.dtype == np.uint8 and not len(self.source):
+        if sparse.issparse(Z) or (Z.dtype == np.uint8 and not len(self.source)):
             return Z
         if has_missing:
             Z = np.where(Z == MISSING, np.float32(np.nan), Z)
@@ -335,15 +339,50 @@ def _shown(level):
 
 def _means(Z, weight, is_missing):
     """Weighted mean of every input over the rows where it is not missing: float32."""
-    # Without BLAS, whose last bits depend on its threads.
     if not is_missing.any():
-        return (np.einsum("i,ij->j", weight, Z, dtype=np.float64) / weight.sum()).astype(
-            np.float32
-        )
+        return (weighted_sums(Z, weight) / weight.sum()).astype(np.float32)
     there = ~is_missing
     total = np.einsum("i,ij->j", weight, np.where(there, Z, 0), dtype=np.float64)
     known = np.einsum("i,ij->j", weight, there, dtype=np.float64)
     return np.where(known > 0, total / np.where(known > 0, known, 1), 0).astype(np.float32)
+
+
+def dense(X):
+    """A few rows as an ndarray."""
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def dense_blocks(X):
+    """X in blocks of dense rows; itself, if it is dense."""
+    if not sparse.issparse(X):
+        return [X]
+    size = max(1, DENSE_BLOCK // X.shape[1])
+    return (X[start : start + size].toarray() for start in range(0, max(1, X.shape[0]), size))
+
+
+def canonical_csr(X):
+    """A copy of a CSR matrix for kernels: float32, features rise in every row, no zeros."""
+    arrays = X.data, X.indices, X.indptr
+    X = sparse.csr_matrix(arrays, shape=X.shape, dtype=np.float32, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    if X.nnz >= 2**31:
+        raise ValueError(f"X has {X.nnz} entries that are not 0, at most 2^31 - 1 are supported")
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X
+
+
+def weighted_sums(X, weight):
+    """Weighted sum of every column, float64."""
+    # Without BLAS, whose last bits depend on its threads.
+    if not sparse.issparse(X):
+        return np.einsum("i,ij->j", weight, X, dtype=np.float64)
+    total = np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], BLOCK):
+        part = X[start : start + BLOCK]
+        row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
+        total += np.bincount(part.indices, row_weight * part.data, X.shape[1])
+    return total
 
 
 # -------------------------------------------------------------------------------- scaling features

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from scipy import sparse
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
@@ -469,6 +470,8 @@ def few_frame_rows(X, names):
 
 def where_not_finite(X, names, missing_too):
     """Name of the first column with a value that is not finite, and what to do."""
+    if sparse.issparse(X):
+        return "Missing values are supported in dense X only; remove or clip infinite ones."
     table = read_table(X)
     X = X if table is None else table.matrix({})  # nullable dtypes have no NaN
     with np.errstate(over="ignore"):

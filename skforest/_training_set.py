@@ -8,11 +8,11 @@ change a forest, and a weight of k equals k copies.
 from copy import copy
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_array
 
+from ._feature_map import BLOCK, BYTE_FEATURES, CACHED, as_bytes, weighted_sums
 from ._kernels.rows import RowOrder, draw_counts
-
-CACHED = 2**17  # numbers that are converted to float64 together: they stay in the cache
 
 
 class TrainingSet:
@@ -29,7 +29,8 @@ class TrainingSet:
     """
 
     def __init__(self, X, y, weight, feature_map=None):
-        samples = RowOrder(X, y)
+        order = SparseRowOrder if sparse.issparse(X) else RowOrder
+        samples = order(X, y)
         chosen = np.flatnonzero(weight)
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
@@ -123,13 +124,13 @@ class TrainingSet:
         """float: largest absolute value in X."""
         if self.X.dtype == np.uint8:
             return 255.0
+        if sparse.issparse(self.X):
+            return float(np.abs(self.X.data).max(initial=0.0))
         return float(max(self.X.max(), -self.X.min()))
 
     def mean(self):
         """Weighted mean of every feature, float64."""
-        # Without BLAS, whose last bits depend on its threads.
-        total = np.einsum("i,ij->j", self.weight, self.X, dtype=np.float64)
-        return total / self.weight.sum()
+        return weighted_sums(self.X, self.weight) / self.weight.sum()
 
     def spread(self):
         """Weighted standard deviation of every feature, float32; 1 where it is 0."""
@@ -141,6 +142,54 @@ class TrainingSet:
     def bootstrap(self, seed, n_draws):
         """How often each row is drawn, with replacement, in proportion to its weight."""
         return draw_counts(self.weight, seed, n_draws)
+
+
+class SparseRowOrder:
+    """As `RowOrder`, for a CSR matrix: the hashes are those of the dense rows.
+
+    So the canonical order, and all that follows from it, does not depend on the form of X.
+    """
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+        # Dense rows of whole numbers from 0 to 255 would be bytes.
+        self.dtype = as_bytes(X.data[None]).dtype if X.shape[1] <= BYTE_FEATURES else X.dtype
+
+    def _dense_order(self, rows):
+        block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)
+        return RowOrder(block, np.ascontiguousarray(self.y[rows]))
+
+    def hashes(self, rows):
+        size = max(16, CACHED // max(1, self.X.shape[1]))
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        found = [self._dense_order(part).hashes(np.arange(len(part))) for part in parts]
+        return np.concatenate(found)
+
+    def sort_equal_hashes(self, rows, hashes):
+        is_first = np.ones(len(rows), dtype=bool)
+        starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
+        for start, stop in zip(starts, np.append(starts[1:], len(rows))):
+            # Rows of one hash are nearly always equal; else their order is that of their values.
+            if stop - start > 1 and not self._are_equal(rows[start], rows[start + 1 : stop]):
+                own = np.arange(stop - start)
+                is_first[start:stop] = self._dense_order(rows[start:stop]).sort_equal_hashes(
+                    own, hashes[start:stop]
+                )
+                rows[start:stop] = rows[start:stop][own]
+            elif stop - start > 1:
+                is_first[start + 1 : stop] = False
+        return is_first
+
+    def _are_equal(self, first, others):
+        """Are all other rows equal to the first?"""
+        pointer, X = self.X.indptr, self.X
+        own = slice(pointer[first], pointer[first + 1])
+        return all(
+            np.array_equal(X.indices[own], X.indices[pointer[row] : pointer[row + 1]])
+            and np.array_equal(X.data[own], X.data[pointer[row] : pointer[row + 1]])
+            and np.array_equal(self.y[first], self.y[row])
+            for row in others
+        )
 
 
 def check_sample_weight(sample_weight, n_samples):
@@ -182,13 +231,33 @@ def rescale_weights(weight):
 
 def _standard_deviation(X, weight):
     total = weight.sum()
-    size = max(16, CACHED // max(1, X.shape[1]))
-    blocks = [slice(start, start + size) for start in range(0, len(X), size)]
-    # Without BLAS, whose last bits depend on its threads: the spread decides routes.
-    mean = sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
-    # A second pass: the square of a large mean would drown a small deviation.
-    variance = sum(np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks) / total
+    if sparse.issparse(X):
+        variance = _sparse_variance(X, weight)
+    else:
+        size = max(16, CACHED // max(1, X.shape[1]))
+        blocks = [slice(start, start + size) for start in range(0, len(X), size)]
+        # Without BLAS, whose last bits depend on its threads: the spread decides routes.
+        mean = (
+            sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
+        )
+        # A second pass: the square of a large mean would drown a small deviation.
+        squares = (np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks)
+        variance = sum(squares) / total
     with np.errstate(over="ignore"):
         spread = np.sqrt(variance).astype(np.float32)
     usable = (spread > np.finfo(np.float32).tiny) & np.isfinite(spread)
     return np.where(usable, spread, np.float32(1))
+
+
+def _sparse_variance(X, weight):
+    """Weighted variance of every column of a CSR matrix."""
+    mean = weighted_sums(X, weight) / weight.sum()
+    squares, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], BLOCK):
+        part = X[start : start + BLOCK]
+        row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
+        square = np.square(part.data - mean[part.indices])
+        squares += np.bincount(part.indices, row_weight * square, X.shape[1])
+        present += np.bincount(part.indices, row_weight, X.shape[1])
+    of_zeros = np.maximum(weight.sum() - present, 0) * np.square(mean)
+    return (squares + of_zeros) / weight.sum()

@@ -184,6 +184,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         return self.criterion
 
     @property
+    def _takes_sparse(self):
+        # Sums of patches read runs of neighbours.
+        return self.projection != "patch" and self.feature_shape is None
+
+    @property
     def _grid(self):
         return FeatureGrid(self.feature_shape_, math.prod(self.feature_shape_))
 

@@ -9,6 +9,7 @@ training rows never rises.
 import copy
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import (
@@ -154,6 +155,8 @@ def refine(
     if isinstance(refined, RoutingMixin):
         refined.routing = "hard"
         refined.forest_ = refined._gated(refined.forest_)
+    if sparse.issparse(X):
+        raise TypeError("refine takes dense X, since it trains hyperplanes over all features")
     data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
     forest = refined.forest_

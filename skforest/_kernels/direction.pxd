@@ -11,6 +11,7 @@ cdef enum DType:
     UINT8 = 0
     FLOAT32 = 1
     NO_DTYPE = 2      # no table: directions are unfolded to positions and weights
+    CSR = 3           # float32; the entries that are not 0, row by row
 
 cdef extern from "simd.h" nogil:
     enum:
@@ -31,8 +32,11 @@ cdef extern from "simd.h" nogil:
 
 
 cdef struct Table:
-    # Samples as rows, features as columns, C order.
+    # Samples as rows, features as columns, C order. With CSR, `data` holds the entries, `column`
+    # their features, which rise in every row, and row i has those from row_start[i] on.
     const void* data
+    const int32_t* row_start
+    const int32_t* column
     DType dtype
     int64_t n_samples
     int32_t n_features

@@ -34,13 +34,25 @@ def simd_level():
 # ------------------------------------------------------------------------------- tables and grids
 
 cdef Table as_table(X) except *:
-    """View of a C-contiguous uint8 or float32 matrix; the caller keeps X alive."""
+    """View of a C-contiguous uint8 or float32 matrix, or of a float32 CSR matrix.
+
+    The caller keeps X alive.
+    """
     cdef Table table
+    cdef const int32_t[::1] row_start, column
+    cdef const float[::1] entries
     cdef const uint8_t[:, ::1] bytes_view
     cdef const float[:, ::1] float_view
     table.n_samples = X.shape[0]
     table.n_features = X.shape[1]
     table.data = NULL
+    if hasattr(X, "indptr"):
+        table.dtype = CSR
+        row_start, column, entries = X.indptr, X.indices, X.data
+        table.row_start = &row_start[0]
+        if X.nnz:
+            table.column, table.data = &column[0], &entries[0]
+        return table
     if X.dtype == np.uint8:
         table.dtype = UINT8
         bytes_view = X
@@ -343,11 +355,48 @@ cdef void unfold(
     unfolded.dense = unfolded.weight
 
 
+cdef float entry_of(const Table* table, int64_t row, int32_t feature) noexcept nogil:
+    """The entry of a CSR matrix, by bisection in the row."""
+    cdef int32_t low = table.row_start[row], high = table.row_start[row + 1], middle
+    while low < high:
+        middle = low + ((high - low) >> 1)
+        if table.column[middle] < feature:
+            low = middle + 1
+        else:
+            high = middle
+    if low < table.row_start[row + 1] and table.column[low] == feature:
+        return (<const float*>table.data)[low]
+    return 0
+
+
+cdef void project_csr(
+    const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
+) noexcept nogil:
+    """As `project`, for single features and for positions with weights.
+
+    The terms are added in the order of `SKF_SPARSE_BODY`; those that are 0 change no sum.
+    """
+    cdef int64_t i, row
+    cdef int32_t t
+    cdef float total
+    for i in range(n):
+        row = offset[i] // table.n_features
+        if unfolded.kind == ONE:
+            out[i] = entry_of(table, row, unfolded.position[0])
+            continue
+        total = 0
+        for t in range(unfolded.n):
+            total = total + unfolded.weight[t] * entry_of(table, row, unfolded.position[t])
+        out[i] = total
+
+
 cdef void project(
     const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
 ) noexcept nogil:
     """out[i] = a . x of the row that starts at table[offset[i]], for n rows."""
-    if table.dtype == UINT8:
+    if table.dtype == CSR:
+        project_csr(unfolded, table, offset, n, out)
+    elif table.dtype == UINT8:
         skf_project_u8(unfolded, <const uint8_t*>table.data, offset, n, out)
     else:
         skf_project_f32(unfolded, <const float*>table.data, offset, n, out)
