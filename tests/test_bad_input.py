@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
 
 import skforest
 
@@ -201,6 +202,8 @@ def test_objects_in_X(estimator):
 def test_sparse_matrices(estimator, kind):
     X, y = task(estimator)
     X_sparse = getattr(sparse, kind)(X)
+    if get_tags(estimator).input_tags.sparse:
+        pytest.skip("taken: see test_sparse.py")
     refuses(estimator, X_sparse, y, "(?i)sparse", r"\bX\b", "dense")
     estimator.fit(X, y)
     with pytest.raises(TypeError, match="(?i)sparse.*dense"):

@@ -35,7 +35,7 @@ def test_licence_and_python_requirement():
 
 def test_runtime_requirements_have_lower_bounds_and_no_upper_pin():
     runtime = [r for r in metadata.requires("skforest") if "extra ==" not in r]
-    assert len(runtime) == 5
+    assert len(runtime) == 6
     assert all(">=" in r and "<" not in r and "==" not in r for r in runtime)
 
 
