@@ -146,6 +146,8 @@ Features are scaled to [0, 1] over the training set, in float64; the forest repe
 predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the
 largest deviation of a feature where that is more; with `feature_shape`, all are divided by the
 largest deviation.
+
+{weighted_rows}
 """
 
 REFERENCES = """
@@ -470,13 +472,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     maximisation, while the steepness grows; predictions send every row to one side of every split.
     `E2EDecisionForest` is another name of this class.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
@@ -484,15 +480,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     NonGreedyForestClassifier : Hard trees that are trained together, by a bound of their loss.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
@@ -564,13 +552,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     As `E2EDecisionForestClassifier`, with leaves that hold a normal density, with a mean and a
     variance for each output, instead of class probabilities.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {parameters_and_attributes}
 
     See Also
     --------
@@ -578,15 +560,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     NonGreedyForestRegressor : Hard trees that are trained together, by a bound of their loss.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
-    Notes
-    -----
-    {notes}
-
-    {weighted_rows}
-
-    References
-    ----------
-    {references}
+    {notes_and_references}
 
     Examples
     --------
