@@ -43,9 +43,9 @@ cdef Table as_table(X) except *:
     cdef const float[::1] entries
     cdef const uint8_t[:, ::1] bytes_view
     cdef const float[:, ::1] float_view
+    memset(&table, 0, sizeof(Table))
     table.n_samples = X.shape[0]
     table.n_features = X.shape[1]
-    table.data = NULL
     if hasattr(X, "indptr"):
         table.dtype = CSR
         row_start, column, entries = X.indptr, X.indices, X.data
