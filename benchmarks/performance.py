@@ -101,7 +101,9 @@ def categories_table(stored):
             for name in tables.WITH_CATEGORIES
         ]
         to_codes = f"{row['value']:.3f}" if ours else ""
-        rows.append((model, *cells, to_codes, _relative(errors, reference), _commands([row])))
+        rows.append(
+            (model, *cells, to_codes, _relative(errors, reference), _commands([row], True))
+        )
     head = ("Model", *tables.WITH_CATEGORIES, "To codes", "To RandomForest", "Command")
     return head, rows
 
@@ -118,7 +120,7 @@ def holes_table(stored):
             if row and model in tables.OURS:
                 cell += f" ({row['value']:.3f})"
             cells.append(cell)
-        rows.append((model, *cells, _commands([row for row in found if row])))
+        rows.append((model, *cells, _commands([row for row in found if row], True)))
     titles = (f"{kind.partition('-')[2]} %, {kind.partition('-')[0]}" for kind in tables.HOLES)
     return ("Model", *titles, "Command"), _filled(rows)
 
@@ -412,13 +414,15 @@ def _measured(row):
     return value if least == most else f"{value} ({least}, {most})", note, _commands([row])
 
 
-def _commands(rows):
+def _commands(rows, with_sets=False):
     """Return the different commands of rows, without what all have in common.
 
-    The option ``--sets`` is left out, because it does not change the rows of a set.
+    The option ``--sets`` is left out where a row belongs to one set, which it does not change.
     """
-    commands = (row["command"].removeprefix("python benchmarks/") for row in rows)
-    found = dict.fromkeys(re.sub(r" --sets( [\w-]+)+", "", command) for command in commands)
+    commands = [row["command"].removeprefix("python benchmarks/") for row in rows]
+    if not with_sets:
+        commands = [re.sub(r" --sets( (?!--)[\w-]+)+", "", command) for command in commands]
+    found = dict.fromkeys(commands)
     return ", ".join(f"``{command}``" for command in found)
 
 

@@ -1,4 +1,4 @@
-"""Base class of all estimators: validation, `fit`, prediction in blocks, bootstrap, threads.
+"""Base class of all estimators: validation, `fit`, prediction in blocks, bootstrap.
 
 `fit` validates its input, maps the features, merges equal rows into a `TrainingSet`, resolves
 "auto" parameters, and trains trees in parallel, each with a seed of its own; the trees are joined
@@ -173,16 +173,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         data = TrainingSet(Z, y, weight)
-        n_classes = getattr(self, "n_classes_", None) if is_classifier(self) else None
-        statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
+        statistics = None
+        if levels and not is_stream:
+            n_classes = self.n_classes_ if is_classifier(self) else None
+            statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             feature_map = feature_map.fit_features(
                 data.X, data.weight, has_missing, statistics, with_indicators=not has_grid
             )
-        features = feature_map.training_features(
-            data.X, has_missing, None if is_stream else statistics
-        )
+        features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
 
     def _training_set(self, X, y, sample_weight, is_warm_start):

@@ -391,9 +391,8 @@ def weighted_sums(X, weight):
 def min_max(X):
     """Offset and scale of every feature, float64, that take X to [0, 1].
 
-    The minimum, and the reciprocal of the range; 1 for a constant feature. NaN
-    does not count. ValueError if a range,
-    or its reciprocal, is beyond float64.
+    The minimum, and the reciprocal of the range; 1 for a constant feature. NaN does not
+    count. ValueError if a range, or its reciprocal, is beyond float64.
     """
     low, high = X.min(axis=0), X.max(axis=0)
     if np.isnan(low).any():

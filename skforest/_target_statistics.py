@@ -1,13 +1,14 @@
 """TargetStatistics: means of the target in the levels of categories."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 
 from ._kernels.rows import RowOrder
 
 N_FOLDS = 5
-MAX_PRIOR_ROWS = 100.0
+MAX_PRIOR_ROWS = 100.0  # rows of the overall mean that are added to a level, at most
 
 
 def indicators(codes, n_classes):
@@ -71,7 +72,7 @@ class TargetStatistics:
         values = table[entry]
         project = self._projection(entry, n_levels)
         whole = self._sums(entry, n_levels)
-        fold = np.where(self._is_alone(), np.arange(len(entry)) % N_FOLDS, -1)
+        fold = np.where(self._is_alone, np.arange(len(entry)) % N_FOLDS, -1)
         for k in range(N_FOLDS):
             rows = np.flatnonzero(fold == k)
             rest = project(whole - self._sums(entry, n_levels, rows))
@@ -123,7 +124,8 @@ class TargetStatistics:
         unit = self.weight.mean()
         sums = sums[sums[:, 0] > 0] / unit
         n, n_rows = sums[:, 0], len(self.weight)
-        squares = self.weight / unit @ np.square(self._deviations(prior))
+        # Without BLAS, whose last bits depend on its threads.
+        squares = (self.weight / unit * np.square(self._deviations(prior))).sum()
         between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
         n_within, n_between = n_rows - len(n), len(n) - 1
         if n_within <= 0 or n_between == 0:
@@ -142,6 +144,7 @@ class TargetStatistics:
             return np.abs(label - prior[0])
         return np.sqrt(1 - 2 * prior[label] + np.square(prior).sum())
 
+    @cached_property
     def _is_alone(self):
         """Mask of the rows whose inputs no other row has."""
         n = len(self.Z)

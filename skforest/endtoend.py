@@ -178,8 +178,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
-        **ObliqueForest._parameter_constraints,
-        **BootstrapMixin._parameter_constraints,
         "n_estimators": [
             StrOptions({"auto"}),
             *ObliqueForest._parameter_constraints["n_estimators"],
@@ -496,10 +494,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     True
     """
 
-    _parameter_constraints: dict = {
-        **_E2EForest._parameter_constraints,
-        **ForestClassifierMixin._parameter_constraints,
-    }
+    _parameter_constraints: dict = {}
     _label_criterion = "entropy"
 
     def __init__(
