@@ -8,3 +8,5 @@ cdef class Loss:
     cdef readonly int64_t n_columns   # of a target: 1 for class numbers
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil
+    cdef void curve(self, const double* raw, const double* y, const double* slope,
+                    double* curvature) noexcept nogil

@@ -8,13 +8,17 @@ With d = f - y, and summed over outputs:
     Huber               d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)
     quantile            (1 - q) d for d > 0, else -q d
     Poisson             exp(f) - y f
+    gamma               f + y exp(-f)
+    Tweedie             exp((2 - r) f) / (2 - r) - y exp((1 - r) f) / (1 - r),  1 < r < 2
     log loss            log(sum_k exp(f_k)) - sum_k p_k f_k,  p = (1 - s) onehot(y) + s / K
+    binary log loss     log(1 + exp(f)) - y f
 
-Stochastic gradient descent needs no curvature. The constant to start from, the link and the check
+Gradient boosting also takes the second derivatives d2L/df_k2. Where these are 0, it takes 1 for
+them. The constant to start from, the link and the check
 of the target are Python's: `training/losses.py`.
 """
 
-from libc.math cimport exp, fabs, log
+from libc.math cimport exp, fabs, log, log1p
 from libc.stdint cimport int64_t
 
 import numpy as np
@@ -30,6 +34,30 @@ cdef class Loss:
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         """The loss of one row; slope : OUT, its derivatives by the raw prediction."""
         return 0
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        """The second derivatives of the loss of one row, from its slope."""
+        cdef int64_t k
+        for k in range(self.n_outputs):
+            curvature[k] = 1
+
+    def derive(
+        self, const double[:, ::1] raw, const double[:, ::1] y, const double[::1] weight,
+        float[:, ::1] gradient, float[:, ::1] curvature
+    ):
+        """Weighted first and second derivatives of many rows, by `raw`, into the last two."""
+        cdef int64_t i, k
+        cdef double[::1] slope = np.empty(self.n_outputs)
+        cdef double[::1] curve = np.empty(self.n_outputs)
+        with nogil:
+            for i in range(raw.shape[0]):
+                self.row(&raw[i, 0], &y[i, 0], &slope[0])
+                self.curve(&raw[i, 0], &y[i, 0], &slope[0], &curve[0])
+                for k in range(self.n_outputs):
+                    gradient[i, k] = <float>(weight[i] * slope[k])
+                    curvature[i, k] = <float>(weight[i] * curve[k])
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
         """Losses of many rows, and their derivatives by `raw`; class numbers are (n_rows, 1)."""
@@ -74,6 +102,15 @@ cdef class LogLoss(Loss):
             slope[k] = slope[k] / total - even
         slope[label] -= 1 - self.smoothing
         return log_total - (1 - self.smoothing) * raw[label] - mean
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        cdef int64_t k, label = <int64_t>y[0]
+        cdef double p
+        for k in range(self.n_outputs):
+            p = slope[k] + self.smoothing / self.n_outputs + (k == label) * (1 - self.smoothing)
+            curvature[k] = p * (1 - p)
 
 
 cdef class SumOfLosses(Loss):
@@ -136,3 +173,67 @@ cdef class PoissonLoss(SumOfLosses):
         cdef double mean = exp(raw)
         slope[0] = mean - y
         return mean - y * raw
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        cdef int64_t k
+        for k in range(self.n_outputs):
+            curvature[k] = slope[k] + y[k]
+
+
+cdef class GammaLoss(SumOfLosses):
+    """Half of the gamma deviance of positive numbers with the mean exp(raw), up to a constant."""
+
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        cdef double ratio = y * exp(-raw)
+        slope[0] = 1 - ratio
+        return raw + ratio
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        cdef int64_t k
+        for k in range(self.n_outputs):
+            curvature[k] = 1 - slope[k]
+
+
+cdef class TweedieLoss(SumOfLosses):
+    """Half of the Tweedie deviance with the mean exp(raw), up to a constant.
+
+    The parameter r, in (1, 2), is the power of the mean that the variance is proportional to.
+    """
+
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        cdef double r = self.parameter
+        cdef double one = y * exp((1 - r) * raw), two = exp((2 - r) * raw)
+        slope[0] = two - one
+        return two / (2 - r) - one / (1 - r)
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        cdef int64_t k
+        cdef double r = self.parameter
+        for k in range(self.n_outputs):
+            curvature[k] = (
+                (2 - r) * exp((2 - r) * raw[k]) - (1 - r) * y[k] * exp((1 - r) * raw[k])
+            )
+
+
+cdef class BinaryLogLoss(SumOfLosses):
+    """Negative log-likelihood of the classes 0 and 1; raw is the logarithm of their odds."""
+
+    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
+        cdef double small = exp(-fabs(raw))
+        slope[0] = (1 / (1 + small) if raw > 0 else small / (1 + small)) - y
+        return log1p(small) + max(raw, 0.0) - y * raw
+
+    cdef void curve(
+        self, const double* raw, const double* y, const double* slope, double* curvature
+    ) noexcept nogil:
+        cdef int64_t k
+        cdef double p
+        for k in range(self.n_outputs):
+            p = slope[k] + y[k]
+            curvature[k] = p * (1 - p)

@@ -1,0 +1,673 @@
+"""Trees of gradient boosting: level by level, from histograms of binned columns.
+
+A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss at
+the current predictions. Its columns are the features, binned once, and sparse directions of a few
+features, which are drawn and binned anew for every tree. A histogram holds, for every bin of every
+column, the sums of g and h and the number of rows of a node; a cut between two bins has the gain
+
+    |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
+
+(Newton boosting; the outputs share one curvature). Of two siblings, only the smaller one is summed
+over its rows; the histogram of the other is the parent's minus that. Sums are float64 and their
+order is that of the rows, so that they depend neither on threads nor on the order of columns.
+
+A level is searched by columns (`search`, from several threads at once), then its nodes are split
+(`split_level`). Rows are partitioned by comparing projections with thresholds in float32, exactly
+as in prediction. Rows outside the sample of the tree are routed along, to find their leaves.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from .direction cimport (
+    Grid, Table, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
+)
+from .memory cimport Scratch
+from .random cimport Random, below, hash_seed, shuffle, uniform
+
+cdef enum:
+    BLOCK = 512          # rows that are projected together, while they stay in the cache
+    N_CELLS = 512        # of the grid from which the bins of a direction are made
+    N_SAMPLED = 256      # rows that the bins of a direction are made from
+    MAX_TERMS = 8        # features of a direction
+
+
+cdef struct Node:
+    int64_t start             # rows of the sample: positions start .. end - 1
+    int64_t end
+    int64_t out_start         # the same among rows outside the sample
+    int64_t out_end
+    int32_t number            # in the tree
+    int32_t slot              # of its histogram
+    int32_t sibling           # the smaller sibling, whose histogram is subtracted; or -1
+    bint is_summed            # is its histogram a sum over its rows?
+    bint is_searched
+    double gain               # of the best split
+    int32_t column
+    int32_t bin               # the last one on the left
+
+
+cdef struct Found:
+    double gain
+    int32_t column
+    int32_t bin
+
+
+cdef class TreeGrower:
+    """Grows the trees of one boosted model on the same rows.
+
+    X : the rows as kernels read them; codes : (n_features, n_rows), uint8, the bins of the
+    features; cut, cut_start : upper limits of the bins of all features but the last ones of each;
+    spread : (n_features,), by which the weights of directions are divided.
+    """
+
+    cdef object X                      # keeps the rows alive
+    cdef Table table
+    cdef Scratch scratch               # keeps the memory of the pointers alive
+    cdef Unfolded unfolded
+    cdef float* projected              # (BLOCK,)
+    cdef int64_t* offset               # (BLOCK,), where the rows of a block begin
+    cdef int64_t n_rows
+    cdef int32_t n_features
+    cdef int32_t n_directions
+    cdef int32_t min_terms
+    cdef int32_t max_terms
+    cdef int32_t max_bins              # of a direction
+    cdef const uint8_t[:, ::1] code
+    cdef const float[::1] cut
+    cdef const int32_t[::1] cut_start
+    cdef const float[::1] spread
+    # Directions of the tree: their terms, bins of the rows, and limits of the bins.
+    cdef int32_t[::1] n_terms
+    cdef int32_t[:, ::1] term_feature
+    cdef float[:, ::1] term_weight
+    cdef uint8_t[:, ::1] direction_code
+    cdef float[:, ::1] direction_cut
+    cdef int32_t[::1] n_direction_cuts
+    # Columns of the tree, features before directions, and where their bins begin in a histogram.
+    cdef int32_t[::1] columns
+    cdef int32_t n_columns
+    cdef int64_t[::1] bin_start
+    # The sample: gradients, curvatures and rows in the order of the nodes.
+    cdef int32_t n_search              # outputs of the gradients
+    cdef int32_t stride                # numbers of a bin: gradients, curvature, count
+    cdef int64_t n_in
+    cdef int64_t n_out
+    cdef float[:, ::1] derivative
+    cdef float[:, ::1] derivative_copy
+    cdef int32_t[::1] row
+    cdef int32_t[::1] row_copy
+    cdef int32_t[::1] out_row
+    cdef int32_t[::1] out_copy
+    cdef uint8_t[::1] goes_right
+    # The level that is being grown.
+    cdef object node_bytes
+    cdef Node* nodes
+    cdef int32_t n_open
+    cdef double[:, ::1] histogram      # (n_slots, n_bins * stride)
+    cdef int32_t n_slots
+    cdef double[:, ::1] total          # (n_open, stride)
+    cdef object found_bytes            # best split of every node in every column
+    cdef Found* found
+    cdef double l2
+    cdef double min_gain
+    cdef int64_t min_leaf
+    cdef int32_t max_depth
+    cdef int32_t depth
+    cdef list child, threshold, direction, gain, weight
+    cdef int32_t n_nodes
+    cdef int32_t[::1] leaf             # of every row
+
+    def __init__(
+        self, X, codes, cut, cut_start, spread, int32_t n_directions, int32_t min_terms,
+        int32_t max_terms, int32_t max_bins
+    ):
+        cdef Grid grid
+        self.X = X
+        self.table = as_table(X)
+        self.n_rows, self.n_features = X.shape
+        self.code, self.cut, self.cut_start = codes, cut, cut_start
+        self.spread = spread
+        self.n_directions = n_directions
+        memset(&grid, 0, sizeof(Grid))
+        self.scratch = Scratch()
+        self.unfolded = reserve_unfolded(self.scratch, MAX_TERMS, &grid)
+        self.projected = self.scratch.floats(BLOCK)
+        self.offset = self.scratch.longs(BLOCK)
+        self.min_terms = min(min_terms, self.n_features)
+        self.max_terms = min(max_terms, self.n_features)
+        self.max_bins = max_bins
+        self.n_terms = np.zeros(n_directions, dtype=np.int32)
+        self.term_feature = np.zeros((n_directions, MAX_TERMS), dtype=np.int32)
+        self.term_weight = np.zeros((n_directions, MAX_TERMS), dtype=np.float32)
+        self.direction_code = np.zeros((n_directions, self.n_rows), dtype=np.uint8)
+        self.direction_cut = np.zeros((n_directions, max_bins), dtype=np.float32)
+        self.n_direction_cuts = np.zeros(n_directions, dtype=np.int32)
+        self.histogram = np.zeros((0, 0))
+
+    # --------------------------------------------------------------------------- starting a tree
+
+    def start(
+        self, derivative, rows, out_rows, features, chance, double l2, double min_gain,
+        int64_t min_leaf, int32_t max_depth, seed
+    ):
+        """Start a tree.
+
+        derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
+        the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
+        rows, ascending. features : int32, those with columns of their own; chance : float64, the
+        cumulative chances with which features are drawn for directions.
+        """
+        cdef int64_t column, n_bins = 0
+        cdef Random random
+        cdef const double[::1] cumulative = chance
+        random.state = hash_seed(seed, 0)
+        self.n_in, self.n_out = len(rows), len(out_rows)
+        self.derivative = derivative
+        self.n_search = derivative.shape[1] - 1
+        self.stride = self.n_search + 2
+        self.derivative_copy = np.empty_like(derivative)
+        self.row, self.row_copy = rows.copy(), np.empty_like(rows)
+        self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
+        self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
+        self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
+        self.max_depth, self.depth = max_depth, 0
+        with nogil:
+            self.draw_directions(&random, cumulative)
+        self.bin_directions(&random)
+        directions = np.arange(self.n_features, self.n_features + self.n_directions)
+        used = np.asarray(self.n_direction_cuts) > 0
+        columns = np.concatenate([features, directions[used]]).astype(np.int32)
+        self.columns, self.n_columns = columns, len(columns)
+        bins = [self.count_bins(column) for column in columns]
+        self.bin_start = np.cumsum([0, *bins], dtype=np.int64)
+        n_bins = self.bin_start[self.n_columns]
+        if self.histogram.shape[1] != n_bins * self.stride:
+            self.histogram = np.zeros((0, n_bins * self.stride))
+        self.child, self.weight = [-1], [float(self.n_in)]
+        self.threshold, self.direction, self.gain = [], [], []
+        self.n_nodes = 1
+        self.leaf = np.zeros(self.n_rows, dtype=np.int32)
+        self.reserve_nodes(1)
+        self.n_open = 1
+        self.n_slots = 1
+        self.nodes[0].start, self.nodes[0].end = 0, self.n_in
+        self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
+        self.nodes[0].number, self.nodes[0].slot = 0, 0
+        self.nodes[0].sibling = -1
+        self.nodes[0].is_summed = True
+        self.begin_level()
+
+    cdef int64_t count_bins(self, int32_t column) noexcept:
+        if column < self.n_features:
+            return self.cut_start[column + 1] - self.cut_start[column] + 1
+        return self.n_direction_cuts[column - self.n_features] + 1
+
+    cdef void draw_directions(self, Random* random, const double[::1] chance) noexcept nogil:
+        """Draw features and weights, uniform in (-1, 1) over the spread of the feature."""
+        cdef int32_t d, t, other, n, feature, n_tries
+        cdef bint taken
+        for d in range(self.n_directions):
+            n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
+            t = 0
+            n_tries = 0
+            while t < n and n_tries < 50:
+                n_tries += 1
+                feature = self.draw_feature(chance, uniform(random))
+                taken = False
+                for other in range(t):
+                    taken = taken or self.term_feature[d, other] == feature
+                if taken:
+                    continue
+                self.term_feature[d, t] = feature
+                self.term_weight[d, t] = <float>(2 * uniform(random) - 1) / self.spread[feature]
+                t += 1
+            self.n_terms[d] = t
+
+    cdef int32_t draw_feature(self, const double[::1] chance, double at) noexcept nogil:
+        """The feature in whose part of the cumulative chances `at` lies."""
+        cdef int32_t low = 0, high = self.n_features - 1, middle
+        at *= chance[self.n_features - 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if at < chance[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    # ------------------------------------------------------------------------ bins of directions
+
+    cdef int bin_directions(self, Random* random) except -1:
+        """Bins of the rows of the sample, for every direction.
+
+        Limits of the bins are quantiles in a random part of the rows, moved to a grid of cells of
+        equal width, so that the bin of a number is found in a table.
+        """
+        cdef int32_t d
+        cdef int64_t n_sampled = min(<int64_t>N_SAMPLED, self.n_in)
+        cdef int64_t i, block, n
+        if self.n_directions == 0 or self.n_in == 0:
+            self.n_direction_cuts[:] = 0
+            return 0
+        positions = np.arange(self.n_in, dtype=np.int32)
+        cdef int32_t[::1] position = positions
+        cdef float[:, ::1] sample = np.empty((self.n_directions, n_sampled), dtype=np.float32)
+        cdef uint8_t[:, ::1] bin_of_cell = np.empty((self.n_directions, N_CELLS), dtype=np.uint8)
+        cdef float[::1] low = np.empty(self.n_directions, dtype=np.float32)
+        cdef float[::1] per_cell = np.empty(self.n_directions, dtype=np.float32)
+        with nogil:
+            shuffle(random, &position[0], self.n_in, n_sampled)
+            for i in range(n_sampled):
+                self.offset[i] = <int64_t>self.row[position[self.n_in - 1 - i]] * self.n_features
+            for d in range(self.n_directions):
+                self.unfold_direction(d)
+                project(&self.unfolded, &self.table, self.offset, n_sampled, &sample[d, 0])
+        np.asarray(sample).sort(axis=1)
+        with nogil:
+            for d in range(self.n_directions):
+                self.make_bins(d, sample[d], bin_of_cell[d], &low[d], &per_cell[d])
+            block = 0
+            while block < self.n_in:
+                n = min(<int64_t>BLOCK, self.n_in - block)
+                for i in range(n):
+                    self.offset[i] = <int64_t>self.row[block + i] * self.n_features
+                for d in range(self.n_directions):
+                    if self.n_direction_cuts[d] == 0:
+                        continue
+                    self.unfold_direction(d)
+                    project(&self.unfolded, &self.table, self.offset, n, self.projected)
+                    self.write_bins(
+                        &self.row[block], n, low[d], per_cell[d], &bin_of_cell[d, 0],
+                        &self.direction_code[d, 0]
+                    )
+                block += n
+        return 0
+
+    cdef void write_bins(
+        self, const int32_t* row, int64_t n, float low, float per_cell,
+        const uint8_t* bin_of_cell, uint8_t* code
+    ) noexcept nogil:
+        """The bins of the projections of a block of rows."""
+        cdef int64_t i
+        cdef float cell
+        for i in range(n):
+            cell = (self.projected[i] - low) * per_cell
+            cell = cell if cell > 0 else 0
+            cell = cell if cell < N_CELLS - 1 else N_CELLS - 1
+            code[row[i]] = bin_of_cell[<int32_t>cell]
+
+    cdef void make_bins(
+        self, int32_t d, const float[::1] sample, uint8_t[::1] bin_of_cell, float* low,
+        float* per_cell
+    ) noexcept nogil:
+        """Limits of the bins of a direction, from the sorted projections of some rows."""
+        cdef int64_t n = sample.shape[0], k
+        cdef int32_t cell, last = 0, n_cuts = 0, i
+        cdef float first = sample[n // 50], end = sample[n - 1 - n // 50]
+        self.n_direction_cuts[d] = 0
+        if not end > first or end - first == INFINITY:
+            first, end = sample[0], sample[n - 1]
+            if not end > first or end - first == INFINITY:
+                return
+        low[0] = first
+        per_cell[0] = N_CELLS / (end - first)
+        if not per_cell[0] < INFINITY:
+            return
+        for i in range(1, self.max_bins):
+            k = i * n // self.max_bins
+            cell = <int32_t>min(max((sample[k] - first) * per_cell[0], <float>0), <float>N_CELLS)
+            # The limit of a bin is the left end of a cell.
+            if cell <= last or cell >= N_CELLS:
+                continue
+            while last < cell:
+                bin_of_cell[last] = <uint8_t>n_cuts
+                last += 1
+            self.direction_cut[d, n_cuts] = first + cell / per_cell[0]
+            n_cuts += 1
+        while last < N_CELLS:
+            bin_of_cell[last] = <uint8_t>n_cuts
+            last += 1
+        self.n_direction_cuts[d] = n_cuts
+
+    cdef void unfold_direction(self, int32_t d) noexcept nogil:
+        unfold_sparse(
+            &self.unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
+        )
+
+    # --------------------------------------------------------------------------------- one level
+
+    cdef int reserve_nodes(self, int32_t n) except -1:
+        self.node_bytes = np.zeros(n * sizeof(Node), dtype=np.uint8)
+        cdef uint8_t[::1] view = self.node_bytes
+        self.nodes = <Node*>&view[0]
+        return 0
+
+    cdef int begin_level(self) except -1:
+        """Sums of all open nodes, and memory for their histograms."""
+        cdef int32_t i
+        cdef uint8_t[::1] view
+        self.total = np.zeros((self.n_open, self.stride))
+        with nogil:
+            for i in range(self.n_open):
+                self.add_up(&self.nodes[i], &self.total[i, 0])
+                self.nodes[i].is_searched = (
+                    self.depth < self.max_depth
+                    and self.nodes[i].end - self.nodes[i].start >= 2 * self.min_leaf
+                )
+            for i in range(self.n_open):
+                if self.nodes[i].sibling >= 0 and not self.nodes[i].is_searched:
+                    # The smaller sibling is not searched either.
+                    self.nodes[self.nodes[i].sibling].is_summed = False
+        if self.n_slots > self.histogram.shape[0]:
+            wider = np.empty((self.n_slots, self.histogram.shape[1]))
+            wider[: self.histogram.shape[0]] = self.histogram
+            self.histogram = wider
+        self.found_bytes = np.zeros(self.n_open * max(self.n_columns, 1) * sizeof(Found), np.uint8)
+        view = self.found_bytes
+        self.found = <Found*>&view[0]
+        return 0
+
+    cdef void add_up(self, const Node* node, double* total) noexcept nogil:
+        """Sums of the derivatives of a node, and the number of its rows."""
+        cdef int64_t at
+        cdef int32_t k
+        for at in range(node.start, node.end):
+            for k in range(self.n_search + 1):
+                total[k] += self.derivative[at, k]
+        total[self.n_search + 1] = <double>(node.end - node.start)
+
+    def is_done(self):
+        """Is there no node to split?"""
+        cdef int32_t i
+        for i in range(self.n_open):
+            if self.nodes[i].is_searched:
+                return self.n_columns == 0
+        return True
+
+    def n_searched_columns(self):
+        return self.n_columns
+
+    def search(self, int32_t first, int32_t last):
+        """Find the best cuts of all open nodes in the columns first .. last - 1."""
+        cdef int32_t c, i
+        with nogil:
+            for c in range(first, last):
+                for i in range(self.n_open):
+                    if self.nodes[i].is_summed:
+                        self.sum_rows(&self.nodes[i], c)
+                for i in range(self.n_open):
+                    if self.nodes[i].sibling >= 0 and self.nodes[i].is_searched:
+                        self.subtract(&self.nodes[i], &self.nodes[self.nodes[i].sibling], c)
+                for i in range(self.n_open):
+                    if self.nodes[i].is_searched:
+                        self.search_column(i, c)
+
+    cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
+        cdef int32_t column = self.columns[c]
+        if column < self.n_features:
+            return &self.code[column, 0]
+        return &self.direction_code[column - self.n_features, 0]
+
+    cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
+        """The histogram of a column, as sums over the rows of a node."""
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
+        cdef double* sums = &self.histogram[node.slot, begin]
+        cdef const uint8_t* code = self.codes_of(c)
+        cdef const int32_t* row = &self.row[0]
+        cdef const float* own
+        cdef int64_t i
+        cdef int32_t k, stride = self.stride, n_search = self.n_search
+        cdef double* bin
+        memset(sums, 0, n * sizeof(double))
+        if n_search == 1:
+            own = &self.derivative[0, 0]
+            for i in range(node.start, node.end):
+                bin = sums + 3 * <int64_t>code[row[i]]
+                bin[0] += own[2 * i]
+                bin[1] += own[2 * i + 1]
+                bin[2] += 1
+            return
+        for i in range(node.start, node.end):
+            bin = sums + stride * <int64_t>code[row[i]]
+            own = &self.derivative[i, 0]
+            for k in range(n_search + 1):
+                bin[k] += own[k]
+            bin[n_search + 1] += 1
+
+    cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
+        """The histogram of a node: that of its parent, in its place, minus its sibling's."""
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
+        cdef double* sums = &self.histogram[node.slot, begin]
+        cdef const double* other = &self.histogram[sibling.slot, begin]
+        for i in range(n):
+            sums[i] -= other[i]
+
+    cdef void search_column(self, int32_t i, int32_t c) noexcept nogil:
+        """The best cut of a node in a column."""
+        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
+        cdef const double* sums = &self.histogram[self.nodes[i].slot, begin]
+        cdef const double* total = &self.total[i, 0]
+        cdef double g = 0, h = 0, count = 0, gain, square, right
+        cdef double all_h = total[self.n_search], all_count = total[self.n_search + 1]
+        cdef double least = self.min_leaf, l2 = self.l2
+        cdef int32_t k, K = self.n_search
+        cdef double left[64]
+        cdef double own = 0
+        best.gain = -1
+        for k in range(K):
+            own += total[k] * total[k]
+            left[k] = 0
+        own /= all_h + l2
+        for b in range(n_bins - 1):
+            h += sums[K]
+            count += sums[K + 1]
+            if K == 1:
+                g += sums[0]
+            else:
+                for k in range(K):
+                    left[k] += sums[k]
+            sums += K + 2
+            if count < least:
+                continue
+            if all_count - count < least:
+                break
+            if K == 1:
+                right = total[0] - g
+                gain = g * g / (h + l2) + right * right / (all_h - h + l2)
+            else:
+                square = 0
+                right = 0
+                for k in range(K):
+                    square += left[k] * left[k]
+                    right += (total[k] - left[k]) * (total[k] - left[k])
+                gain = square / (h + l2) + right / (all_h - h + l2)
+            gain -= own
+            if gain > best.gain:
+                best.gain = gain
+                best.bin = <int32_t>b
+        best.column = self.columns[c]
+
+    # ------------------------------------------------------------------------ the next level
+
+    def split_level(self, int32_t max_leaves):
+        """Split the open nodes, those of largest gain first, and open their children."""
+        cdef int32_t i, c, n_split = 0, n_leaves
+        cdef Node* node
+        cdef Found* found
+        n_leaves = (self.n_nodes + 1) // 2
+        for i in range(self.n_open):
+            node = &self.nodes[i]
+            node.gain = -1
+            if not node.is_searched:
+                continue
+            for c in range(self.n_columns):
+                found = self.found + <int64_t>i * self.n_columns + c
+                if found.gain > node.gain:
+                    node.gain, node.column, node.bin = found.gain, found.column, found.bin
+        order = sorted(range(self.n_open), key=lambda i: -self.nodes[i].gain)
+        for i in order:
+            if not self.nodes[i].gain > self.min_gain:
+                break
+            if max_leaves > 0 and n_leaves + n_split >= max_leaves:
+                self.nodes[i].gain = -1
+                continue
+            n_split += 1
+        self.open_children(n_split)
+
+    cdef int open_children(self, int32_t n_split) except -1:
+        cdef int32_t i, at = 0, one, small
+        cdef Node* node
+        cdef Node* left
+        cdef Node* right
+        cdef Node* child
+        cdef int64_t n_left, n_out_left
+        cdef Node* old = self.nodes
+        parents = self.node_bytes  # keeps the nodes that `old` refers to
+        self.reserve_nodes(max(2 * n_split, 1))
+        for i in range(self.n_open):
+            node = old + i
+            if not node.gain > self.min_gain:
+                self.close(node)
+                continue
+            n_left = 0
+            n_out_left = 0
+            with nogil:
+                self.partition(node, &n_left, &n_out_left)
+            if n_left == 0 or n_left == node.end - node.start:
+                # Rounding in the projection may move all rows to one side.
+                self.close(node)
+                continue
+            self.child[node.number] = self.n_nodes
+            self.threshold.append(self.threshold_of(node))
+            self.direction.append(node.column)
+            self.gain.append(node.gain)
+            left = self.nodes + at
+            right = left + 1
+            left.number, right.number = self.n_nodes, self.n_nodes + 1
+            left.start, left.end = node.start, node.start + n_left
+            right.start, right.end = left.end, node.end
+            left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
+            right.out_start, right.out_end = left.out_end, node.out_end
+            small = 0 if n_left <= right.end - right.start else 1
+            for one in range(2):
+                child = self.nodes + at + one
+                child.is_summed = one == small
+                child.sibling = -1 if one == small else at + small
+                child.slot = self.n_slots if one == small else node.slot
+                self.weight.append(float(child.end - child.start))
+                self.child.append(-1)
+            self.n_slots += 1
+            self.n_nodes += 2
+            at += 2
+        self.n_open = at
+        self.depth += 1
+        del parents
+        self.begin_level()
+        return 0
+
+    cdef void close(self, const Node* node) noexcept nogil:
+        """Make a node a leaf: note it for its rows."""
+        cdef int64_t i
+        for i in range(node.start, node.end):
+            self.leaf[self.row[i]] = node.number
+        for i in range(node.out_start, node.out_end):
+            self.leaf[self.out_row[i]] = node.number
+
+    cdef float threshold_of(self, const Node* node) noexcept nogil:
+        if node.column < self.n_features:
+            return self.cut[self.cut_start[node.column] + node.bin]
+        return self.direction_cut[node.column - self.n_features, node.bin]
+
+    cdef void partition(
+        self, const Node* node, int64_t* n_left, int64_t* n_out_left
+    ) noexcept nogil:
+        """Move the rows of a node that go left before those that go right."""
+        cdef int64_t i, at = node.start, to = 0, width = self.n_search + 1
+        cdef int64_t n = node.end - node.start
+        self.route(node, &self.row[node.start], n)
+        for i in range(node.start, node.end):
+            if not self.goes_right[i - node.start]:
+                self.row[at] = self.row[i]
+                memcpy(&self.derivative[at, 0], &self.derivative[i, 0], width * sizeof(float))
+                at += 1
+            else:
+                self.row_copy[to] = self.row[i]
+                memcpy(&self.derivative_copy[to, 0], &self.derivative[i, 0],
+                       width * sizeof(float))
+                to += 1
+        n_left[0] = at - node.start
+        if to > 0:
+            memcpy(&self.row[at], &self.row_copy[0], to * sizeof(int32_t))
+            memcpy(&self.derivative[at, 0], &self.derivative_copy[0, 0],
+                   to * width * sizeof(float))
+        n = node.out_end - node.out_start
+        if n == 0:
+            return
+        self.route(node, &self.out_row[node.out_start], n)
+        at, to = node.out_start, 0
+        for i in range(node.out_start, node.out_end):
+            if not self.goes_right[i - node.out_start]:
+                self.out_row[at] = self.out_row[i]
+                at += 1
+            else:
+                self.out_copy[to] = self.out_row[i]
+                to += 1
+        n_out_left[0] = at - node.out_start
+        if to > 0:
+            memcpy(&self.out_row[at], &self.out_copy[0], to * sizeof(int32_t))
+
+    cdef void route(self, const Node* node, const int32_t* row, int64_t n) noexcept nogil:
+        """Compare the projections of rows with the threshold of a node."""
+        cdef int64_t i, m, block = 0
+        cdef float threshold = self.threshold_of(node)
+        cdef const uint8_t* code
+        if node.column < self.n_features:
+            code = &self.code[node.column, 0]
+            for i in range(n):
+                self.goes_right[i] = code[row[i]] > node.bin
+            return
+        self.unfold_direction(node.column - self.n_features)
+        while block < n:
+            m = min(<int64_t>BLOCK, n - block)
+            for i in range(m):
+                self.offset[i] = <int64_t>row[block + i] * self.n_features
+            project(&self.unfolded, &self.table, self.offset, m, self.projected)
+            for i in range(m):
+                self.goes_right[block + i] = self.projected[i] > threshold
+            block += m
+
+    # ---------------------------------------------------------------------------- the whole tree
+
+    def finish(self):
+        """Arrays of the tree, without values: `child` of a leaf is -1 - (its number)."""
+        cdef int32_t i
+        for i in range(self.n_open):
+            self.close(&self.nodes[i])
+        child = np.array(self.child, dtype=np.int32)
+        is_leaf = child < 0
+        child[is_leaf] = -1 - np.arange(is_leaf.sum(), dtype=np.int32)
+        leaf_number = np.cumsum(is_leaf, dtype=np.int32) - 1
+        direction = np.array(self.direction, dtype=np.int32)
+        used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
+        rows = used - self.n_features
+        direction[direction >= self.n_features] = self.n_features + place
+        n_terms = np.asarray(self.n_terms)[rows]
+        is_term = np.arange(MAX_TERMS) < n_terms[:, None]
+        return {
+            "child": child,
+            "node_weight": np.array(self.weight),
+            "threshold": np.array(self.threshold, dtype=np.float32),
+            "direction": direction,
+            "gain": np.array(self.gain, dtype=np.float32),
+            "sparse_start": np.concatenate([[0], np.cumsum(n_terms)]),
+            "sparse_feature": np.asarray(self.term_feature)[rows][is_term],
+            "sparse_weight": np.asarray(self.term_weight)[rows][is_term],
+        }, leaf_number[np.asarray(self.leaf)]
