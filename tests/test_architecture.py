@@ -21,8 +21,9 @@ LAYERS = {
     "feature map": ["_table", "_target_statistics", "_feature_map"],
     "forest": ["forest"],
     "training": ["_training_set", "training"],
-    "shared": ["_threads", "_base", "_targets", "_greedy", "_selection"],
-    "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting", "blend"],
+    "shared": ["_threads", "_validation", "_base", "_targets", "_greedy", "_selection"],
+    "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
+    "blend": ["blend"],
     "use": ["refine", "_picture", "plotting", "persistence", "explain", "export", "torch"],
     "package": ["__init__"],
 }
