@@ -19,7 +19,15 @@ from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._tree import Router
 from .._version import __version__
-from .io import as_value_error, narrow, read_forest, widen, write_forest
+from .io import (
+    FORMAT_OF_SEVERAL,
+    arrays_of_member,
+    as_value_error,
+    narrow,
+    read_forest,
+    widen,
+    write_forest,
+)
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
@@ -584,12 +592,25 @@ class Forest:
         ValueError
             If there is no saved forest at `path`, it has another format, or it is damaged.
         """
-        return load_with_header(path, mmap_mode)[0]
+        forest, _ = load_with_header(path, mmap_mode)
+        if isinstance(forest, list):
+            raise ValueError(f"{path} contains {len(forest)} forests; skforest.load reads it")
+        return forest
 
 
 def load_with_header(path, mmap_mode=None):
-    """As `Forest.load`, and the header, which has further entries if an estimator was saved."""
+    """As `Forest.load`, and the header, which has further entries if an estimator was saved.
+
+    A list of forests if there are several.
+    """
     header, arrays = read_forest(path, mmap_mode)
+
+    def forest_of(own, arrays):
+        metadata = own["forest"] | {"classes": arrays.pop("classes", None)}
+        return Forest(arrays, **metadata)
+
     with as_value_error(f"{path} is damaged"):
-        metadata = header["forest"] | {"classes": arrays.pop("classes", None)}
-        return Forest(arrays, **metadata), header
+        if header["format"] != FORMAT_OF_SEVERAL:
+            return forest_of(header, arrays), header
+        members = enumerate(header["members"])
+        return [forest_of(own, arrays_of_member(arrays, i)) for i, own in members], header
