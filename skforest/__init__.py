@@ -2,6 +2,7 @@
 
 from ._version import __version__
 from .blend import BlendedForestClassifier, BlendedForestRegressor
+from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .endtoend import (
     E2EDecisionForest,
@@ -36,6 +37,8 @@ __all__ = [
     "NonGreedyForestRegressor",
     "NonGreedyTreeClassifier",
     "NonGreedyTreeRegressor",
+    "ObliqueBoostingClassifier",
+    "ObliqueBoostingRegressor",
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "__version__",

@@ -542,7 +542,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }

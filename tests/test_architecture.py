@@ -45,7 +45,7 @@ KERNEL_LAYERS = (
     ).split(),
     "split search loss".split(),
     (
-        "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer"
+        "grow boost surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}

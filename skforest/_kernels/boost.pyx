@@ -11,7 +11,8 @@ column, the sums of g and h and the number of rows of a node; a cut between two 
 over its rows; the histogram of the other is the parent's minus that. Sums are float64 and their
 order is that of the rows, so that they depend neither on threads nor on the order of columns.
 
-A level is searched by columns (`search`, from several threads at once), then its nodes are split
+A tree is started (`start`), its directions are binned by rows (`write_bins`), and every level is
+searched by columns (`search`), both from several threads at once; then its nodes are split
 (`split_level`). Rows are partitioned by comparing projections with thresholds in float32, exactly
 as in prediction. Rows outside the sample of the tree are routed along, to find their leaves.
 """
@@ -87,6 +88,9 @@ cdef class TreeGrower:
     cdef uint8_t[:, ::1] direction_code
     cdef float[:, ::1] direction_cut
     cdef int32_t[::1] n_direction_cuts
+    cdef uint8_t[:, ::1] bin_of_cell   # (n_directions, N_CELLS)
+    cdef float[::1] low                # left end of the first cell
+    cdef float[::1] per_cell           # cells per unit
     # Columns of the tree, features before directions, and where their bins begin in a histogram.
     cdef int32_t[::1] columns
     cdef int32_t n_columns
@@ -107,7 +111,8 @@ cdef class TreeGrower:
     cdef object node_bytes
     cdef Node* nodes
     cdef int32_t n_open
-    cdef double[:, ::1] histogram      # (n_slots, n_bins * stride)
+    cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
+    cdef int64_t slot_length           # n_bins * stride
     cdef int32_t n_slots
     cdef double[:, ::1] total          # (n_open, stride)
     cdef object found_bytes            # best split of every node in every column
@@ -146,7 +151,10 @@ cdef class TreeGrower:
         self.direction_code = np.zeros((n_directions, self.n_rows), dtype=np.uint8)
         self.direction_cut = np.zeros((n_directions, max_bins), dtype=np.float32)
         self.n_direction_cuts = np.zeros(n_directions, dtype=np.int32)
-        self.histogram = np.zeros((0, 0))
+        self.bin_of_cell = np.zeros((n_directions, N_CELLS), dtype=np.uint8)
+        self.low = np.zeros(n_directions, dtype=np.float32)
+        self.per_cell = np.zeros(n_directions, dtype=np.float32)
+        self.histogram = np.empty(1)
 
     # --------------------------------------------------------------------------- starting a tree
 
@@ -161,7 +169,6 @@ cdef class TreeGrower:
         rows, ascending. features : int32, those with columns of their own; chance : float64, the
         cumulative chances with which features are drawn for directions.
         """
-        cdef int64_t column, n_bins = 0
         cdef Random random
         cdef const double[::1] cumulative = chance
         random.state = hash_seed(seed, 0)
@@ -177,16 +184,14 @@ cdef class TreeGrower:
         self.max_depth, self.depth = max_depth, 0
         with nogil:
             self.draw_directions(&random, cumulative)
-        self.bin_directions(&random)
+        self.find_bins(&random)
         directions = np.arange(self.n_features, self.n_features + self.n_directions)
         used = np.asarray(self.n_direction_cuts) > 0
         columns = np.concatenate([features, directions[used]]).astype(np.int32)
         self.columns, self.n_columns = columns, len(columns)
         bins = [self.count_bins(column) for column in columns]
         self.bin_start = np.cumsum([0, *bins], dtype=np.int64)
-        n_bins = self.bin_start[self.n_columns]
-        if self.histogram.shape[1] != n_bins * self.stride:
-            self.histogram = np.zeros((0, n_bins * self.stride))
+        self.slot_length = self.bin_start[self.n_columns] * self.stride
         self.child, self.weight = [-1], [float(self.n_in)]
         self.threshold, self.direction, self.gain = [], [], []
         self.n_nodes = 1
@@ -241,101 +246,101 @@ cdef class TreeGrower:
 
     # ------------------------------------------------------------------------ bins of directions
 
-    cdef int bin_directions(self, Random* random) except -1:
-        """Bins of the rows of the sample, for every direction.
+    cdef int find_bins(self, Random* random) except -1:
+        """Limits of the bins of all directions, from a random part of the rows of the sample.
 
-        Limits of the bins are quantiles in a random part of the rows, moved to a grid of cells of
-        equal width, so that the bin of a number is found in a table.
+        They are quantiles, moved to a grid of cells of equal width, so that the bin of a number is
+        found in a table.
         """
         cdef int32_t d
-        cdef int64_t n_sampled = min(<int64_t>N_SAMPLED, self.n_in)
-        cdef int64_t i, block, n
+        cdef int64_t i, n_sampled = min(<int64_t>N_SAMPLED, self.n_in)
+        self.n_direction_cuts[:] = 0
         if self.n_directions == 0 or self.n_in == 0:
-            self.n_direction_cuts[:] = 0
             return 0
-        positions = np.arange(self.n_in, dtype=np.int32)
-        cdef int32_t[::1] position = positions
-        cdef float[:, ::1] sample = np.empty((self.n_directions, n_sampled), dtype=np.float32)
-        cdef uint8_t[:, ::1] bin_of_cell = np.empty((self.n_directions, N_CELLS), dtype=np.uint8)
-        cdef float[::1] low = np.empty(self.n_directions, dtype=np.float32)
-        cdef float[::1] per_cell = np.empty(self.n_directions, dtype=np.float32)
+        cdef int32_t[::1] position = np.arange(self.n_in, dtype=np.int32)
+        projections = np.empty((self.n_directions, n_sampled), dtype=np.float32)
+        cdef float[:, ::1] sample = projections
         with nogil:
             shuffle(random, &position[0], self.n_in, n_sampled)
             for i in range(n_sampled):
                 self.offset[i] = <int64_t>self.row[position[self.n_in - 1 - i]] * self.n_features
             for d in range(self.n_directions):
-                self.unfold_direction(d)
+                self.unfold_direction(&self.unfolded, d)
                 project(&self.unfolded, &self.table, self.offset, n_sampled, &sample[d, 0])
-        np.asarray(sample).sort(axis=1)
+        projections.sort(axis=1)
         with nogil:
             for d in range(self.n_directions):
-                self.make_bins(d, sample[d], bin_of_cell[d], &low[d], &per_cell[d])
-            block = 0
-            while block < self.n_in:
-                n = min(<int64_t>BLOCK, self.n_in - block)
-                for i in range(n):
-                    self.offset[i] = <int64_t>self.row[block + i] * self.n_features
-                for d in range(self.n_directions):
-                    if self.n_direction_cuts[d] == 0:
-                        continue
-                    self.unfold_direction(d)
-                    project(&self.unfolded, &self.table, self.offset, n, self.projected)
-                    self.write_bins(
-                        &self.row[block], n, low[d], per_cell[d], &bin_of_cell[d, 0],
-                        &self.direction_code[d, 0]
-                    )
-                block += n
+                self.make_bins(d, sample[d])
         return 0
 
-    cdef void write_bins(
-        self, const int32_t* row, int64_t n, float low, float per_cell,
-        const uint8_t* bin_of_cell, uint8_t* code
+    def write_bins(self, int64_t first, int64_t last):
+        """Bins of the rows first .. last - 1 of the sample, in all directions."""
+        cdef Grid grid
+        cdef int32_t d
+        cdef int64_t i, n, block = first
+        cdef int64_t offset[BLOCK]
+        cdef float projected[BLOCK]
+        memset(&grid, 0, sizeof(Grid))
+        scratch = Scratch()
+        cdef Unfolded unfolded = reserve_unfolded(scratch, MAX_TERMS, &grid)
+        with nogil:
+            while block < last:
+                n = min(<int64_t>BLOCK, last - block)
+                for i in range(n):
+                    offset[i] = <int64_t>self.row[block + i] * self.n_features
+                for d in range(self.n_directions):
+                    if self.n_direction_cuts[d] > 0:
+                        self.unfold_direction(&unfolded, d)
+                        project(&unfolded, &self.table, offset, n, projected)
+                        self.write_codes(projected, &self.row[block], n, d)
+                block += n
+
+    cdef void write_codes(
+        self, const float* projected, const int32_t* row, int64_t n, int32_t d
     ) noexcept nogil:
         """The bins of the projections of a block of rows."""
+        cdef float low = self.low[d], per_cell = self.per_cell[d], cell
+        cdef const uint8_t* bin_of_cell = &self.bin_of_cell[d, 0]
+        cdef uint8_t* code = &self.direction_code[d, 0]
         cdef int64_t i
-        cdef float cell
         for i in range(n):
-            cell = (self.projected[i] - low) * per_cell
+            cell = (projected[i] - low) * per_cell
             cell = cell if cell > 0 else 0
             cell = cell if cell < N_CELLS - 1 else N_CELLS - 1
             code[row[i]] = bin_of_cell[<int32_t>cell]
 
-    cdef void make_bins(
-        self, int32_t d, const float[::1] sample, uint8_t[::1] bin_of_cell, float* low,
-        float* per_cell
-    ) noexcept nogil:
+    cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil:
         """Limits of the bins of a direction, from the sorted projections of some rows."""
         cdef int64_t n = sample.shape[0], k
         cdef int32_t cell, last = 0, n_cuts = 0, i
-        cdef float first = sample[n // 50], end = sample[n - 1 - n // 50]
-        self.n_direction_cuts[d] = 0
+        cdef float first = sample[n // 50], end = sample[n - 1 - n // 50], per_cell
         if not end > first or end - first == INFINITY:
             first, end = sample[0], sample[n - 1]
             if not end > first or end - first == INFINITY:
                 return
-        low[0] = first
-        per_cell[0] = N_CELLS / (end - first)
-        if not per_cell[0] < INFINITY:
+        per_cell = N_CELLS / (end - first)
+        if not per_cell < INFINITY:
             return
+        self.low[d], self.per_cell[d] = first, per_cell
         for i in range(1, self.max_bins):
             k = i * n // self.max_bins
-            cell = <int32_t>min(max((sample[k] - first) * per_cell[0], <float>0), <float>N_CELLS)
+            cell = <int32_t>min(max((sample[k] - first) * per_cell, <float>0), <float>N_CELLS)
             # The limit of a bin is the left end of a cell.
             if cell <= last or cell >= N_CELLS:
                 continue
             while last < cell:
-                bin_of_cell[last] = <uint8_t>n_cuts
+                self.bin_of_cell[d, last] = <uint8_t>n_cuts
                 last += 1
-            self.direction_cut[d, n_cuts] = first + cell / per_cell[0]
+            self.direction_cut[d, n_cuts] = first + cell / per_cell
             n_cuts += 1
         while last < N_CELLS:
-            bin_of_cell[last] = <uint8_t>n_cuts
+            self.bin_of_cell[d, last] = <uint8_t>n_cuts
             last += 1
         self.n_direction_cuts[d] = n_cuts
 
-    cdef void unfold_direction(self, int32_t d) noexcept nogil:
+    cdef void unfold_direction(self, Unfolded* unfolded, int32_t d) noexcept nogil:
         unfold_sparse(
-            &self.unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
+            unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
         )
 
     # --------------------------------------------------------------------------------- one level
@@ -362,10 +367,10 @@ cdef class TreeGrower:
                 if self.nodes[i].sibling >= 0 and not self.nodes[i].is_searched:
                     # The smaller sibling is not searched either.
                     self.nodes[self.nodes[i].sibling].is_summed = False
-        if self.n_slots > self.histogram.shape[0]:
-            wider = np.empty((self.n_slots, self.histogram.shape[1]))
-            wider[: self.histogram.shape[0]] = self.histogram
-            self.histogram = wider
+        if self.n_slots * self.slot_length > self.histogram.shape[0]:
+            longer = np.empty(2 * self.n_slots * self.slot_length)
+            longer[: self.histogram.shape[0]] = self.histogram
+            self.histogram = longer
         self.found_bytes = np.zeros(self.n_open * max(self.n_columns, 1) * sizeof(Found), np.uint8)
         view = self.found_bytes
         self.found = <Found*>&view[0]
@@ -389,7 +394,13 @@ cdef class TreeGrower:
         return True
 
     def n_searched_columns(self):
+        """Number of columns that `search` takes."""
         return self.n_columns
+
+    @property
+    def n_codes(self):
+        """int: number of bins of rows, of all columns."""
+        return self.n_rows * (self.n_features + self.n_directions)
 
     def search(self, int32_t first, int32_t last):
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
@@ -416,7 +427,7 @@ cdef class TreeGrower:
         """The histogram of a column, as sums over the rows of a node."""
         cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot, begin]
+        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
         cdef const uint8_t* code = self.codes_of(c)
         cdef const int32_t* row = &self.row[0]
         cdef const float* own
@@ -443,8 +454,8 @@ cdef class TreeGrower:
         """The histogram of a node: that of its parent, in its place, minus its sibling's."""
         cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot, begin]
-        cdef const double* other = &self.histogram[sibling.slot, begin]
+        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const double* other = &self.histogram[sibling.slot * self.slot_length + begin]
         for i in range(n):
             sums[i] -= other[i]
 
@@ -453,7 +464,9 @@ cdef class TreeGrower:
         cdef Found* best = self.found + <int64_t>i * self.n_columns + c
         cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[self.nodes[i].slot, begin]
+        cdef const double* sums = &self.histogram[
+            self.nodes[i].slot * self.slot_length + begin
+        ]
         cdef const double* total = &self.total[i, 0]
         cdef double g = 0, h = 0, count = 0, gain, square, right
         cdef double all_h = total[self.n_search], all_count = total[self.n_search + 1]
@@ -634,7 +647,7 @@ cdef class TreeGrower:
             for i in range(n):
                 self.goes_right[i] = code[row[i]] > node.bin
             return
-        self.unfold_direction(node.column - self.n_features)
+        self.unfold_direction(&self.unfolded, node.column - self.n_features)
         while block < n:
             m = min(<int64_t>BLOCK, n - block)
             for i in range(m):
@@ -671,3 +684,76 @@ cdef class TreeGrower:
             "sparse_feature": np.asarray(self.term_feature)[rows][is_term],
             "sparse_weight": np.asarray(self.term_weight)[rows][is_term],
         }, leaf_number[np.asarray(self.leaf)]
+
+
+def leaf_sums(
+    const int32_t[::1] leaf, const int32_t[::1] rows, const float[:, ::1] gradient,
+    const float[:, ::1] curvature, int64_t n_leaves
+):
+    """Sums of gradients and curvatures over the rows of each leaf: (2, n_leaves, n_outputs)."""
+    cdef int64_t i, k, n_outputs = gradient.shape[1]
+    cdef int32_t own
+    sums = np.zeros((2, n_leaves, n_outputs))
+    cdef double[:, :, ::1] total = sums
+    with nogil:
+        for i in range(rows.shape[0]):
+            own = leaf[rows[i]]
+            for k in range(n_outputs):
+                total[0, own, k] += gradient[rows[i], k]
+                total[1, own, k] += curvature[rows[i], k]
+    return sums
+
+
+MAX_SAMPLED = 200_000    # rows that the bins of features are made from
+
+
+def bin_columns(X, max_bins):
+    """Bins of features, of about equal numbers of rows, or one for each value if these are few.
+
+    Returns the upper limits of all bins but the last of each feature, one feature after the other,
+    and where each begins; and the bins, uint8 of shape (n_features, n_rows).
+    """
+    n_rows, n_features = X.shape
+    codes = np.empty((n_features, n_rows), dtype=np.uint8)
+    step = -(-n_rows // MAX_SAMPLED)
+    cuts = []
+    for j in range(n_features):
+        column = np.ascontiguousarray(X[:, j], dtype=np.float32)
+        cuts.append(column_cuts(column[::step], max_bins))
+        write_codes(column, cuts[j], codes[j])
+    start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
+    return np.concatenate(cuts), start, codes
+
+
+def column_cuts(column, max_bins):
+    """Limits between bins, float32: halfway between neighbouring values."""
+    values, counts = np.unique(column, return_counts=True)
+    if len(values) > max_bins:
+        # The last value of a bin: where the count reaches a multiple of the mean of all bins.
+        ends = np.cumsum(counts)
+        places = np.searchsorted(ends, len(column) * np.arange(1, max_bins) / max_bins)
+        last = np.unique(places[places < len(values) - 1])
+    else:
+        last = np.arange(len(values) - 1)
+    low, high = values[last], values[last + 1]
+    middle = (low.astype(np.float64) + high) / 2
+    # Halfway between neighbouring floats may round up to the upper one.
+    middle = middle.astype(np.float32)
+    return np.where(middle < high, middle, low)
+
+
+cdef int write_codes(const float[::1] column, const float[::1] cut, uint8_t[::1] code) except -1:
+    """The number of limits below each entry, by bisection."""
+    cdef int64_t i
+    cdef int32_t low, high, middle
+    with nogil:
+        for i in range(column.shape[0]):
+            low, high = 0, <int32_t>cut.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if cut[middle] < column[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            code[i] = <uint8_t>low
+    return 0

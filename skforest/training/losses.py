@@ -63,6 +63,8 @@ class BaseLoss:
     has_unit = True  # are deviations from the baseline measured in units of their size?
     # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
     calibration_level = None
+    # Does boosting compute leaves by `leaf_value`, where curvatures say little about the loss?
+    renews_leaves = False
 
     def __init__(self, n_outputs, **parameters):
         self.n_outputs = n_outputs
@@ -100,6 +102,13 @@ class BaseLoss:
         """A target from `scale_target` in units of 1, as the compiled loss takes it."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
+    def leaf_value(self, residual, weight):
+        """The constant of least loss that is added to the raw prediction of some rows.
+
+        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction.
+        """
+        raise NotImplementedError
+
     def kernel_loss(self):
         """The compiled loss, of a standardized target."""
         return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
@@ -116,6 +125,7 @@ class Quantile(BaseLoss):
 
     kernel = kernels.QuantileLoss
     parameters = ("quantile",)
+    renews_leaves = True
 
     @property
     def calibration_level(self):
@@ -123,6 +133,9 @@ class Quantile(BaseLoss):
 
     def baseline(self, y, weight):
         return weighted_quantile(y, weight, self.quantile)
+
+    def leaf_value(self, residual, weight):
+        return weighted_quantile(residual, weight, self.quantile)
 
     def typical_size(self, deviation, weight):
         """The standard deviation, which does not depend on the quantile."""
@@ -143,12 +156,19 @@ class Huber(BaseLoss):
 
     kernel = kernels.HuberLoss
     parameters = ("delta",)
+    renews_leaves = True
+
+    def leaf_value(self, residual, weight):
+        """The median, and the mean of the differences from it, cut off at delta."""
+        median = weighted_quantile(residual, weight, 0.5)
+        cut = np.clip(residual - median, -self.delta, self.delta)
+        return median + np.average(cut, axis=0, weights=weight)
 
 
-class Poisson(BaseLoss):
-    """The negative log-likelihood of counts whose mean is exp(raw prediction)."""
+class LogLink(BaseLoss):
+    """Losses of a mean exp(raw prediction); not for direct use."""
 
-    kernel = kernels.PoissonLoss
+    name = ""  # in messages
     link = "log"
     has_unit = False
 
@@ -156,8 +176,8 @@ class Poisson(BaseLoss):
         mean = np.average(y, axis=0, weights=weight)
         if y.min() < 0 or not (mean > 0).all() or not np.isfinite(mean).all():
             raise ValueError(
-                f"loss='poisson' needs y of 0 or more with a positive mean, got a smallest value "
-                f"of {y.min():g} and means {mean}"
+                f"loss={self.name!r} needs y of 0 or more with a positive mean, got a smallest "
+                f"value of {y.min():g} and means {mean}"
             )
 
     def baseline(self, y, weight):
@@ -166,6 +186,33 @@ class Poisson(BaseLoss):
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
         return y / np.exp(units.baseline)
+
+
+class Poisson(LogLink):
+    """The negative log-likelihood of counts."""
+
+    kernel = kernels.PoissonLoss
+    name = "poisson"
+
+
+class Gamma(LogLink):
+    """Half of the gamma deviance, for positive targets whose deviation grows with their mean."""
+
+    kernel = kernels.GammaLoss
+    name = "gamma"
+
+    def check_target(self, y, weight):
+        super().check_target(y, weight)
+        if y.min() <= 0:
+            raise ValueError(f"loss='gamma' needs positive y, got a smallest value of {y.min():g}")
+
+
+class Tweedie(LogLink):
+    """Half of the Tweedie deviance, for targets of 0 or more, some of them 0."""
+
+    kernel = kernels.TweedieLoss
+    name = "tweedie"
+    parameters = ("power",)
 
 
 class LogLoss(BaseLoss):
@@ -189,6 +236,13 @@ class LogLoss(BaseLoss):
         return np.ascontiguousarray(target[:, None], dtype=np.float64)
 
 
+class BinaryLogLoss(BaseLoss):
+    """The log loss of classes 0 and 1, with the logarithm of their odds as the raw prediction."""
+
+    kernel = kernels.BinaryLogLoss
+    has_unit = False
+
+
 # By the name that the parameter `loss` of an estimator has.
 LOSSES = {
     "squared_error": SquaredError,
@@ -196,6 +250,8 @@ LOSSES = {
     "huber": Huber,
     "quantile": Quantile,
     "poisson": Poisson,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
     "log_loss": LogLoss,
 }
 

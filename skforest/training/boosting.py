@@ -1,0 +1,276 @@
+"""Training of one bag of boosted trees: rounds, early stopping, packing.
+
+Newton boosting (Friedman 2001; Chen and Guestrin 2016): in every round, a tree is fitted to the
+first and second derivatives of the loss at the current raw predictions f, and the values of its
+leaves, -learning_rate * G / (H + l2), are added to f. One tree has the values of all outputs. With
+more than N_SEARCHED outputs, its splits are searched with random projections of the gradients
+(Iosipoi and Vakhrushev, "SketchBoost", 2022); the values of the leaves are those of all outputs.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.boost import TreeGrower, bin_columns, leaf_sums
+from .._kernels.rows import tree_seed
+
+N_SEARCHED = 5  # outputs that splits are searched with
+MIN_TERMS = 2  # features of an oblique direction, at least
+DIRECTION_BINS = 64
+MIN_GAIN = 1e-9
+MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
+TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoostingSettings:
+    """Resolved parameters of an estimator, see `ObliqueBoostingClassifier`."""
+
+    n_rounds: int
+    learning_rate: float
+    max_depth: int
+    max_leaves: int  # 0: no limit
+    min_samples_leaf: int
+    l2: float
+    subsample: float
+    n_directions: int
+    max_terms: int
+    max_bins: int
+    n_iter_no_change: int
+
+
+class BinnedRows:
+    """Rows and their bins, which all bags share."""
+
+    def __init__(self, data, max_bins):
+        self.X = np.ascontiguousarray(data.X)
+        self.spread = data.spread()
+        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
+
+    def grower(self, settings):
+        """The kernel that grows the trees of one bag."""
+        n_features = self.X.shape[1]
+        return TreeGrower(
+            self.X,
+            self.code,
+            self.cut,
+            self.cut_start,
+            self.spread,
+            settings.n_directions if n_features > 1 else 0,
+            MIN_TERMS,
+            settings.max_terms,
+            min(settings.max_bins, DIRECTION_BINS),
+        )
+
+
+class BoostingTraining:
+    """Trains one bag.
+
+    Parameters
+    ----------
+    rows : BinnedRows
+    target : ndarray of shape (n_rows, n_columns), float64
+        As the loss takes it.
+    loss : loss
+        From `losses.LOSSES`.
+    start : ndarray of shape (n_outputs,), float64
+        Raw prediction that training starts from.
+    weight, held_out : ndarray of shape (n_rows,), float64
+        Weights of the rows that train, and of those on which training is stopped early; a row has
+        one of the two. If none is held out, all rounds are trained.
+    settings : BoostingSettings
+    seed : int
+    stop : ndarray of shape (1,), uint8
+        Not 0 where training is to end.
+    """
+
+    def __init__(self, rows, target, loss, start, weight, held_out, settings, seed, stop):
+        self.target, self.loss, self.settings, self.stop = target, loss, settings, stop
+        self.kernel = loss.kernel_loss()
+        self.weight, self.seed = weight, seed
+        self.train = np.flatnonzero(weight).astype(np.int32)
+        self.held_out = np.flatnonzero(held_out)
+        self.held_out_weight = held_out[self.held_out] / (held_out.sum() or 1)
+        n_rows, n_outputs = len(weight), len(start)
+        self.raw = np.tile(start, (n_rows, 1))
+        self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
+        self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
+        self.grower = rows.grower(settings)
+        self.random = np.random.RandomState(seed % 2**32)
+        self.importance = np.zeros(rows.X.shape[1])
+        self.trees, self.values = [], []
+        self.scores = []
+        self.pool, self.n_threads = None, 1
+
+    def run(self, report=None, n_threads=1):
+        """Train all rounds, or until the loss of held-out rows has stopped to decrease."""
+        if n_threads <= 1 or self.grower.n_codes < MIN_THREADED:
+            return self._run(report)
+        with ThreadPoolExecutor(n_threads) as self.pool:
+            self.n_threads = n_threads
+            self._run(report)
+        self.pool = None
+        return self
+
+    def _run(self, report):
+        least, best = np.inf, 0
+        n_rounds = self.settings.n_rounds
+        for number in range(n_rounds + 1):
+            loss = self._validation_loss()
+            if number == 0 or loss < least - TOLERANCE * abs(least):
+                least, best = loss, number
+            is_stalled = number - best >= self.settings.n_iter_no_change and len(self.held_out)
+            if number == n_rounds or is_stalled or self.stop[0]:
+                break
+            self._boost(number)
+            if report is not None:
+                report(number + 1, n_rounds)
+        if len(self.held_out):
+            del self.trees[best:], self.values[best:]
+        return self
+
+    def _validation_loss(self):
+        if not len(self.held_out):
+            return 0.0
+        raw = self.raw[self.held_out]
+        losses, _ = self.kernel.evaluate(raw, np.ascontiguousarray(self.target[self.held_out]))
+        loss = float(np.einsum("i,i->", losses, self.held_out_weight))
+        self.scores.append(-loss)
+        return loss
+
+    def _boost(self, number):
+        """One round."""
+        settings = self.settings
+        self.kernel.derive(self.raw, self.target, self.weight, self.gradient, self.curvature)
+        rows = self._sample()
+        is_out = np.ones(len(self.raw), dtype=bool)
+        is_out[rows] = False
+        grower = self.grower
+        grower.start(
+            self._searched(rows),
+            rows,
+            np.flatnonzero(is_out).astype(np.int32),
+            np.arange(len(self.importance), dtype=np.int32),
+            np.cumsum(self._chances()),
+            settings.l2,
+            MIN_GAIN,
+            settings.min_samples_leaf,
+            settings.max_depth,
+            tree_seed(self.seed, number),
+        )
+        self._in_parts(grower.write_bins, len(rows))
+        while not (grower.is_done() or self.stop[0]):
+            self._in_parts(grower.search, grower.n_searched_columns())
+            grower.split_level(settings.max_leaves)
+        tree, leaf = grower.finish()
+        self._count_gains(tree)
+        value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
+        self.raw += value[leaf]
+        self.trees.append(tree)
+        self.values.append(value)
+
+    def _in_parts(self, function, n):
+        """``function(first, last)`` for parts of range(n), in threads."""
+        if self.pool is None:
+            function(0, n)
+            return
+        ends = np.linspace(0, n, min(n, self.n_threads) + 1).astype(int).tolist()
+        list(self.pool.map(function, ends[:-1], ends[1:]))
+
+    def _sample(self):
+        """Rows of a tree, drawn without replacement."""
+        if self.settings.subsample >= 1:
+            return self.train
+        n = max(1, round(self.settings.subsample * len(self.train)))
+        return np.sort(self.random.permutation(self.train)[:n])
+
+    def _searched(self, rows):
+        """Gradients and the mean curvature that splits are searched with, float32."""
+        gradient = self.gradient[rows]
+        curvature = self.curvature[rows].mean(axis=1, keepdims=True)
+        n_outputs = gradient.shape[1]
+        if n_outputs > N_SEARCHED:
+            mix = self.random.standard_normal((n_outputs, N_SEARCHED)) / np.sqrt(N_SEARCHED)
+            gradient = np.einsum("ik,kj->ij", gradient, mix.astype(np.float32))
+        return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
+
+    def _chances(self):
+        """Chances of the features in the directions of a tree: half even, half by their gain."""
+        total = self.importance.sum()
+        even = np.ones(len(self.importance)) / len(self.importance)
+        return even + self.importance / total if total > 0 else even
+
+    def _count_gains(self, tree):
+        """Add the gains of a tree to those of the features of its splits."""
+        n_features = len(self.importance)
+        is_axis = tree["direction"] < n_features
+        self.importance += np.bincount(
+            tree["direction"][is_axis], tree["gain"][is_axis], n_features
+        )
+        n_terms = np.diff(tree["sparse_start"])
+        gain = np.bincount(
+            tree["direction"][~is_axis] - n_features, tree["gain"][~is_axis], len(n_terms)
+        )
+        self.importance += np.bincount(
+            tree["sparse_feature"], np.repeat(gain / n_terms, n_terms), n_features
+        )
+
+    def _values(self, leaf, rows, n_leaves):
+        """Values of the leaves."""
+        sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
+        value = -sums[0] / (sums[1] + self.settings.l2)
+        if self.loss.renews_leaves:
+            value = self._renewed(leaf[rows], rows, value)
+        return self.settings.learning_rate * value
+
+    def _renewed(self, leaf, rows, value):
+        """The constants of least loss of the leaves, for losses whose curvature is not known."""
+        order = np.argsort(leaf, kind="stable")
+        ends = np.cumsum(np.bincount(leaf, minlength=len(value)))
+        for number, members in enumerate(np.split(rows[order], ends[:-1])):
+            if len(members):
+                residual = self.target[members] - self.raw[members]
+                value[number] = self.loss.leaf_value(residual, self.weight[members])
+        return value
+
+    # ------------------------------------------------------------------------------------ packing
+
+    def pack(self, unit, n_features):
+        """Arrays of a Forest; `unit`, of shape (n_outputs,), multiplies the responses.
+
+        Two classes have one raw prediction f, and two outputs, of which f is the difference.
+        """
+        values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
+        if len(unit) == 2 and values.shape[1] == 1:
+            values = values * [-0.5, 0.5]
+        trees = self.trees or [EMPTY]
+        n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
+        n_sparse = np.cumsum([0] + [len(tree["sparse_start"]) - 1 for tree in trees])
+        child, direction = [], []
+        for tree, leaves, sparse in zip(trees, n_leaves, n_sparse):
+            child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
+            is_sparse = tree["direction"] >= n_features
+            direction.append(tree["direction"] + np.int32(sparse) * is_sparse)
+        n_terms = np.concatenate([np.diff(tree["sparse_start"]) for tree in trees])
+        names = ("node_weight", "threshold", "gain", "sparse_feature", "sparse_weight")
+        return {name: np.concatenate([tree[name] for tree in trees]) for name in names} | {
+            "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
+            "child": np.concatenate(child),
+            "direction": np.concatenate(direction),
+            "sparse_start": np.cumsum(np.concatenate([[0], n_terms])),
+            "value": (values * unit).astype(np.float32).ravel(),
+        }
+
+
+# A tree without a split, of a model whose first round does not lower the validation loss.
+EMPTY = {
+    "child": np.array([-1], dtype=np.int32),
+    "node_weight": np.zeros(1),
+    "threshold": np.zeros(0, dtype=np.float32),
+    "direction": np.zeros(0, dtype=np.int32),
+    "gain": np.zeros(0, dtype=np.float32),
+    "sparse_start": np.zeros(1, dtype=np.int64),
+    "sparse_feature": np.zeros(0, dtype=np.int32),
+    "sparse_weight": np.zeros(0, dtype=np.float32),
+}
