@@ -56,6 +56,9 @@ max_nonzeros : int
     features are drawn evenly, otherwise in proportion to the gains they have had so far.
 subsample : float
     Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
+max_features : float
+    Fraction of the features among which a tree chooses its splits of single features, in (0, 1];
+    they are drawn for each tree. Directions may use all features.
 max_bins : int
     Number of bins of a feature, 2 to 255. Directions have at most 64.
 n_bags : "auto" or int
@@ -148,6 +151,7 @@ class _ObliqueBoosting(BaseForest):
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 0, 2**16, closed="both")],
         "max_nonzeros": [Interval(Integral, 2, 8, closed="both")],
         "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
+        "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
@@ -187,6 +191,7 @@ class _ObliqueBoosting(BaseForest):
             min_samples_leaf=int(self.min_samples_leaf),
             l2=float(self.l2_regularization),
             subsample=float(self.subsample),
+            max_features=float(self.max_features),
             n_directions=int(self.n_directions_),
             max_terms=int(self.max_nonzeros),
             max_bins=int(self.max_bins),
@@ -305,6 +310,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         n_directions="auto",
         max_nonzeros=4,
         subsample=0.8,
+        max_features=1.0,
         max_bins=255,
         n_bags="auto",
         early_stopping="auto",
@@ -394,6 +400,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         n_directions="auto",
         max_nonzeros=4,
         subsample=0.8,
+        max_features=1.0,
         max_bins=255,
         n_bags="auto",
         early_stopping="auto",

@@ -34,6 +34,7 @@ class BoostingSettings:
     min_samples_leaf: int
     l2: float
     subsample: float
+    max_features: float  # share of the features that a tree may use by themselves
     n_directions: int
     max_terms: int
     max_bins: int
@@ -151,7 +152,7 @@ class BoostingTraining:
             self._searched(rows),
             rows,
             np.flatnonzero(is_out).astype(np.int32),
-            np.arange(len(self.importance), dtype=np.int32),
+            self._columns(),
             np.cumsum(self._chances()),
             settings.l2,
             MIN_GAIN,
@@ -184,6 +185,14 @@ class BoostingTraining:
             return self.train
         n = max(1, round(self.settings.subsample * len(self.train)))
         return np.sort(self.random.permutation(self.train)[:n])
+
+    def _columns(self):
+        """Features that the splits of a tree may use by themselves, drawn without replacement."""
+        n_features = len(self.importance)
+        n = max(1, round(self.settings.max_features * n_features))
+        if n >= n_features:
+            return np.arange(n_features, dtype=np.int32)
+        return np.sort(self.random.permutation(n_features)[:n]).astype(np.int32)
 
     def _searched(self, rows):
         """Gradients and the mean curvature that splits are searched with, float32."""
