@@ -200,18 +200,19 @@ class FeatureMap:
             source += [j] * len(own)
             kind += [one for one, _ in own]
             tables += [table for _, table in own]
-        if len(source) == Z.shape[1] and not self.levels:
-            return FeatureMap(self.offset, self.scale, fill)
-        return FeatureMap(
-            self.offset,
-            self.scale,
+        return self._with_features(
             fill,
             np.array(source, dtype=np.int32),
             np.array(kind, dtype=np.uint8),
             np.cumsum([0, *map(len, tables)]),
             np.concatenate(tables).astype(np.float32),
-            self.levels,
         )
+
+    def _with_features(self, fill, *features):
+        """The map of the same inputs to given features; `features` are source, kind and tables."""
+        if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
+            features = ()
+        return FeatureMap(self.offset, self.scale, fill, *features, levels=self.levels)
 
     def _category_features(self, j, column, weight, statistics):
         """Kinds and tables of the features of a category."""
@@ -254,25 +255,27 @@ class FeatureMap:
         return F
 
     @property
+    def says_missing(self):
+        """Mask of the features that say which values are missing."""
+        found = self.kind == IS_MISSING
+        for f in np.flatnonzero(self.kind == LEVEL):
+            found[f] = np.argmax(self._table_of(f)) == len(self.levels[self.source[f]])
+        return found
+
+    @property
     def without_extra(self):
         """Mask of the features besides indicators of levels and target statistics."""
-        is_extra = (self.kind == LEVEL) | (self.kind == TARGET)
-        for f in np.flatnonzero(self.kind == LEVEL):  # that of missing values stays
-            is_extra[f] = np.argmax(self._table_of(f)) < len(self.levels[self.source[f]])
-        return ~is_extra
+        return (self.kind != LEVEL) & (self.kind != TARGET) | self.says_missing
 
     def selected(self, is_kept):
         """The map to some of the features."""
         length = np.diff(self.table_start)
-        return FeatureMap(
-            self.offset,
-            self.scale,
+        return self._with_features(
             self.fill,
             self.source[is_kept],
             self.kind[is_kept],
             np.cumsum([0, *length[is_kept]]),
             self.table[np.repeat(is_kept, length)],
-            self.levels,
         )
 
     # ----------------------------------------------------------------------------- description
