@@ -263,9 +263,9 @@ class FeatureMap:
         return found
 
     @property
-    def without_extra(self):
-        """Mask of the features besides indicators of levels and target statistics."""
-        return (self.kind != LEVEL) & (self.kind != TARGET) | self.says_missing
+    def is_extra(self):
+        """Mask of indicators of levels and target statistics."""
+        return (self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing
 
     def selected(self, is_kept):
         """The map to some of the features."""

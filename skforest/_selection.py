@@ -69,21 +69,25 @@ def useful_features(data, seed):
     """The training set without features of missing values and categories that are not useful.
 
     The features that say which values are missing are tested one by one, see `_is_informative`.
-    Then forests of sparse directions, with and without indicators and target statistics of
-    categories, are compared on held-out rows.
+    Then small forests with and without the rest of them are compared on held-out rows, and after
+    that with and without indicators and target statistics of categories.
     """
-    feature_map = data.feature_map
-    if not len(feature_map.source) or np.count_nonzero(data.weight) < MIN_ROWS:
+    if not len(data.feature_map.source) or np.count_nonzero(data.weight) < MIN_ROWS:
         return data
-    is_kept = ~feature_map.says_missing
+    is_kept = ~data.feature_map.says_missing
     for f in np.flatnonzero(~is_kept):
         is_kept[f] = _is_informative(data.X[:, f] > 0, data)
-    data = _with_selected(data, is_kept)
-    is_kept = data.feature_map.without_extra
-    if is_kept.all():
-        return data
-    candidates = [data, _with_selected(data, is_kept)]
-    return candidates[int(np.argmin([_held_out_error(one, seed) for one in candidates]))]
+    data, error = _with_selected(data, is_kept), None
+    for name in ("says_missing", "is_extra"):
+        is_kept = ~getattr(data.feature_map, name)
+        if is_kept.all():
+            continue
+        error = _held_out_error(data, seed) if error is None else error
+        without = _with_selected(data, is_kept)
+        error_without = _held_out_error(without, seed)
+        if error_without < error:
+            data, error = without, error_without
+    return data
 
 
 def _with_selected(data, is_kept):

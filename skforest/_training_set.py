@@ -90,7 +90,7 @@ class TrainingSet:
     def with_features(self, X, feature_map):
         """The same rows with other features, and the map that made them."""
         other = copy(self)
-        other.X, other.feature_map, other._whole = X, feature_map, other
+        other.X, other.feature_map, other._whole, other._spread = X, feature_map, other, None
         return other
 
     def with_weight(self, weight):
