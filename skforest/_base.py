@@ -81,6 +81,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
     _takes_sparse = False  # are kernels able to read a sparse X?
+    # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
+    # suffer from many of them; in joint training, their weights can become small.
+    _compares_indicators = False
 
     def __init_subclass__(cls, **kwargs):
         """Add the constraints of all base classes to those of the class."""
@@ -135,7 +138,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             self._seed = draw_seed(self.random_state)
             from ._selection import useful_features  # it grows trees, by a base class of ours
 
-            data = useful_features(data, self._seed)
+            data = useful_features(data, self._seed, self._compares_indicators)
         self._resolve_settings(data, is_warm_start)
         self._select_settings(data, is_warm_start)
         name, n_wanted, n_done = self._member_counts(is_warm_start)

@@ -65,12 +65,12 @@ def _split(data, seed):
     return train, data.subset(present[n_train : n_train + MAX_ROWS])
 
 
-def useful_features(data, seed):
+def useful_features(data, seed, compares_indicators):
     """The training set without features of missing values and categories that are not useful.
 
     The features that say which values are missing are tested one by one, see `_is_informative`.
-    Then small forests with and without the rest of them are compared on held-out rows, and after
-    that with and without indicators and target statistics of categories.
+    With `compares_indicators`, small forests with and without the rest of them are compared on
+    held-out rows; then those with and without indicators and target statistics of categories.
     """
     if not len(data.feature_map.source) or np.count_nonzero(data.weight) < MIN_ROWS:
         return data
@@ -78,7 +78,7 @@ def useful_features(data, seed):
     for f in np.flatnonzero(~is_kept):
         is_kept[f] = _is_informative(data.X[:, f] > 0, data)
     data, error = _with_selected(data, is_kept), None
-    for name in ("says_missing", "is_extra"):
+    for name in ("says_missing", "is_extra") if compares_indicators else ("is_extra",):
         is_kept = ~getattr(data.feature_map, name)
         if is_kept.all():
             continue

@@ -171,6 +171,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "refine": [StrOptions({"nongreedy", "alternating"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
+    _compares_indicators = True
 
     def __init__(
         self,

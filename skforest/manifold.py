@@ -121,6 +121,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         "nonzeros": [StrOptions({"poisson", "fixed"})],
         "sparse_weights": [StrOptions({"scaled", "sign"})],
     }
+    _compares_indicators = True
 
     def __init__(
         self,

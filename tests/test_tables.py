@@ -77,7 +77,7 @@ def assert_same_forest(a, b):
 @pytest.fixture
 def every_feature(monkeypatch):
     """Features of categories and of missing values are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, seed: data)
+    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, *_: data)
 
 
 # ------------------------------------------------------------------------------------ data frames
@@ -318,6 +318,19 @@ def test_indicators_of_missing_categories_are_tested_too():
         model = ManifoldForestClassifier(5, random_state=0).fit(holed, y)
         assert ("c is missing" in model.forest_.feature_map.feature_names("xc")) == is_kept
         assert np.isfinite(model.predict_proba(holed)).all()
+
+
+@pytest.mark.parametrize("cls", [*MODELS, RandomHingeForestClassifier])
+def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
+    X, y = with_holes()
+    X[np.random.default_rng(1).random(N) < 0.7 * y, 2] = np.nan
+    for sign in (1, -1):
+        monkeypatch.setattr(
+            skforest._selection, "_held_out_error", lambda data, seed: sign * data.X.shape[1]
+        )
+        model = cls(5, random_state=0).fit(X, y)
+        is_kept = sign == -1 or cls is RandomHingeForestClassifier
+        assert model.forest_.n_features == 5 + is_kept
 
 
 def test_informative_indicators_are_those_of_a_z_test(monkeypatch):
