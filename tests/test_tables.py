@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -320,14 +321,22 @@ def test_indicators_of_missing_categories_are_tested_too():
         assert np.isfinite(model.predict_proba(holed)).all()
 
 
+@pytest.mark.parametrize("cls", MODELS)
+def test_features_are_chosen_for_several_outputs(cls):
+    frame = table()
+    frame.loc[frame["size"] > 0.5, "age"] = np.nan
+    y = np.column_stack([target(cls(), frame), frame["city"].isna()])
+    model = cls(5, random_state=0).fit(frame, y)
+    assert [proba.shape for proba in model.predict_proba(frame)] == [(N, 2), (N, 2)]
+
+
 @pytest.mark.parametrize("cls", [*MODELS, RandomHingeForestClassifier])
 def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
     X, y = with_holes()
     X[np.random.default_rng(1).random(N) < 0.7 * y, 2] = np.nan
     for sign in (1, -1):
-        monkeypatch.setattr(
-            skforest._selection, "_held_out_error", lambda data, seed: sign * data.X.shape[1]
-        )
+        error = partial(lambda sign, data, seed: sign * data.X.shape[1], sign)
+        monkeypatch.setattr(skforest._selection, "_held_out_error", error)
         model = cls(5, random_state=0).fit(X, y)
         is_kept = sign == -1 or cls is RandomHingeForestClassifier
         assert model.forest_.n_features == 5 + is_kept

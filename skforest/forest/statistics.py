@@ -264,7 +264,8 @@ def squared_error(forest, data):
         truth = data.y[block]
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth
-        elif forest.n_classes is not None:
+        elif forest.n_classes is not None or truth.shape[1] < response.shape[1]:
+            # The labels of several outputs, whose indicators are the target.
             truth = data.baseline + data.target[block] * data.target_scale
         total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
     return total
