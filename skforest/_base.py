@@ -136,9 +136,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         del X, y
         if not is_warm_start:
             self._seed = draw_seed(self.random_state)
-            from ._selection import useful_features  # it grows trees, by a base class of ours
+            if len(data.feature_map.source):  # others than the columns themselves
+                from ._selection import useful_features  # it grows trees, by a base class of ours
 
-            data = useful_features(data, self._seed, self._compares_indicators)
+                data = useful_features(data, self._seed, self._compares_indicators)
         self._resolve_settings(data, is_warm_start)
         self._select_settings(data, is_warm_start)
         name, n_wanted, n_done = self._member_counts(is_warm_start)

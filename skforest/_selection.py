@@ -72,7 +72,7 @@ def useful_features(data, seed, compares_indicators):
     With `compares_indicators`, small forests with and without the rest of them are compared on
     held-out rows; then those with and without indicators and target statistics of categories.
     """
-    if not len(data.feature_map.source) or np.count_nonzero(data.weight) < MIN_ROWS:
+    if np.count_nonzero(data.weight) < MIN_ROWS:
         return data
     is_kept = ~data.feature_map.says_missing
     for f in np.flatnonzero(~is_kept):
