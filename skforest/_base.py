@@ -80,7 +80,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
-    _takes_sparse = False  # are kernels able to read a sparse X?
 
     def __init_subclass__(cls, **kwargs):
         """Add the constraints of all base classes to those of the class."""
@@ -172,7 +171,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
-        data = TrainingSet(Z, y, weight)
+        del X
+        data = TrainingSet(Z, y, weight, feature_map)
+        del Z
         statistics = None
         if levels and not is_stream:
             n_classes = self.n_classes_ if is_classifier(self) else None
@@ -379,8 +380,14 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         dtype = input_dtype(X, self._scales_features)
         finite = "allow-nan" if self._takes_missing else True
         options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
-        if sparse.issparse(X) and self._takes_sparse:
-            options |= {"accept_sparse": "csr", "dtype": np.float32, "ensure_all_finite": True}
+        if sparse.issparse(X):
+            if self._needs_dense is not None:
+                raise TypeError(
+                    "Sparse data was passed for X, but dense data is required by "
+                    f"{self._needs_dense}; pass X.toarray()"
+                )
+            dtype = np.float64 if dtype == np.float64 else np.float32
+            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
         try:
             if reset is not None:
                 return validate_data(self, X, *y, reset=reset, **options)
@@ -397,10 +404,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
 
+    @property
+    def _needs_dense(self):
+        """The parameter or the class that takes no sparse X, as text; None if sparse X is taken."""
+        return type(self).__name__
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing
-        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.sparse = self._needs_dense is None
         return tags
 
     # -------------------------------------------------------------------------------- predicting
