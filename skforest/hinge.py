@@ -201,6 +201,10 @@ class _HingeForest(BootstrapMixin, BaseForest):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
+    @property
+    def _needs_dense(self):
+        return "features='conv'" if self.features == "conv" else None
+
     # ----------------------------------------------------------------------------------- settings
 
     def _member_counts(self, is_warm_start):

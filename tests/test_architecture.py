@@ -34,7 +34,7 @@ KERNEL_LAYERS = (
     (
         "simd columns descent random memory poll rows direction projection route stump _tree"
     ).split(),
-    "split search loss".split(),
+    "split search loss row_reader".split(),
     (
         "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer"
     ).split(),
