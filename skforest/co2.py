@@ -215,6 +215,14 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     ):
         store_parameters(self, locals())
 
+    @property
+    def _needs_dense(self):
+        if self.objective in ("oc1", "random"):  # directions with a weight for every feature
+            return f"objective={self.objective!r}"
+        if self.refine is not None:
+            return f"refine={self.refine!r}"
+        return None if self.weight_dtype == "float32" else f"weight_dtype={self.weight_dtype!r}"
+
     # ----------------------------------------------------------------------------------- settings
 
     def _resolve_settings(self, data, is_warm_start):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
 
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
@@ -77,7 +76,8 @@ class HingeInput:
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
         table = np.empty(self.scaled.shape, dtype=np.float32)
-        for block in gen_batches(len(table), BLOCK):
+        for start in range(0, len(table), BLOCK):
+            block = slice(start, start + BLOCK)
             table[block] = (self.scaled[block] - self.mean) * factor
         return table
 
