@@ -99,8 +99,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Or of shape (n_samples, *feature_shape). Numbers, categories and missing values, see
+            :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge forests.
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
             other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -406,7 +407,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def _needs_dense(self):
-        """The parameter or the class that takes no sparse X, as text; None if sparse X is taken."""
+        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
         return type(self).__name__
 
     def __sklearn_tags__(self):

@@ -32,7 +32,8 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd columns descent random memory poll rows direction projection route row_blocks sample_columns stump _tree"
+        "simd columns descent random memory poll rows direction projection route row_blocks "
+        "sample_columns stump _tree"
     ).split(),
     "split search loss row_reader".split(),
     (

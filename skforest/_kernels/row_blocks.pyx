@@ -96,7 +96,7 @@ cdef class RowBlocks:
         return min(n, <int64_t>BLOCK_ROWS) if self.is_sparse else n
 
     cdef void read(self, const int64_t* at, int64_t n) noexcept nogil:
-        """Set `data` and `at` to n rows, at most `n_together`, which start at `at` in the table."""
+        """Set `data` and `at` to n rows, at most `n_together`, that start at `at`."""
         cdef int64_t i
         if not self.is_sparse:
             self.at = at

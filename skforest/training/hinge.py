@@ -71,7 +71,7 @@ class HingeInput:
     receptive_fields: np.ndarray
 
     def table(self):
-        """What learned features see of the rows: ndarray, float32, or a RowReader of sparse ones."""
+        """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
         factor = self.emphasis / self.deviation
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
