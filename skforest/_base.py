@@ -56,6 +56,7 @@ from .forest.statistics import decision_path
 from .forest.storage import as_levels, join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 # Fitted attributes to which training adds one entry for each tree.
@@ -424,13 +425,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""
-        map_coded = self.forest_.map_coded
+        map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
+        reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 
         def function(block):
+            if reads_csr:
+                return predict(map_csr(canonical_csr(block)))
             return predict(map_coded(dense(block)))
 
         n_rows, most = X.shape[0], BLOCK
-        if sparse.issparse(X):
+        if sparse.issparse(X) and not reads_csr:
             most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
         elif n_rows <= BLOCK:
             return function(X)
@@ -543,6 +547,15 @@ class BootstrapMixin:
         present = data.row_of_sample >= 0
         of_samples[present] = response[data.row_of_sample[present]]
         self._set_oob_attributes(of_samples, response[known], data, known)
+
+
+def _reads_csr(forest):
+    """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
+    feature_map = forest.feature_map
+    has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
+    keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
+    has_others = len(forest.dense) or len(forest.box_corner)
+    return has_many_terms and keeps_zeros and not has_others
 
 
 # ------------------------------------------------------------------------------------- parameters
