@@ -104,6 +104,14 @@ def test_scaled_features_have_the_same_bits(model, dtype):
     assert_same(dense.fit(X, y, weight), sparse_model.fit(form(X), y, weight))
 
 
+@pytest.mark.parametrize("max_features", [1, None])
+def test_few_and_many_candidates(max_features):
+    """Entries are found by bisection for a few candidates, and sorted by features for many."""
+    X, y = rows(ManifoldForestClassifier, n=100, p=200)
+    dense = ManifoldForestClassifier(3, random_state=0, max_features=max_features).fit(X, y)
+    assert_same(dense, clone(dense).fit(sparse.csr_matrix(X), y))
+
+
 def test_large_nodes_have_the_same_bits():
     """Rows of large nodes are not copied, but made dense again in every batch."""
     X, y = rows(CO2ForestClassifier, n=7000, p=320)
