@@ -56,6 +56,7 @@ from .forest.statistics import decision_path
 from .forest.storage import as_levels, join
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 # Fitted attributes to which training adds one entry for each tree.
@@ -80,7 +81,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
     }
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
-    _takes_sparse = False  # are kernels able to read a sparse X?
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -103,8 +103,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Or of shape (n_samples, *feature_shape). Numbers, categories and missing values, see
+            :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge forests.
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
             other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -175,7 +176,9 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
-        data = TrainingSet(Z, y, weight)
+        del X
+        data = TrainingSet(Z, y, weight, feature_map)
+        del Z
         statistics = None
         if levels and not is_stream:
             n_classes = self.n_classes_ if is_classifier(self) else None
@@ -382,8 +385,14 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         dtype = input_dtype(X, self._scales_features)
         finite = "allow-nan" if self._takes_missing else True
         options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
-        if sparse.issparse(X) and self._takes_sparse:
-            options |= {"accept_sparse": "csr", "dtype": np.float32, "ensure_all_finite": True}
+        if sparse.issparse(X):
+            if self._needs_dense is not None:
+                raise TypeError(
+                    "Sparse data was passed for X, but dense data is required by "
+                    f"{self._needs_dense}; pass X.toarray()"
+                )
+            dtype = np.float64 if dtype == np.float64 else np.float32
+            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
         try:
             if reset is not None:
                 return validate_data(self, X, *y, reset=reset, **options)
@@ -400,10 +409,15 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
 
+    @property
+    def _needs_dense(self):
+        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
+        return type(self).__name__
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing
-        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.sparse = self._needs_dense is None
         return tags
 
     # -------------------------------------------------------------------------------- predicting
@@ -414,13 +428,16 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""
-        map_coded = self.forest_.map_coded
+        map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
+        reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 
         def function(block):
+            if reads_csr:
+                return predict(map_csr(canonical_csr(block)))
             return predict(map_coded(dense(block)))
 
         n_rows, most = X.shape[0], BLOCK
-        if sparse.issparse(X):
+        if sparse.issparse(X) and not reads_csr:
             most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
         elif n_rows <= BLOCK:
             return function(X)
@@ -533,6 +550,15 @@ class BootstrapMixin:
         present = data.row_of_sample >= 0
         of_samples[present] = response[data.row_of_sample[present]]
         self._set_oob_attributes(of_samples, response[known], data, known)
+
+
+def _reads_csr(forest):
+    """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
+    feature_map = forest.feature_map
+    has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
+    keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
+    has_others = len(forest.dense) or len(forest.box_corner)
+    return has_many_terms and keeps_zeros and not has_others
 
 
 # ------------------------------------------------------------------------------------- parameters

@@ -29,8 +29,10 @@ class TrainingSet:
     """
 
     def __init__(self, X, y, weight, feature_map=None):
-        order = SparseRowOrder if sparse.issparse(X) else RowOrder
-        samples = order(X, y)
+        if sparse.issparse(X):
+            samples = SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
+        else:
+            samples = RowOrder(X, y)
         chosen = np.flatnonzero(weight)
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
@@ -148,12 +150,15 @@ class SparseRowOrder:
     """As `RowOrder`, for a CSR matrix: the hashes are those of the dense rows.
 
     So the canonical order, and all that follows from it, does not depend on the form of X.
+    `is_scaled`: have features been scaled?
     """
 
-    def __init__(self, X, y):
+    def __init__(self, X, y, is_scaled=False):
         self.X, self.y = X, y
-        # Dense rows of whole numbers from 0 to 255 would be bytes.
-        self.dtype = as_bytes(X.data[None]).dtype if X.shape[1] <= BYTE_FEATURES else X.dtype
+        self.dtype = X.dtype
+        if not is_scaled and X.shape[1] <= BYTE_FEATURES:
+            # Dense rows of whole numbers from 0 to 255 would be bytes.
+            self.dtype = as_bytes(X.data[None]).dtype
 
     def _dense_order(self, rows):
         block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)

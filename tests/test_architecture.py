@@ -32,9 +32,10 @@ ESTIMATORS = list(LAYERS).index("estimators")
 # The kernels have an order of their own: projections and rows, split search, training methods.
 KERNEL_LAYERS = (
     (
-        "simd columns descent random memory poll rows direction projection route stump _tree"
+        "simd columns descent random memory poll rows direction projection route row_blocks "
+        "sample_columns stump _tree"
     ).split(),
-    "split search loss".split(),
+    "split search loss row_reader".split(),
     (
         "grow surrogate coordinate joint logistic alternate soft soft_stump hinge hinge_layer"
     ).split(),

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
+from .._feature_map import dense
 from .storage import without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
@@ -260,7 +261,7 @@ def squared_error(forest, data):
     total = 0.0
     for first in range(0, len(data), FEW_ROWS):
         block = slice(first, first + FEW_ROWS)
-        response = forest.response_mapped(data.X[block])
+        response = forest.response_mapped(dense(data.X[block]))
         truth = data.y[block]
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth
