@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters, take_rows
-from ._docs import described
+from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._members import PREDICTED, BlendedRows, OtherMember, OwnMember, response_of
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -101,7 +101,8 @@ leaderboard_ : DataFrame, or dict of lists without pandas
     microseconds, and whether it was trained again on all rows; the best score first.
 temperature_ : float
     Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
-    did not improve the log loss of held-out rows, and with several outputs.
+    did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
+    no member is a forest of this package.
 left_out_ : list of str
     Members that were left out for lack of time.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
@@ -123,6 +124,7 @@ REFERENCES = """
 """
 
 
+@with_texts()
 class _Blend(TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
@@ -187,6 +189,8 @@ class _Blend(TableEstimator):
         target = self._encode_target(target, False)
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
         rows = TrainingSet(feature_map.training_inputs(numbers)[0], target, weight)
+        if len(rows) < 2:
+            raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         if sample_weight is None:
             weight = None
         if getattr(self, "class_weight", None) is not None:
@@ -213,24 +217,27 @@ class _Blend(TableEstimator):
             fold = np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1)
             return fold, n_folds
         present = np.flatnonzero(rows.row_of_sample >= 0)
-        labels = y[present]
+        samples = np.arange(len(fold))  # those that the splitter sees
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(y, groups)
         if isinstance(cv, Integral):
-            groups = np.asarray(groups)
-            if len(groups) != len(fold):
-                raise ValueError(f"groups has {len(groups)} entries for {len(fold)} samples")
             is_stratified = is_class and y.ndim == 1
-            cv = StratifiedGroupKFold(cv) if is_stratified else GroupKFold(cv)
-        own_groups = None if groups is None else np.asarray(groups)[present]
-        n_folds = 0
-        cv = check_cv(cv, labels, classifier=is_class)
-        for _, test in cv.split(take_rows(X, present), labels, own_groups):
-            if (fold[present[test]] >= 0).any():
-                raise ValueError("cv must put every row into the test rows of one fold, not more")
-            fold[present[test]] = n_folds
-            n_folds += len(test) > 0
-        if (fold[present] < 0).any() or n_folds < 2:
-            raise ValueError("cv must put every row into the test rows of one of 2 folds or more")
-        return fold, n_folds
+            cv, samples = (StratifiedGroupKFold if is_stratified else GroupKFold)(cv), present
+            groups = groups[samples]
+        cv = check_cv(cv, y[samples], classifier=is_class)
+        n_times = np.zeros(len(fold), dtype=int)
+        for k, (_, test) in enumerate(cv.split(take_rows(X, samples), y[samples], groups)):
+            fold[samples[test]] = k
+            n_times[samples[test]] += 1
+        if (n_times[present] != 1).any():
+            raise ValueError("cv must put every row into the test rows of one fold")
+        found, of_present = np.unique(fold[present], return_inverse=True)
+        fold[:] = -1
+        fold[present] = of_present
+        if len(found) < 2:
+            raise ValueError("cv must have at least 2 folds with rows of positive weight")
+        return fold, len(found)
 
     def _new_members(self):
         """Unfitted members, with their names."""
@@ -334,7 +341,10 @@ class _Blend(TableEstimator):
             blended = sum(weight * response for weight, response in zip(weights, responses))
             fold = samples.fold[samples.first]
             own = rows.y[:, 0].astype(np.int64), rows.weight, fold, samples.n_folds
-            self.temperature_ = find_temperature(blended, *own)
+            # The trees that left a fold out are only some of the forest. The mean of fewer trees
+            # varies more, which makes it look too confident.
+            is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
+            self.temperature_ = find_temperature(blended, *own, may_exceed_1=is_whole)
 
     def _make_criterion(self, samples):
         """What the weights maximise."""
