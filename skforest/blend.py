@@ -21,6 +21,7 @@ from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_param
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._members import PREDICTED, BlendedRows, OtherMember, OwnMember, response_of
+from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
 from ._training_set import TrainingSet
@@ -199,7 +200,7 @@ class _Blend(TableEstimator):
             weight = factor if weight is None else weight * factor
             rows = rows.with_weight(rows.weight * factor[rows.first_samples()])
         decoded, classes = self._decoded(target)
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = np.asarray(X) if isinstance(X, list | tuple) else as_frame(X)
         fold, n_folds = self._folds(X, decoded, rows, groups)
         return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes)
 
