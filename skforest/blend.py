@@ -44,7 +44,6 @@ MEMBERS = {
     "co2": (CO2ForestClassifier, CO2ForestRegressor),
     "hinge": (RandomHingeForestClassifier, RandomHingeForestRegressor),
 }
-REFIT_ROWS = 20_000  # refit="auto": with more distinct rows, members are not trained again
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
@@ -62,11 +61,11 @@ scoring : str, callable or None
     ``scorer(estimator, X, y)``. None: the log loss of classes, the squared error of targets.
 n_rounds : int
     Rounds of greedy selection, at least 1. Weights are multiples of one over a number up to this.
-refit : "auto" or bool
+refit : bool
     Whether members with a positive weight are trained again on all rows. False: forests of this
     package remain as they were trained for the weights, each of their trees without one fold of
-    the rows, which halves the time of a fit. "auto": True up to 20000 distinct rows. Estimators of
-    other packages are always trained again.
+    the rows. That halves the time of a fit and increases the error by some percent, also with
+    20000 rows. Estimators of other packages are always trained again.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
@@ -134,7 +133,7 @@ class _Blend(TableEstimator):
         "cv": ["cv_object"],
         "scoring": [str, callable, None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "refit": [StrOptions({"auto"}), "boolean"],
+        "refit": ["boolean"],
         "calibrate": ["boolean"],
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
         "max_predict_us": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -367,13 +366,12 @@ class _Blend(TableEstimator):
     def _train_members(self, members, samples, limit):
         """Train those of positive weight on all rows, where there is reason to and time."""
         self.members_, self._is_refitted = {}, {}
-        is_wanted = len(samples.rows) <= REFIT_ROWS if self.refit == "auto" else self.refit
         for member in members:
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
                 has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
-                member.train(samples, limit, is_wanted and has_time)
+                member.train(samples, limit, self.refit and has_time)
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted
@@ -485,7 +483,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         cv=5,
         scoring=None,
         n_rounds=40,
-        refit="auto",
+        refit=True,
         calibrate=True,
         time_limit=None,
         max_predict_us=None,
@@ -541,7 +539,7 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         cv=5,
         scoring=None,
         n_rounds=40,
-        refit="auto",
+        refit=True,
         time_limit=None,
         max_predict_us=None,
         categorical_features="from_dtype",
