@@ -26,7 +26,8 @@ class TrainingSet:
     kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
     `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
-    `fold`, where it is not None, is the fold of each row that is left out in turn.
+    `fold`, where it is not None, is the fold of each row that is left out in turn, and
+    `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -49,7 +50,7 @@ class TrainingSet:
         self.row_of_sample[chosen] = row
         self.feature_map = feature_map
         self.target = self.units = None
-        self.fold, self.n_folds = None, 0
+        self.fold, self.n_folds, self.left_out_weight = None, 0, None
         self._whole = self
         self._spread = None
 
@@ -117,7 +118,10 @@ class TrainingSet:
         """The same rows; those of the fold that a member leaves out have the weight 0."""
         if self.fold is None:
             return self
-        return self.sample(np.where(self.is_left_out(member), 0.0, self.weight))
+        mask = self.is_left_out(member)
+        other = self.sample(np.where(mask, 0.0, self.weight))
+        other.left_out_weight = np.where(mask, self.weight, 0.0)
+        return other
 
     def is_left_out(self, member):
         """Mask of the rows that a member leaves out."""

@@ -180,7 +180,7 @@ class _Blend(TableEstimator):
         if self.left_out_:
             warnings.warn(
                 f"time_limit={self.time_limit}: {', '.join(self.left_out_)} left out of the blend",
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def _read_samples(self, X, y, sample_weight, groups):
@@ -188,20 +188,21 @@ class _Blend(TableEstimator):
         numbers, target, weight, levels = self._validate_fit(X, y, sample_weight, reset=True)
         target = self._encode_target(target, False)
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
-        rows = TrainingSet(feature_map.training_inputs(numbers)[0], target, weight)
-        if len(rows) < 2:
-            raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
-        if sample_weight is None:
-            weight = None
+        numbers, _ = feature_map.training_inputs(numbers)
+        rows = TrainingSet(numbers, target, weight)
+        has_weights = sample_weight is not None
         if getattr(self, "class_weight", None) is not None:
             factor = self._with_class_weights(rows, rows.y.astype(np.int32)).weight / rows.weight
-            factor = np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
-            weight = factor if weight is None else weight * factor
-            rows = rows.with_weight(rows.weight * factor[rows.first_samples()])
+            weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
+            rows, has_weights = TrainingSet(numbers, target, weight), True
+        if len(rows) < 2:
+            raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
         X = np.asarray(X) if isinstance(X, list | tuple) else as_frame(X)
         fold, n_folds = self._folds(X, decoded, rows, groups)
-        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes)
+        return BlendedRows(
+            X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
+        )
 
     def _folds(self, X, y, rows, groups):
         """Fold of each sample, -1 for those of weight 0, and the number of folds."""
@@ -257,12 +258,14 @@ class _Blend(TableEstimator):
                 ):
                     own[key] = seed
             if isinstance(estimator, BaseForest):
-                own["verbose"] = max(params["verbose"], int(self.verbose) - 1)
+                own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
                 if params.get("categorical_features") == "from_dtype":
                     own["categorical_features"] = self.categorical_features
             estimator = clone(estimator).set_params(**own)
-            n_same = sum(member.name.partition("-")[0] == name for member in members)
-            name = f"{name}-{n_same + 1}" if n_same else name
+            known, number, first = {member.name for member in members}, 1, name
+            while name in known:
+                number += 1
+                name = f"{first}-{number}"
             is_own = isinstance(estimator, BaseForest) and estimator._trains_members
             members.append((OwnMember if is_own else OtherMember)(name, estimator))
         if not members:
@@ -302,8 +305,6 @@ class _Blend(TableEstimator):
                 response = member.train_folds(samples, own)
             except TimeoutError:
                 continue
-            if np.isnan(response).any():
-                continue
             kept.append(member)
             responses.append(response)
             self._fit_seconds[member.name] = time.perf_counter() - start
@@ -332,7 +333,7 @@ class _Blend(TableEstimator):
         if np.dot(weights > 0, costs) > budget:
             warnings.warn(
                 f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used",
-                stacklevel=5,
+                stacklevel=4,
             )
         self.member_scores_ = dict(zip(names, scores))
         self.weights_ = dict(zip(names, weights.tolist()))

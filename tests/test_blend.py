@@ -188,7 +188,10 @@ def test_a_bootstrap_without_a_fold_draws_as_often_from_each_row():
     model = ManifoldForestClassifier(10, random_state=0)
     data = model._prepare(X, y, None)
     fold = np.arange(len(data)) % 5
-    weight = model._draw_weight(data.with_folds(fold, 5).without_fold(0), 3)
+    left = data.with_folds(fold, 5).without_fold(0)
+    np.testing.assert_array_equal(left.left_out_weight + left.weight, data.weight)
+    assert (left.left_out_weight > 0).sum() == (fold == 0).sum()
+    weight = model._draw_weight(left, 3)
     assert weight.sum() == round(len(data) * 4 / 5)
 
 
@@ -259,6 +262,9 @@ def test_class_weights_are_sample_weights():
     assert one.weights_ == other.weights_
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-6)
     assert classifier(class_weight="balanced").fit(X, y).score(X, y) > 0.9
+    without = classifier(class_weight={1: 0.0}).fit(X, y)
+    assert np.isfinite(without.score_)
+    assert not without.predict_proba(X)[:, 1].any()
 
 
 def test_tables_with_missing_values_and_categories():
@@ -287,6 +293,14 @@ def test_several_outputs():
     blend = regressor().fit(X, np.column_stack([y, -y]))
     assert blend.predict(X).shape == (120, 2)
     assert blend.score(X, np.column_stack([y, -y])) > 0.8
+
+
+def test_names_of_members():
+    names = ["a-2", "a", "a"]
+    X, y = classes()
+    members = [(name, ManifoldForestClassifier(5)) for name in names]
+    blend = classifier(members=[*members, ManifoldForestClassifier(5), ("b", "manifold")])
+    assert list(blend.fit(X, y).weights_) == ["a-2", "a", "a-3", "ManifoldForest", "b"]
 
 
 def test_the_default_members():
