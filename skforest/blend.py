@@ -198,7 +198,8 @@ class _Blend(TableEstimator):
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
-        X = np.asarray(X) if isinstance(X, list | tuple) else as_frame(X)
+        X = as_frame(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
         fold, n_folds = self._folds(X, decoded, rows, groups)
         return BlendedRows(
             X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
@@ -424,12 +425,18 @@ class _Blend(TableEstimator):
             return {"member": names} | columns
         return pd.DataFrame(columns, index=pd.Index(names, name="member"))
 
-    def _html_repr(self):
+    def _repr_html_inner(self):
         """The diagram of scikit-learn, and the leaderboard once there is one."""
-        diagram = super()._html_repr()
+        diagram = super()._repr_html_inner()
         if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
             return diagram
         return diagram + self.leaderboard_.to_html(float_format="{:.4g}".format)
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -328,7 +328,8 @@ def test_the_leaderboard_is_shown():
     assert list(board.columns) == ["score", "weight", "fit_seconds", "predict_us", "refitted"]
     assert board["score"].is_monotonic_decreasing
     assert board["weight"].to_dict() == blend.weights_
-    assert "fit_seconds" in blend._repr_html_() and "CO2Forest" in blend._repr_html_()
+    for html in (blend._repr_html_(), blend._repr_mimebundle_()["text/html"]):
+        assert "fit_seconds" in html and "CO2Forest" in html
 
 
 def test_progress(capsys):
