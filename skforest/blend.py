@@ -64,8 +64,8 @@ n_rounds : int
 refit : bool
     Whether members with a positive weight are trained again on all rows. False: forests of this
     package remain as they were trained for the weights, each of their trees without one fold of
-    the rows. That halves the time of a fit and increases the error by some percent, also with
-    20000 rows. Estimators of other packages are always trained again.
+    the rows. That halves the time of a fit and increases the error. Estimators of other packages
+    are always trained again.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
