@@ -1,6 +1,7 @@
 """Oblique, structured and differentiable decision forests as scikit-learn estimators."""
 
 from ._version import __version__
+from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .endtoend import (
     E2EDecisionForest,
@@ -21,6 +22,8 @@ from .plotting import plot_tree
 from .refine import refine
 
 __all__ = [
+    "BlendedForestClassifier",
+    "BlendedForestRegressor",
     "CO2ForestClassifier",
     "CO2ForestRegressor",
     "E2EDecisionForest",

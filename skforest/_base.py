@@ -1,4 +1,4 @@
-"""Base class of all estimators: validation, `fit`, prediction in blocks, bootstrap.
+"""Base class of all forests: `fit`, prediction in blocks, bootstrap.
 
 `fit` validates its input, maps the features, merges equal rows into a `TrainingSet`, resolves
 "auto" parameters, and trains trees in parallel, each with a seed of its own; the trees are joined
@@ -9,15 +9,15 @@ Only this file imports private names of scikit-learn.
 """
 
 import warnings
-from abc import ABCMeta, abstractmethod
-from contextlib import contextmanager
+from abc import abstractmethod
 from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
 from joblib import effective_n_jobs
 from scipy import sparse
-from sklearn.base import BaseEstimator, _fit_context, is_classifier
-from sklearn.utils import check_array, check_random_state, check_X_y
+from sklearn.base import _fit_context, is_classifier
+from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import (  # noqa: F401
     Interval,
     RealNotInt,
@@ -25,7 +25,7 @@ from sklearn.utils._param_validation import (  # noqa: F401
     validate_params,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ._docs import with_texts
 from ._feature_map import (
@@ -38,33 +38,23 @@ from ._feature_map import (
     dense_blocks,
 )
 from ._kernels.rows import tree_seed
-from ._table import (
-    as_frame,
-    few_frame_rows,
-    few_rows,
-    find_categories,
-    input_dtype,
-    read_table,
-    table_of_matrix,
-    where_not_finite,
-)
+from ._table import as_frame, few_frame_rows, few_rows
 from ._target_statistics import TargetStatistics
 from ._threads import in_threads
-from ._training_set import TrainingSet, check_sample_weight
+from ._training_set import TrainingSet
+from ._validation import TableEstimator
 from .forest import Forest
 from .forest.statistics import decision_path
-from .forest.storage import as_levels, join
+from .forest.storage import join
 
-MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
-HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 # Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
 
 
 @with_texts()
-class BaseForest(BaseEstimator, metaclass=ABCMeta):
+class BaseForest(TableEstimator):
     """Base of all estimators; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
@@ -79,21 +69,11 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
     }
-    _scales_features = False  # does the feature map take every feature to [0, 1]?
-    _takes_missing = True  # does it fill missing values?
+    _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
+    _time_limit = None  # a TimeLimit of training
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
-
-    def __init_subclass__(cls, **kwargs):
-        """Add the constraints of all base classes to those of the class."""
-        super().__init_subclass__(**kwargs)
-        merged, names = {}, cls._get_param_names()
-        for base in reversed(cls.__mro__):
-            merged |= vars(base).get("_parameter_constraints", {})
-        cls._parameter_constraints = {
-            name: kinds for name, kinds in merged.items() if name in names or not names
-        }
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -120,29 +100,10 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             self._fit(X, y, sample_weight)
         return self
 
-    @contextmanager
-    def _unchanged_on_error(self):
-        """Restore all attributes if the body raises or is interrupted."""
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
     def _fit(self, X, y, sample_weight):
         is_warm_start = self.warm_start and hasattr(self, "forest_")
-        data = self._training_set(X, y, sample_weight, is_warm_start)
+        data = self._prepare(X, y, sample_weight, is_warm_start)
         del X, y
-        if not is_warm_start:
-            self._seed = draw_seed(self.random_state)
-            if len(data.feature_map.source):  # others than the columns themselves
-                from ._selection import useful_features  # it grows trees, by a base class of ours
-
-                data = useful_features(data, self._seed, self._compares_indicators)
-        self._resolve_settings(data, is_warm_start)
-        self._select_settings(data, is_warm_start)
         name, n_wanted, n_done = self._member_counts(is_warm_start)
         if n_wanted < n_done:
             raise ValueError(
@@ -158,6 +119,19 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         forest = self._fit_forest(data, range(n_done, n_wanted))
         self.forest_ = self._joined([self.forest_, forest]) if is_warm_start else forest
         self._finish_fit(data)
+
+    def _prepare(self, X, y, sample_weight, is_warm_start=False):
+        """The training set, once the seed and all settings have been set."""
+        data = self._training_set(X, y, sample_weight, is_warm_start)
+        if not is_warm_start:
+            self._seed = draw_seed(self.random_state)
+            if len(data.feature_map.source):  # others than the columns themselves
+                from ._selection import useful_features  # it grows trees, by a base class of ours
+
+                data = useful_features(data, self._seed, self._compares_indicators)
+        self._resolve_settings(data, is_warm_start)
+        self._select_settings(data, is_warm_start)
+        return data
 
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
@@ -219,10 +193,12 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
 
         def fit_member(member, control):
             seed = tree_seed(self._seed, member)
-            grown = self._fit_tree(self._tree_sample(data, seed), seed, control, **shared)
+            sample = self._tree_sample(data.without_fold(member), seed)
+            grown = self._fit_tree(sample, seed, control, **shared)
             return grown if isinstance(grown, tuple) else (grown, {})
 
-        done = in_threads(fit_member, members, self.n_jobs, self.verbose, type(self).__name__)
+        name = type(self).__name__
+        done = in_threads(fit_member, members, self.n_jobs, self.verbose, name, self._time_limit)
         trees, records = map(list, zip(*done))
         del done
         for name in RECORDS:
@@ -272,95 +248,7 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
             **self._task_metadata | metadata,
         )
 
-    # -------------------------------------------------------------------------------- validation
-
-    def _validate_params(self):
-        """Check every parameter; called by `fit`."""
-        super()._validate_params()
-        check_n_jobs(getattr(self, "n_jobs", None))
-        for name, value in self.get_params(deep=False).items():
-            is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
-            if is_count and value > MAX_COUNT:
-                raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
-
-    def _unfolded(self, X):
-        """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
-        feature_shape = getattr(self, "feature_shape", None)
-        if isinstance(X, list) and feature_shape is not None:
-            X = np.asarray(X)
-        shape = getattr(X, "shape", None)
-        for size, what in zip(shape or (), ("rows", "columns")):
-            if isinstance(size, Integral) and size > MAX_COUNT:
-                raise ValueError(f"X has {size} {what}, at most {MAX_COUNT} are supported")
-        if shape is None or len(shape) <= 2:
-            return X
-        if feature_shape is None:
-            if not hasattr(self, "feature_shape"):
-                return X
-            raise ValueError(
-                f"Found array with dim {len(shape)}, but feature_shape is None: pass "
-                f"feature_shape={tuple(shape[1:])}, or reshape X to (n_samples, n_features)"
-            )
-        if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
-            raise ValueError(
-                f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
-            )
-        return np.asarray(X).reshape(shape[0], -1)
-
-    def _validate_fit(self, X, y, sample_weight, reset):
-        """Validated X, y and weights, and the levels of the categories in X.
-
-        X is a matrix of numbers: those of levels for categories, NaN for missing values.
-        """
-        X = as_frame(self._unfolded(X))
-        self._check_target_type(y)
-        if reset:
-            categorical = getattr(self, "categorical_features", None)
-        else:
-            levels = self.forest_.levels
-            categorical = list(levels)
-        table, is_categorical = self._read(X, categorical, reset)
-        if table is None:
-            X, y = self._validated(X, y, reset=reset, **self._target_options)
-            X = canonical_csr(X) if sparse.issparse(X) else X
-            weight, levels = check_sample_weight(sample_weight, X.shape[0]), {}
-        else:
-            weight = check_sample_weight(sample_weight, table.n_rows)
-            if reset:
-                there = None if weight.all() else np.flatnonzero(weight)
-                columns = np.flatnonzero(is_categorical).tolist()
-                levels = as_levels({j: table.levels(j, there) for j in columns})
-            X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
-        if reset:
-            self.is_categorical_ = is_categorical
-        return X, y, weight, levels
-
-    def _read(self, X, categorical_features, reset):
-        """X as a Table, and which columns are categories; None, None for a matrix of numbers.
-
-        The names of the columns of a table are set, or checked against those of fit.
-        """
-        table = read_table(X)
-        if table is None:
-            from_dtype = isinstance(categorical_features, str)
-            if categorical_features is None or from_dtype or len(categorical_features) == 0:
-                return None, None
-            X = check_array(X, dtype=None, ensure_all_finite=False)
-            table = table_of_matrix(X)
-        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
-        is_free = reset and hasattr(self, "categorical_features")
-        is_categorical = find_categories(table, categorical_features, is_free)
-        if not is_categorical.any():
-            # Numbers alone are read faster as one matrix, where scikit-learn knows how.
-            is_plain = hasattr(X, "to_numpy") and table.is_numeric
-            return (None if is_plain else table), None
-        if getattr(self, "feature_shape", None) is not None:
-            name = table.names[int(np.argmax(is_categorical))]
-            raise ValueError(
-                f"column {name!r} of X is a category, which has no place on the grid of "
-                f"feature_shape={self.feature_shape}"
-            )
-        return table, is_categorical
+    # -------------------------------------------------------------------------------- predicting
 
     def _validate_predict(self, X):
         """Rows to predict, with the feature map not yet applied."""
@@ -379,48 +267,6 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         else:
             X = self._validated(table.matrix(levels), reset=None)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
-
-    def _validated(self, X, *y, reset, **options):
-        """`validate_data`, with errors that name the column; None: names have been checked."""
-        dtype = input_dtype(X, self._scales_features)
-        finite = "allow-nan" if self._takes_missing else True
-        options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
-        if sparse.issparse(X):
-            if self._needs_dense is not None:
-                raise TypeError(
-                    "Sparse data was passed for X, but dense data is required by "
-                    f"{self._needs_dense}; pass X.toarray()"
-                )
-            dtype = np.float64 if dtype == np.float64 else np.float32
-            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
-        try:
-            if reset is not None:
-                return validate_data(self, X, *y, reset=reset, **options)
-            if y:
-                return check_X_y(X, *y, estimator=self, **options)
-            return check_array(X, estimator=self, input_name="X", **options)
-        except (ValueError, TypeError) as error:
-            message = str(error)
-            if "Input X contains" in message:
-                names = getattr(self, "feature_names_in_", range(MAX_COUNT))
-                where = where_not_finite(X, names, not self._takes_missing)
-                raise ValueError(f"{message.splitlines()[0]} {where}") from None
-            if "could not convert" in message or "float()" in message:
-                raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
-            raise
-
-    @property
-    def _needs_dense(self):
-        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
-        return type(self).__name__
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_missing
-        tags.input_tags.sparse = self._needs_dense is None
-        return tags
-
-    # -------------------------------------------------------------------------------- predicting
 
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
@@ -474,6 +320,22 @@ class BaseForest(BaseEstimator, metaclass=ABCMeta):
         X = self._validate_predict(X)
         return decision_path(self.forest_, self._in_blocks(X, self.forest_.apply_mapped))
 
+    def _mean_of_members(self, data, is_predicted):
+        """Mean response of each row by the members that predict it, and their number.
+
+        ``is_predicted(number)`` is the mask of the rows that a member predicts. The response is
+        NaN where no member does.
+        """
+        total = np.zeros((len(data), self.forest_.n_outputs))
+        n_members = np.zeros(len(data))
+        for number in range(self._member_counts(True)[2]):
+            mask = is_predicted(number)
+            respond = self._member(number).response_mapped
+            total[mask] += np.concatenate([respond(block) for block in dense_blocks(data.X[mask])])
+            n_members += mask
+        with np.errstate(invalid="ignore"):
+            return total / n_members[:, None], n_members
+
     @property
     def feature_importances_(self):
         """Importances of the features, an array of shape ``(n_features_in_,)``.
@@ -524,14 +386,10 @@ class BootstrapMixin:
 
     def _set_oob(self, data):
         """Predict every row with the trees that did not draw it; set the oob attributes."""
-        total = np.zeros((len(data), self.forest_.n_outputs))
-        n_trees = np.zeros(len(data))
+        response, n_trees = self._mean_of_members(
+            data, lambda number: self._draw_weight(data, tree_seed(self._seed, number)) == 0
+        )
         n_members = self._member_counts(True)[2]
-        for number in range(n_members):
-            out = self._draw_weight(data, tree_seed(self._seed, number)) == 0
-            respond = self._member(number).response_mapped
-            total[out] += np.concatenate([respond(block) for block in dense_blocks(data.X[out])])
-            n_trees += out
         known = n_trees > 0
         if not known.any():
             raise ValueError(
@@ -544,11 +402,7 @@ class BootstrapMixin:
                 "to compute any reliable OOB estimates.",
                 stacklevel=6,
             )
-        with np.errstate(invalid="ignore"):
-            response = total / n_trees[:, None]
-        of_samples = np.full((len(data.row_of_sample), response.shape[1]), np.nan)
-        present = data.row_of_sample >= 0
-        of_samples[present] = response[data.row_of_sample[present]]
+        of_samples = data.of_samples(response)
         self._set_oob_attributes(of_samples, response[known], data, known)
 
 
@@ -569,14 +423,6 @@ def store_parameters(estimator, arguments):
     for name, value in arguments.items():
         if name not in ("self", "__class__"):
             setattr(estimator, name, value)
-
-
-def check_n_jobs(n_jobs):
-    """Raise ValueError unless joblib can use this number of threads."""
-    if n_jobs == 0:
-        raise ValueError(
-            "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
-        )
 
 
 def resolve_count(value, total, name):

@@ -207,11 +207,12 @@ def entries(text):
     return found
 
 
-def described(parameters="", attributes="", **texts):
+def described(parameters="", attributes="", without=(), **texts):
     """Class decorator: complete the docstring of an estimator, and those of its methods.
 
     `parameters` and `attributes` are entries that add to the shared ones, or replace them; `texts`
-    are further texts, each put in place of its name in braces.
+    are further texts, each put in place of its name in braces. `without`: shared attributes that
+    the class does not have.
     """
 
     def decorate(cls):
@@ -224,7 +225,7 @@ def described(parameters="", attributes="", **texts):
             lines += [f"{name} : {kind}, default={default}", description]
         own = {
             "parameters": "\n".join(lines),
-            "attributes": _attribute_lines(cls, signature, attributes),
+            "attributes": _attribute_lines(cls, signature, attributes, without),
         }
         return with_texts(**own | texts)(cls)
 
@@ -256,12 +257,13 @@ def _completed(doc, texts):
     return doc
 
 
-def _attribute_lines(cls, signature, attributes):
+def _attribute_lines(cls, signature, attributes, without):
     """The section of attributes: common ones, those of the task, the class's own."""
     own = entries(attributes)
     known = entries(ATTRIBUTES) | own
     is_classifier = hasattr(cls, "predict_proba")
     names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
+    names = [name for name in names if name not in without]
     names += [name for name in own if name not in names]
     if "importance_type" in signature and "feature_importances_" not in names:
         names.append("feature_importances_")

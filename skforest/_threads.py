@@ -1,7 +1,10 @@
 """Training in threads: how it is ended early, and how it shows its progress."""
 
+import threading
 import time
 import warnings
+from contextlib import contextmanager, nullcontext
+from itertools import takewhile
 
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
@@ -20,23 +23,75 @@ class Control:
         self.report = report
 
 
-def in_threads(function, members, n_jobs, verbose, name):
+class TimeLimit:
+    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results."""
+
+    def __init__(self, deadline, at_least=0):
+        self.deadline, self.at_least = deadline, at_least
+
+    def left(self):
+        """Seconds that are left; not negative."""
+        return max(0.0, self.deadline - time.perf_counter())
+
+    @contextmanager
+    def applied(self, control, results):
+        """End training, by its `Control`, at the deadline; `results` is the list of those made."""
+
+        def end():
+            if len(results) >= self.at_least:
+                control.stop[0] = 1
+
+        timer = threading.Timer(self.left(), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def until_stopped(self, function):
+        """The function, which returns None if it begins, or ends, after training was ended."""
+
+        def limited(member, control):
+            try:
+                result = None if control.stop[0] else function(member, control)
+            except Exception:
+                if not control.stop[0]:
+                    raise
+            return None if control.stop[0] else result
+
+        return limited
+
+
+def in_threads(function, members, n_jobs, verbose, name, limit=None):
     """List of ``function(member, control)`` for each member, computed in threads.
 
-    `control` is a `Control`; `name` is shown with the progress.
+    `control` is a `Control`; `name` is shown with the progress. With a `TimeLimit`, the results of
+    the first members, as many as were complete in time; TimeoutError if there are none.
     """
+    if limit is not None:
+        function = limit.until_stopped(function)
     progress = Progress(verbose, len(members), name)
     control = Control(progress.report_epochs if len(members) == 1 else None)
     jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    results, is_ended = [], False
     try:
-        results = []
-        for result in jobs(delayed(function)(member, control) for member in members):
-            results.append(result)
-            if progress.unit == "tree":
-                progress.update(len(results))
+        with nullcontext() if limit is None else limit.applied(control, results):
+            wanted = takewhile(lambda _: not control.stop[0], members)
+            for result in jobs(delayed(function)(member, control) for member in wanted):
+                is_ended = is_ended or result is None
+                if is_ended:  # results of later members, which may be complete, are dropped
+                    continue
+                results.append(result)
+                if limit is not None and not limit.left() and len(results) >= limit.at_least:
+                    control.stop[0] = 1
+                if progress.unit == "tree":
+                    progress.update(len(results))
     finally:
         control.stop[0] = 1  # threads that still work read it and end
         progress.close()
+    if not results:
+        raise TimeoutError(f"{name}: nothing was trained within the time limit")
     return results
 
 

@@ -26,6 +26,8 @@ class TrainingSet:
     kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
     `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
+    `fold`, where it is not None, is the fold of each row that is left out in turn, and
+    `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -50,6 +52,7 @@ class TrainingSet:
         self.row_of_sample[chosen] = row
         self.feature_map = feature_map
         self.target = self.units = None
+        self.fold, self.n_folds, self.left_out_weight = None, 0, None
         self._whole = self
         self._spread = None
 
@@ -107,6 +110,25 @@ class TrainingSet:
         other._whole, other._spread = other, spread
         return other
 
+    def with_folds(self, fold, n_folds):
+        """The same rows in folds, int of shape (n_rows,): member i leaves fold i % n_folds out."""
+        other = copy(self)
+        other.fold, other.n_folds = fold, n_folds
+        return other
+
+    def without_fold(self, member):
+        """The same rows; those of the fold that a member leaves out have the weight 0."""
+        if self.fold is None:
+            return self
+        mask = self.is_left_out(member)
+        other = self.sample(np.where(mask, 0.0, self.weight))
+        other.left_out_weight = np.where(mask, self.weight, 0.0)
+        return other
+
+    def is_left_out(self, member):
+        """Mask of the rows that a member leaves out."""
+        return self.fold == member % self.n_folds
+
     def sample(self, weight):
         """The sample of one tree: the same rows and `spread`, with the weights of the tree."""
         other = copy(self)
@@ -119,6 +141,19 @@ class TrainingSet:
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
         other.target = None if self.target is None else self.target[rows]
         return other
+
+    def of_samples(self, values):
+        """Values of the rows, (n_rows, n_columns), for each sample; NaN where its weight is 0."""
+        found = np.full((len(self.row_of_sample), values.shape[1]), np.nan)
+        present = self.row_of_sample >= 0
+        found[present] = values[self.row_of_sample[present]]
+        return found
+
+    def first_samples(self):
+        """The first sample of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        _, first = np.unique(self.row_of_sample[samples], return_index=True)
+        return samples[first]
 
     # ---------------------------------------------------------------------------------- statistics
 
@@ -143,6 +178,8 @@ class TrainingSet:
 
     def bootstrap(self, seed, n_draws):
         """How often each row is drawn, with replacement, in proportion to its weight."""
+        if self.fold is not None:  # as many draws for each row that is left
+            n_draws = max(1, round(n_draws * np.count_nonzero(self.weight) / len(self)))
         return draw_counts(self.weight, seed, n_draws)
 
 

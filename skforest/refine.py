@@ -18,7 +18,6 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
-    check_n_jobs,
     draw_seed,
     validate_params,
 )
@@ -27,6 +26,7 @@ from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
 from ._threads import in_threads
+from ._validation import check_n_jobs
 from .forest import Forest
 from .forest.statistics import route
 from .forest.storage import join

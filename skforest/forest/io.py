@@ -23,7 +23,9 @@ import numpy as np
 from .storage import ARRAYS
 
 FORMAT = 2
-READABLE = (1, 2)  # format 1 has no missing values and no categories
+FORMAT_OF_SEVERAL = 3  # of files with several forests
+MAX_MEMBERS = 1000
+READABLE = (1, 2, 3)  # format 1 has no missing values and no categories
 # The arrays of a file may together take this many times the size of the file, and this many bytes
 # more. Deflate compresses constant arrays a thousand times; arrays of models, twice to ten times.
 MAX_EXPANSION = 100
@@ -51,7 +53,7 @@ def _narrow_integers(array):
 def narrow(arrays):
     """Cast a dict of arrays to smaller dtypes, without loss.
 
-    Under a name that begins with "delta:" stand the differences of neighbours, the first from 0.
+    Under a name with "delta:" before it stand the differences of neighbours, the first from 0.
     """
     small = {}
     for name, array in arrays.items():
@@ -80,11 +82,29 @@ def narrow(arrays):
 def widen(arrays):
     """Undo the differences of `narrow`; Forest casts the arrays to their dtypes."""
     return {
-        name.removeprefix(_DELTA): np.cumsum(array, dtype=np.int64)
-        if name.startswith(_DELTA)
-        else array
+        name.replace(_DELTA, "", 1): np.cumsum(array, dtype=np.int64) if _DELTA in name else array
         for name, array in arrays.items()
     }
+
+
+def array_of_member(number, name):
+    """Name of an array of one of several forests."""
+    return f"{number}.{name}"
+
+
+def parts_of_file(header, arrays):
+    """Arrays and metadata of each forest of a file, as `Forest` takes them."""
+    if header["format"] == FORMAT_OF_SEVERAL:
+        members, parts = header["members"], [{} for _ in header["members"]]
+        for name, array in arrays.items():
+            own = _without_number(name)
+            parts[int(name.removesuffix(f".{own}"))][own] = array
+    else:
+        header.pop("members", None)  # an unknown entry
+        members, parts = [header], [arrays]
+    for member, own in zip(members, parts):
+        classes = own.pop("classes", None)
+        yield own, member["forest"] | {"classes": classes}
 
 
 # -------------------------------------------------------------------------------------- writing
@@ -109,6 +129,24 @@ def write_forest(path, metadata, arrays, layout="file", extra=None):
     Metadata are values that JSON can represent, and "classes", an array or None. `layout` is
     "file" or "folder".
     """
+    metadata, arrays = _stored(metadata, arrays, layout)
+    header = {"format": FORMAT, "forest": metadata, "arrays": list(arrays), **(extra or {})}
+    _write(path, header, arrays, layout)
+
+
+def write_forests(path, members, layout="file", extra=None):
+    """Write several forests: `members` are the arguments metadata, arrays and extra of each."""
+    headers, every_array = [], {}
+    for number, (metadata, arrays, own) in enumerate(members):
+        metadata, arrays = _stored(metadata, arrays, layout)
+        headers.append({"forest": metadata, **own})
+        every_array |= {array_of_member(number, name): array for name, array in arrays.items()}
+    header = {"format": FORMAT_OF_SEVERAL, "members": headers, "arrays": list(every_array)}
+    _write(path, header | (extra or {}), every_array, layout)
+
+
+def _stored(metadata, arrays, layout):
+    """Metadata and arrays of a forest as they are written."""
     if layout not in ("file", "folder"):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
     metadata = dict(metadata)
@@ -117,7 +155,10 @@ def write_forest(path, metadata, arrays, layout="file", extra=None):
     arrays = narrow(arrays) if layout == "file" else dict(arrays)
     if classes is not None:
         arrays["classes"] = _labels(classes)
-    header = {"format": FORMAT, "forest": metadata, "arrays": list(arrays), **(extra or {})}
+    return metadata, arrays
+
+
+def _write(path, header, arrays, layout):
     text = json.dumps(header)
     if layout == "file":
         _write_archive(path, text, arrays)
@@ -172,7 +213,9 @@ def _replacing(path):
 def read_forest(path, mmap_mode=None):
     """Header and arrays that `write_forest` wrote.
 
-    Metadata are in ``header["forest"]``, except for "classes", which are among the arrays.
+    Metadata are in ``header["forest"]``, except for "classes", which are among the arrays. A file
+    of several forests has a list of such headers instead, ``header["members"]``; names of arrays
+    then begin with the number of the forest, see `parts_of_file`.
     `mmap_mode` "r" maps the arrays of a folder into memory. ValueError, with the path, if the file
     or folder is not a saved forest.
     """
@@ -206,7 +249,7 @@ def _read_folder(path, mmap_mode):
     with as_value_error(f"{path} is damaged"):
         arrays = {}
         for name in header["arrays"]:
-            _check_name(name, arrays)
+            _check_name(name, arrays, header)
             with open(path / f"{name}.npy", "rb") as file:
                 _check_npy(file, name, os.fstat(file.fileno()).st_size)
             array = np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
@@ -239,8 +282,9 @@ def _read_archive(path, file):
         for name, info in names.items():
             if info.filename != f"{name}.npy":
                 raise ValueError(f"{info.filename!r} is not an array")
-            _check_name(name.removeprefix(_DELTA), known)
-            known.add(name.removeprefix(_DELTA))
+            plain = name.replace(_DELTA, "", 1)
+            _check_name(plain, known, header)
+            known.add(plain)
         arrays = {name: _read_member(archive, info, name) for name, info in names.items()}
         return header, widen(arrays)
 
@@ -276,21 +320,37 @@ def _parsed(text):
 def _check_format(header, path):
     if header["format"] not in READABLE:
         raise ValueError(
-            f"{path} has format {header['format']}; this version reads the formats 1 and 2"
+            f"{path} has format {header['format']}; this version reads the formats 1 to 3"
         )
-    forest, names = header.get("forest"), header.get("arrays")
-    if not isinstance(forest, dict):
+    members, names = [header], header.get("arrays")
+    if header["format"] == FORMAT_OF_SEVERAL:
+        members = header.get("members")
+        if not isinstance(members, list) or not 0 < len(members) <= MAX_MEMBERS:
+            raise ValueError(f"{path} is damaged: its header has no list of members")
+    if not all(isinstance(m, dict) and isinstance(m.get("forest"), dict) for m in members):
         raise ValueError(f"{path} is damaged: its header does not describe a forest")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{path} is damaged: its header does not list the names of the arrays")
 
 
-def _check_name(name, names):
+def _without_number(name):
+    """Name of an array without the number of the forest that it belongs to."""
+    number, point, own = name.partition(".")
+    return own if point and number.isdecimal() else name
+
+
+def _check_name(name, names, header):
     """Raise ValueError unless a forest has an array of this name, and it is not yet in `names`.
 
     Names become parts of paths, so those that are not known must not be used.
     """
-    if name not in ARRAYS and name != "classes":
+    own = name
+    if header["format"] == FORMAT_OF_SEVERAL:
+        own = _without_number(name)
+        number = name.removesuffix(own).removesuffix(".")
+        if number != str(int(number or -1)) or int(number) >= len(header["members"]):
+            raise ValueError(f"{name!r} does not begin with the number of a forest")
+    if own not in ARRAYS and own != "classes":
         raise ValueError(f"{name!r} is not the name of an array of a forest")
     if name in names:
         raise ValueError(f"the array {name} is stored twice")
@@ -317,13 +377,14 @@ def _check_npy(file, name, size):
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError(f"{name} has another version of the npy format than 1.0")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
-    plain = name.removeprefix(_DELTA)
+    stored = _without_number(name)
+    plain = stored.removeprefix(_DELTA)
     if name == "header":
         kinds, n_axes = "U", 0
-    elif name == "classes":
+    elif stored == "classes":
         kinds, n_axes = _LABEL_KINDS, 1
     else:
-        kinds, n_axes = ("iu", 1) if name != plain else ("biuf", ARRAYS[plain][1])
+        kinds, n_axes = ("iu", 1) if stored != plain else ("biuf", ARRAYS[plain][1])
     if dtype.kind not in kinds or len(shape) != n_axes:
         raise ValueError(f"{name} has dtype {dtype} and shape {shape}")
     n_bytes = size - file.tell()

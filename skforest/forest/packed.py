@@ -19,7 +19,7 @@ from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._tree import Router
 from .._version import __version__
-from .io import as_value_error, narrow, read_forest, widen, write_forest
+from .io import as_value_error, narrow, parts_of_file, read_forest, widen, write_forest
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
@@ -584,12 +584,15 @@ class Forest:
         ValueError
             If there is no saved forest at `path`, it has another format, or it is damaged.
         """
-        return load_with_header(path, mmap_mode)[0]
+        forest, _ = load_with_header(path, mmap_mode)
+        if isinstance(forest, list):
+            raise ValueError(f"{path} contains {len(forest)} forests; skforest.load reads it")
+        return forest
 
 
 def load_with_header(path, mmap_mode=None):
-    """As `Forest.load`, and the header, which has further entries if an estimator was saved."""
+    """A forest, or a list of several, and the header, which has further entries of estimators."""
     header, arrays = read_forest(path, mmap_mode)
     with as_value_error(f"{path} is damaged"):
-        metadata = header["forest"] | {"classes": arrays.pop("classes", None)}
-        return Forest(arrays, **metadata), header
+        forests = [Forest(own, **metadata) for own, metadata in parts_of_file(header, arrays)]
+    return forests if "members" in header else forests[0], header

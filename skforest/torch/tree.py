@@ -133,6 +133,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     True
     """
 
+    _trains_members = False
     _takes_missing = False
     _takes_several_outputs = False
     _parameter_constraints: dict = {

@@ -1,0 +1,133 @@
+"""Members of a blend: how they are trained without a fold of the rows, and on all rows."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from ._base import BaseForest, take_rows
+
+PREDICTED = 1000  # rows of the batch whose prediction is timed
+
+
+class BlendedRows:
+    """What all members are trained on: samples in folds, and the distinct rows among them."""
+
+    def __init__(self, X, y, weight, rows, fold, n_folds, classes):
+        self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
+        self.classes = classes  # of every output; None in regression
+        self.rows = rows  # TrainingSet
+        self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
+        self.first = rows.first_samples()
+
+    def batch(self):
+        """Samples whose prediction is timed."""
+        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), PREDICTED))
+
+
+class OwnMember:
+    """A forest of this package, trained tree by tree."""
+
+    def __init__(self, name, estimator):
+        self.name, self.estimator = name, estimator
+        self.fitted = estimator
+        self.is_refitted = False
+
+    def train_folds(self, samples, limit):
+        """Train trees that leave a fold out; return the responses of the distinct rows."""
+        model = self.estimator
+        model._validate_params()
+        model._time_limit = limit
+        # Settings that are chosen from the data are chosen on all rows. They are few; what they
+        # leak is small.
+        self.data = model._prepare(samples.X, samples.y, samples.weight)
+        fold = samples.fold[self.data.first_samples()]
+        data = self.data.with_folds(fold, samples.n_folds)
+        self.n_wanted = model._member_counts(False)[1]
+        model.forest_ = model._fit_forest(data, range(max(self.n_wanted, samples.n_folds)))
+        response, n_trees = model._mean_of_members(data, data.is_left_out)
+        if not n_trees.all():
+            raise TimeoutError(f"{self.name}: no tree left some fold out within the time limit")
+        return data.of_samples(response)[samples.first]
+
+    def train(self, samples, limit, is_wanted):
+        """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
+        model = self.estimator
+        self.is_refitted = is_wanted or self.n_wanted < samples.n_folds
+        if self.is_refitted:
+            before = model.__dict__.copy()
+            model._time_limit = limit
+            try:
+                model.forest_ = model._fit_forest(self.data, range(self.n_wanted))
+            except TimeoutError:
+                self.is_refitted = False
+            if model._member_counts(True)[2] < min(self.n_wanted, len(before["forest_"])):
+                self.is_refitted = False
+            if not self.is_refitted:
+                model.__dict__.clear()
+                model.__dict__.update(before)
+        if self.is_refitted:
+            model._finish_fit(self.data)
+        model.__dict__.pop("_time_limit", None)
+        del self.data
+
+
+class OtherMember:
+    """Any other estimator: cross-validated, then trained on all rows."""
+
+    def __init__(self, name, estimator):
+        self.name, self.estimator = name, estimator
+        self.fitted = None  # a model whose prediction can be timed
+        self.is_refitted = True
+
+    def train_folds(self, samples, limit):
+        """Responses of the distinct rows, each by an estimator that did not see its fold."""
+        response = None
+        for k in range(samples.n_folds):
+            if limit is not None and not limit.left() and k >= limit.at_least:
+                raise TimeoutError(self.name)
+            model = self._fitted(
+                samples, np.flatnonzero((samples.fold >= 0) & (samples.fold != k))
+            )
+            own = np.flatnonzero(samples.fold == k)
+            found = response_of(model, take_rows(samples.X, own), samples.classes)
+            if response is None:
+                response = np.full((len(samples.fold), found.shape[1]), np.nan)
+            response[own] = found
+        self.fitted = model
+        return response[samples.first]
+
+    def train(self, samples, limit, is_wanted):
+        """Train on all rows."""
+        self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
+
+    def _fitted(self, samples, own):
+        model, options = clone(self.estimator), {}
+        if samples.weight is not None:
+            if not has_fit_parameter(model, "sample_weight"):
+                raise ValueError(
+                    f"the member {self.name!r}, a {type(model).__name__}, takes no sample_weight"
+                )
+            options = {"sample_weight": samples.weight[own]}
+        return model.fit(take_rows(samples.X, own), samples.y[own], **options)
+
+
+def response_of(model, X, classes):
+    """Class probabilities of all outputs side by side, or targets: (n_samples, n_columns).
+
+    `classes` are those of the blend, a list with one array for each output; None in regression. A
+    model that did not see a class gives it the probability 0.
+    """
+    if isinstance(model, BaseForest):
+        return model._response(X)
+    if classes is None:
+        found = np.asarray(model.predict(X), dtype=np.float64)
+        return found.reshape(len(found), -1)
+    proba, known = model.predict_proba(X), model.classes_
+    if len(classes) == 1:
+        proba, known = [proba], [known]
+    parts = []
+    for part, own, labels in zip(proba, known, classes):
+        whole = np.zeros((len(part), len(labels)))
+        whole[:, np.searchsorted(labels, own)] = part
+        parts.append(whole)
+    return np.concatenate(parts, axis=1)

@@ -1,0 +1,194 @@
+"""Validation of parameters and tables, which all estimators share.
+
+`TableEstimator` reads X, y and sample weights; a subclass says which types it takes.
+"""
+
+from abc import ABCMeta
+from contextlib import contextmanager
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from ._feature_map import canonical_csr
+from ._table import (
+    as_frame,
+    find_categories,
+    input_dtype,
+    read_table,
+    table_of_matrix,
+    where_not_finite,
+)
+from ._training_set import check_sample_weight
+from .forest.storage import as_levels
+
+MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
+
+
+class TableEstimator(BaseEstimator, metaclass=ABCMeta):
+    """Validation of parameters and tables; not for direct use."""
+
+    _parameter_constraints: dict = {}
+    _scales_features = False  # does the feature map take every feature to [0, 1]?
+    _takes_missing = True  # does it fill missing values?
+
+    def __init_subclass__(cls, **kwargs):
+        """Add the constraints of all base classes to those of the class."""
+        super().__init_subclass__(**kwargs)
+        merged, names = {}, cls._get_param_names()
+        for base in reversed(cls.__mro__):
+            merged |= vars(base).get("_parameter_constraints", {})
+        cls._parameter_constraints = {
+            name: kinds for name, kinds in merged.items() if name in names or not names
+        }
+
+    @contextmanager
+    def _unchanged_on_error(self):
+        """Restore all attributes if the body raises or is interrupted."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _validate_params(self):
+        """Check every parameter; called by `fit`."""
+        super()._validate_params()
+        check_n_jobs(getattr(self, "n_jobs", None))
+        for name, value in self.get_params(deep=False).items():
+            is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
+            if is_count and value > MAX_COUNT:
+                raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
+
+    def _unfolded(self, X):
+        """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
+        feature_shape = getattr(self, "feature_shape", None)
+        if isinstance(X, list) and feature_shape is not None:
+            X = np.asarray(X)
+        shape = getattr(X, "shape", None)
+        for size, what in zip(shape or (), ("rows", "columns")):
+            if isinstance(size, Integral) and size > MAX_COUNT:
+                raise ValueError(f"X has {size} {what}, at most {MAX_COUNT} are supported")
+        if shape is None or len(shape) <= 2:
+            return X
+        if feature_shape is None:
+            if not hasattr(self, "feature_shape"):
+                return X
+            raise ValueError(
+                f"Found array with dim {len(shape)}, but feature_shape is None: pass "
+                f"feature_shape={tuple(shape[1:])}, or reshape X to (n_samples, n_features)"
+            )
+        if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
+            raise ValueError(
+                f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
+            )
+        return np.asarray(X).reshape(shape[0], -1)
+
+    def _validate_fit(self, X, y, sample_weight, reset):
+        """Validated X, y and weights, and the levels of the categories in X.
+
+        X is a matrix of numbers: those of levels for categories, NaN for missing values.
+        """
+        X = as_frame(self._unfolded(X))
+        self._check_target_type(y)
+        if reset:
+            categorical = getattr(self, "categorical_features", None)
+        else:
+            levels = self.forest_.levels
+            categorical = list(levels)
+        table, is_categorical = self._read(X, categorical, reset)
+        if table is None:
+            X, y = self._validated(X, y, reset=reset, **self._target_options)
+            X = canonical_csr(X) if sparse.issparse(X) else X
+            weight, levels = check_sample_weight(sample_weight, X.shape[0]), {}
+        else:
+            weight = check_sample_weight(sample_weight, table.n_rows)
+            if reset:
+                there = None if weight.all() else np.flatnonzero(weight)
+                columns = np.flatnonzero(is_categorical).tolist()
+                levels = as_levels({j: table.levels(j, there) for j in columns})
+            X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
+        if reset:
+            self.is_categorical_ = is_categorical
+        return X, y, weight, levels
+
+    def _read(self, X, categorical_features, reset):
+        """X as a Table, and which columns are categories; None, None for a matrix of numbers.
+
+        The names of the columns of a table are set, or checked against those of fit.
+        """
+        table = read_table(X)
+        if table is None:
+            from_dtype = isinstance(categorical_features, str)
+            if categorical_features is None or from_dtype or len(categorical_features) == 0:
+                return None, None
+            X = check_array(X, dtype=None, ensure_all_finite=False)
+            table = table_of_matrix(X)
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
+        is_free = reset and hasattr(self, "categorical_features")
+        is_categorical = find_categories(table, categorical_features, is_free)
+        if not is_categorical.any():
+            # Numbers alone are read faster as one matrix, where scikit-learn knows how.
+            is_plain = hasattr(X, "to_numpy") and table.is_numeric
+            return (None if is_plain else table), None
+        if getattr(self, "feature_shape", None) is not None:
+            name = table.names[int(np.argmax(is_categorical))]
+            raise ValueError(
+                f"column {name!r} of X is a category, which has no place on the grid of "
+                f"feature_shape={self.feature_shape}"
+            )
+        return table, is_categorical
+
+    def _validated(self, X, *y, reset, **options):
+        """`validate_data`, with errors that name the column; None: names have been checked."""
+        dtype = input_dtype(X, self._scales_features)
+        finite = "allow-nan" if self._takes_missing else True
+        options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
+        if sparse.issparse(X):
+            if self._needs_dense is not None:
+                raise TypeError(
+                    "Sparse data was passed for X, but dense data is required by "
+                    f"{self._needs_dense}; pass X.toarray()"
+                )
+            dtype = np.float64 if dtype == np.float64 else np.float32
+            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
+        try:
+            if reset is not None:
+                return validate_data(self, X, *y, reset=reset, **options)
+            if y:
+                return check_X_y(X, *y, estimator=self, **options)
+            return check_array(X, estimator=self, input_name="X", **options)
+        except (ValueError, TypeError) as error:
+            message = str(error)
+            if "Input X contains" in message:
+                names = getattr(self, "feature_names_in_", range(MAX_COUNT))
+                where = where_not_finite(X, names, not self._takes_missing)
+                raise ValueError(f"{message.splitlines()[0]} {where}") from None
+            if "could not convert" in message or "float()" in message:
+                raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
+            raise
+
+    @property
+    def _needs_dense(self):
+        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
+        return type(self).__name__
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing
+        tags.input_tags.sparse = self._needs_dense is None
+        return tags
+
+
+def check_n_jobs(n_jobs):
+    """Raise ValueError unless joblib can use this number of threads."""
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
+        )

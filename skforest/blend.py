@@ -1,0 +1,562 @@
+"""Blends: a weighted mean of forests of several kinds, with weights from held-out rows.
+
+Forests of this package are trained once more for it, each tree, or bag, without one fold of the
+rows, which yields a prediction of every row by trees that did not see it. Other estimators are
+cross-validated on the same folds. R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble
+Selection from Libraries of Models", 2004.
+"""
+
+import time
+import warnings
+from copy import copy
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters, take_rows
+from ._docs import described, with_texts
+from ._feature_map import FeatureMap
+from ._members import PREDICTED, BlendedRows, OtherMember, OwnMember, response_of
+from ._table import as_frame
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._threads import TimeLimit
+from ._training_set import TrainingSet
+from ._validation import TableEstimator
+from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
+from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from .training.blending import (
+    R2,
+    LogLoss,
+    Scorer,
+    find_temperature,
+    greedy_weights,
+    sharpened,
+)
+
+# Members of members="auto", the fastest first: (classifier, regressor).
+MEMBERS = {
+    "manifold": (ManifoldForestClassifier, ManifoldForestRegressor),
+    "co2": (CO2ForestClassifier, CO2ForestRegressor),
+    "hinge": (RandomHingeForestClassifier, RandomHingeForestRegressor),
+}
+
+PARAMETERS = """
+members : "auto" or list of str, estimator or (str, estimator)
+    What is blended. "auto": all of "manifold", "co2" and "hinge", the forests of this package
+    with default parameters. A list contains these names, and estimators, with or without a name:
+    forests of this package with other parameters, or any estimators of scikit-learn. Put the
+    fastest first if there is a `time_limit`. A `random_state` or `n_jobs` of a member that is None
+    is set from that of the blend.
+cv : int, splitter or iterable
+    Folds of the rows that members leave out. An int is the number of folds, at least 2; they are
+    stratified by class, equal rows are in one fold, and so are all rows of a group if `groups` are
+    passed to `fit`. A splitter must put every row into the test rows of one fold.
+scoring : str, callable or None
+    What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
+    ``scorer(estimator, X, y)``. None: the log loss of classes, the squared error of targets.
+n_rounds : int
+    Rounds of greedy selection, at least 1. Weights are multiples of one over a number up to this.
+refit : bool
+    Whether members with a positive weight are trained again on all rows. False: forests of this
+    package remain as they were trained for the weights, each of their trees without one fold of
+    the rows. That halves the time of a fit and increases the error. Estimators of other packages
+    are always trained again.
+calibrate : bool
+    Whether to look for a temperature of the blended probabilities, see `temperature_`.
+time_limit : float or None
+    Seconds after which no member begins training and forests of this package end theirs. The
+    first member is trained in any case. What was left out is in `left_out_`. The model then
+    depends on the speed of the machine.
+max_predict_us : float or None
+    Largest time to predict a row, in microseconds, measured with batches of 1000 rows and
+    `n_jobs` threads. Members that would exceed it together are not blended. The model then depends
+    on the speed of the machine.
+class_weight : dict, list of dict, "balanced" or None
+    Weights of the classes, which multiply the weights of their rows, also where weights of members
+    are found. "balanced": all classes have the same total weight.
+n_jobs : int or None
+    Number of threads of the members, one after the other. None: 1, unless in a
+    `joblib.parallel_config` context. -1: all processors. The model does not depend on it.
+verbose : int
+    1 prints a line for each member. More shows the progress of the members, too.
+"""
+
+ATTRIBUTES = """
+members_ : dict of str to estimator
+    The fitted members with a positive weight, by name.
+weights_ : dict of str to float
+    Weight of every member that was compared; their sum is 1.
+member_scores_ : dict of str to float
+    Score of every member on the rows that it did not see: that of `scoring`; by default minus the
+    log loss of classes, with probabilities of at least 0.001, or R2 of targets.
+score_ : float
+    The same of the blend, from which its weights were chosen.
+leaderboard_ : DataFrame, or dict of lists without pandas
+    For each member its score, weight, time to train in seconds, time to predict a row in
+    microseconds, and whether it was trained again on all rows; the best score first.
+temperature_ : float
+    Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
+    did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
+    no member is a forest of this package.
+left_out_ : list of str
+    Members that were left out for lack of time.
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Weighted mean of the importances of those members that have them, with sum 1.
+"""
+
+NOTES = """
+A forest of this package is trained once with each of its trees (bags, for hinge forests) on all
+folds but one. Its prediction of a row is the mean over those trees that left out the fold of the
+row; with 100 trees and 5 folds, over 20 of them. The settings of a forest that are chosen from the
+data are chosen once, on all rows.
+
+{weighted_rows}
+"""
+
+REFERENCES = """
+.. [1] R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble Selection from Libraries of
+   Models", ICML 2004.
+"""
+
+
+@with_texts()
+class _Blend(TableEstimator):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        "members": [StrOptions({"auto"}), list, tuple],
+        "cv": ["cv_object"],
+        "scoring": [str, callable, None],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "refit": ["boolean"],
+        "calibrate": ["boolean"],
+        "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
+        "max_predict_us": [Interval(Real, 0.0, None, closed="neither"), None],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # ----------------------------------------------------------------------------------- fitting
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Train the members and find their weights.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+            Members of other packages must be able to read it.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of rows that are left out together, such as all rows of a patient.
+
+        {returns_self}
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            self._fit(X, y, sample_weight, groups)
+        return self
+
+    def _fit(self, X, y, sample_weight, groups):
+        start = time.perf_counter()
+        limit = None if self.time_limit is None else TimeLimit(start + self.time_limit)
+        samples = self._read_samples(X, y, sample_weight, groups)
+        members = self._new_members()
+        kept, responses = self._train_folds(members, samples, limit)
+        self._set_weights(kept, responses, samples)
+        self._train_members(kept, samples, limit)
+        self.left_out_ = [member.name for member in members if member not in kept]
+        if self.left_out_:
+            warnings.warn(
+                f"time_limit={self.time_limit}: {', '.join(self.left_out_)} left out of the blend",
+                stacklevel=3,
+            )
+
+    def _read_samples(self, X, y, sample_weight, groups):
+        """X, y and weights, validated, in folds."""
+        numbers, target, weight, levels = self._validate_fit(X, y, sample_weight, reset=True)
+        target = self._encode_target(target, False)
+        feature_map = FeatureMap.fit(numbers, weight, levels, False)
+        numbers, _ = feature_map.training_inputs(numbers)
+        rows = TrainingSet(numbers, target, weight)
+        has_weights = sample_weight is not None
+        if getattr(self, "class_weight", None) is not None:
+            factor = self._with_class_weights(rows, rows.y.astype(np.int32)).weight / rows.weight
+            weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
+            rows, has_weights = TrainingSet(numbers, target, weight), True
+        if len(rows) < 2:
+            raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
+        decoded, classes = self._decoded(target)
+        X = as_frame(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        fold, n_folds = self._folds(X, decoded, rows, groups)
+        return BlendedRows(
+            X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
+        )
+
+    def _folds(self, X, y, rows, groups):
+        """Fold of each sample, -1 for those of weight 0, and the number of folds."""
+        cv = 5 if self.cv is None else self.cv
+        is_class = is_classifier(self)
+        fold = np.full(len(rows.row_of_sample), -1)
+        if isinstance(cv, Integral) and groups is None:
+            n_folds = min(cv, len(rows))
+            # Rows are in an order that depends on their values alone: no shuffling.
+            order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
+            of_row = np.empty(len(rows), dtype=np.int64)
+            of_row[order] = np.arange(len(rows)) % n_folds
+            fold = np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1)
+            return fold, n_folds
+        present = np.flatnonzero(rows.row_of_sample >= 0)
+        samples = np.arange(len(fold))  # those that the splitter sees
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(y, groups)
+        if isinstance(cv, Integral):
+            is_stratified = is_class and y.ndim == 1
+            cv, samples = (StratifiedGroupKFold if is_stratified else GroupKFold)(cv), present
+            groups = groups[samples]
+        cv = check_cv(cv, y[samples], classifier=is_class)
+        n_times = np.zeros(len(fold), dtype=int)
+        for k, (_, test) in enumerate(cv.split(take_rows(X, samples), y[samples], groups)):
+            fold[samples[test]] = k
+            n_times[samples[test]] += 1
+        if (n_times[present] != 1).any():
+            raise ValueError("cv must put every row into the test rows of one fold")
+        found, of_present = np.unique(fold[present], return_inverse=True)
+        fold[:] = -1
+        fold[present] = of_present
+        if len(found) < 2:
+            raise ValueError("cv must have at least 2 folds with rows of positive weight")
+        return fold, len(found)
+
+    def _new_members(self):
+        """Unfitted members, with their names."""
+        random = check_random_state(self.random_state)
+        wanted = list(MEMBERS) if isinstance(self.members, str) else self.members
+        members = []
+        for item in wanted:
+            name, estimator = self._named(item)
+            # Each member draws a seed, whether it uses it or not, so that others do not depend on
+            # its parameters.
+            seed = int(random.randint(2**31 - 1))
+            params = estimator.get_params()
+            own = {"n_jobs": self.n_jobs} if params.get("n_jobs", 0) is None else {}
+            for key in sorted(params):
+                if (key == "random_state" or key.endswith("__random_state")) and (
+                    params[key] is None
+                ):
+                    own[key] = seed
+            if isinstance(estimator, BaseForest):
+                own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
+                if params.get("categorical_features") == "from_dtype":
+                    own["categorical_features"] = self.categorical_features
+            estimator = clone(estimator).set_params(**own)
+            known, number, first = {member.name for member in members}, 1, name
+            while name in known:
+                number += 1
+                name = f"{first}-{number}"
+            is_own = isinstance(estimator, BaseForest) and estimator._trains_members
+            members.append((OwnMember if is_own else OtherMember)(name, estimator))
+        if not members:
+            raise ValueError("members is empty; a blend needs at least one")
+        return members
+
+    def _named(self, item):
+        """Name and estimator of an entry of `members`."""
+        if isinstance(item, str):
+            if item not in MEMBERS:
+                raise ValueError(f"members contains {item!r}; the names are {list(MEMBERS)}")
+            return item, MEMBERS[item][is_regressor(self)]()
+        name, estimator = item if isinstance(item, tuple) else (None, item)
+        if isinstance(estimator, str):
+            return name, self._named(estimator)[1]
+        if not isinstance(estimator, BaseEstimator):
+            raise TypeError(f"members contains {item!r}, which is not an estimator")
+        if not (is_classifier if is_classifier(self) else is_regressor)(estimator):
+            kind = "classifier" if is_classifier(self) else "regressor"
+            raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
+        if is_classifier(self) and not hasattr(estimator, "predict_proba"):
+            raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
+        own = type(estimator).__name__
+        return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
+
+    def _train_folds(self, members, samples, limit):
+        """Train members on folds; those that had enough time, and their responses."""
+        kept, responses = [], []
+        self._fit_seconds, self._predict_us = {}, {}
+        for member in members:
+            start = time.perf_counter()
+            # The first member is trained, whatever the limit: there is always a model.
+            own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_folds)
+            try:
+                if kept and limit is not None and not limit.left():
+                    raise TimeoutError(member.name)
+                response = member.train_folds(samples, own)
+            except TimeoutError:
+                continue
+            kept.append(member)
+            responses.append(response)
+            self._fit_seconds[member.name] = time.perf_counter() - start
+            self._predict_us[member.name] = self._time_prediction(member, samples)
+            self._report(f"{member.name} trained in {self._fit_seconds[member.name]:.1f} s")
+        return kept, responses
+
+    @staticmethod
+    def _time_prediction(member, samples):
+        """Microseconds to predict a row: the least of three batches."""
+        X, seconds = samples.batch(), []
+        for _ in range(3):
+            start = time.perf_counter()
+            response_of(member.fitted, X, samples.classes)
+            seconds.append(time.perf_counter() - start)
+        return 1e6 * min(seconds) / PREDICTED
+
+    def _set_weights(self, members, responses, samples):
+        """Find the weights of the members and the temperature."""
+        rows, names = samples.rows, [member.name for member in members]
+        criterion = self._make_criterion(samples)
+        scores = [criterion.score(criterion.reduce(response)) for response in responses]
+        costs = [self._predict_us[name] for name in names]
+        budget = np.inf if self.max_predict_us is None else self.max_predict_us
+        weights, self.score_ = greedy_weights(criterion, responses, self.n_rounds, costs, budget)
+        if np.dot(weights > 0, costs) > budget:
+            warnings.warn(
+                f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used",
+                stacklevel=4,
+            )
+        self.member_scores_ = dict(zip(names, scores))
+        self.weights_ = dict(zip(names, weights.tolist()))
+        self.temperature_ = 1.0
+        if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
+            blended = sum(weight * response for weight, response in zip(weights, responses))
+            fold = samples.fold[samples.first]
+            own = rows.y[:, 0].astype(np.int64), rows.weight, fold, samples.n_folds
+            # The trees that left a fold out are only some of the forest. The mean of fewer trees
+            # varies more, which makes it look too confident.
+            is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
+            self.temperature_ = find_temperature(blended, *own, may_exceed_1=is_whole)
+
+    def _make_criterion(self, samples):
+        """What the weights maximise."""
+        rows = samples.rows
+        if self.scoring is not None:
+            scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+            return Scorer(scorer, self._predicting, samples.y[samples.first], rows.weight)
+        if is_classifier(self):
+            n_classes = [len(labels) for labels in samples.classes]
+            return LogLoss(rows.y.astype(np.int64), n_classes, rows.weight)
+        return R2(rows.y, rows.weight)
+
+    def _predicting(self, response):
+        """An estimator whose predictions are those of a response; its X are numbers of rows."""
+        model = copy(self)
+        model._response = lambda rows: response[rows]
+        return model
+
+    def _train_members(self, members, samples, limit):
+        """Train those of positive weight on all rows, where there is reason to and time."""
+        self.members_, self._is_refitted = {}, {}
+        for member in members:
+            name = member.name
+            if self.weights_[name]:
+                start = time.perf_counter()
+                has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
+                member.train(samples, limit, self.refit and has_time)
+                self.members_[name] = member.fitted
+                self._fit_seconds[name] += time.perf_counter() - start
+            self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted
+            score = self.member_scores_[name]
+            self._report(f"{name} has score {score:.4g} and weight {self.weights_[name]:.3g}")
+
+    def _report(self, text):
+        if self.verbose:
+            print(f"{type(self).__name__}: {text}", flush=True)
+
+    # -------------------------------------------------------------------------------- predicting
+
+    def _response(self, X):
+        check_is_fitted(self, "members_")
+        classes = self._every_classes if is_classifier(self) else None
+        parts = (
+            self.weights_[name] * response_of(model, X, classes)
+            for name, model in self.members_.items()
+        )
+        return sharpened(sum(parts), self.temperature_)
+
+    @property
+    def feature_importances_(self):
+        """Weighted mean of the importances of the members that have them, with sum 1."""
+        check_is_fitted(self, "members_")
+        total = np.zeros(self.n_features_in_)
+        for name, model in self.members_.items():
+            found = getattr(model, "feature_importances_", None)
+            if np.shape(found) == total.shape:
+                total += self.weights_[name] * found
+        return total / (total.sum() or 1)
+
+    @property
+    def leaderboard_(self):
+        """Scores, weights and times of the members."""
+        check_is_fitted(self, "members_")
+        names = sorted(self.member_scores_, key=self.member_scores_.get, reverse=True)
+        columns = {
+            "score": self.member_scores_,
+            "weight": self.weights_,
+            "fit_seconds": self._fit_seconds,
+            "predict_us": self._predict_us,
+            "refitted": self._is_refitted,
+        }
+        columns = {key: [values[name] for name in names] for key, values in columns.items()}
+        try:
+            import pandas as pd
+        except ImportError:
+            return {"member": names} | columns
+        return pd.DataFrame(columns, index=pd.Index(names, name="member"))
+
+    def _repr_html_inner(self):
+        """The diagram of scikit-learn, and the leaderboard once there is one."""
+        diagram = super()._repr_html_inner()
+        if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
+            return diagram
+        return diagram + self.leaderboard_.to_html(float_format="{:.4g}".format)
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        estimators = () if isinstance(self.members, str) else self.members
+        for item in estimators:
+            estimator = item[-1] if isinstance(item, tuple) else item
+            if isinstance(estimator, BaseEstimator):
+                own = get_tags(estimator)
+                tags.input_tags.allow_nan &= own.input_tags.allow_nan
+                tags.target_tags.multi_output &= own.target_tags.multi_output
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = tags.target_tags.multi_output
+        return tags
+
+
+@described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
+class BlendedForestClassifier(ForestClassifierMixin, _Blend):
+    """Classify with a weighted mean of forests of several kinds.
+
+    No kind of forest is the best on all tables. A blend trains several, gives those a large weight
+    whose mean predicts rows best that they did not see (greedy selection [1]_), and leaves out
+    those that do harm.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    BlendedForestRegressor : The same for real targets.
+    sklearn.ensemble.StackingClassifier : Trains a model on the predictions of others.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import BlendedForestClassifier
+    {digits}
+    >>> blend = BlendedForestClassifier(["manifold", "hinge"], random_state=0)
+    >>> bool(blend.fit(X_train, y_train).score(X_test, y_test) > 0.97)
+    True
+    >>> sorted(blend.weights_)
+    ['hinge', 'manifold']
+    """
+
+    _parameter_constraints: dict = {
+        "class_weight": [StrOptions({"balanced"}), dict, list, None],
+    }
+
+    def __init__(
+        self,
+        members="auto",
+        *,
+        cv=5,
+        scoring=None,
+        n_rounds=40,
+        refit=True,
+        calibrate=True,
+        time_limit=None,
+        max_predict_us=None,
+        class_weight=None,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store_parameters(self, locals())
+
+    def _decoded(self, codes):
+        """Labels of class numbers, and the classes of every output."""
+        classes = self._every_classes
+        columns = [labels[own.astype(np.int64)] for labels, own in zip(classes, codes.T)]
+        if len(columns) == 1:
+            return columns[0], classes
+        dtypes = {column.dtype.kind for column in columns}
+        columns = columns if len(dtypes) == 1 else [c.astype(object) for c in columns]
+        return np.stack(columns, axis=1), classes
+
+
+@described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
+class BlendedForestRegressor(ForestRegressorMixin, _Blend):
+    """Predict real targets with a weighted mean of forests of several kinds.
+
+    As `BlendedForestClassifier`, with weights that minimise the squared error of rows that the
+    members did not see.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    BlendedForestClassifier : The same for labels.
+    sklearn.ensemble.StackingRegressor : Trains a model on the predictions of others.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import BlendedForestRegressor
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
+    >>> blend = BlendedForestRegressor(["manifold", "hinge"], random_state=0)
+    >>> bool(blend.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        members="auto",
+        *,
+        cv=5,
+        scoring=None,
+        n_rounds=40,
+        refit=True,
+        time_limit=None,
+        max_predict_us=None,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store_parameters(self, locals())
+
+    def _decoded(self, target):
+        """The target as it was given, and no classes."""
+        return target[:, 0] if self._is_1d else target, None

@@ -1,0 +1,139 @@
+"""Weights and temperature of a blend, from responses of rows that its members did not see.
+
+Weights are found by greedy selection with replacement (Caruana et al. 2004): the blend is a bag of
+members, each of which may be in it several times. In every round the member is added that makes
+the bag best, and the best of all bags seen is kept.
+"""
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+# Smallest probability of a label: a row of which all trees are wrong counts as much as a few
+# others, not as all of them together.
+FLOOR = 1e-3
+TINY = 1e-12
+LARGEST_LOG_TEMPERATURE = 2.0
+
+
+class LogLoss:
+    """Minus the log loss of the labels, averaged over outputs; larger is better."""
+
+    def __init__(self, codes, n_classes, weight):
+        first = np.concatenate([[0], np.cumsum(n_classes)[:-1]])
+        self.column, self.weight = codes + first, weight
+
+    def reduce(self, response):
+        """What the criterion needs of a response: probabilities of the labels."""
+        return np.take_along_axis(response, self.column, axis=1)
+
+    def score(self, probability):
+        """Score of a mean of what `reduce` returns."""
+        return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
+
+
+class R2:
+    """Coefficient of determination, averaged over outputs."""
+
+    def __init__(self, y, weight):
+        self.y, self.weight = y, weight
+        variance = np.average(np.square(y - np.average(y, 0, weight)), 0, weight)
+        self.variance = np.where(variance > 0, variance, 1.0)
+
+    def reduce(self, response):
+        """Residuals."""
+        return response - self.y
+
+    def score(self, residual):
+        """Score of a mean of what `reduce` returns."""
+        return float(np.mean(1 - np.average(np.square(residual), 0, self.weight) / self.variance))
+
+
+class Scorer:
+    """A scorer of scikit-learn, called as ``scorer(estimator, rows, y)``.
+
+    Parameters
+    ----------
+    scorer : callable
+    estimator_of : callable
+        Makes an estimator that predicts a response: its X are numbers of rows.
+    y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+    weight : ndarray of shape (n_rows,)
+        Rows are repeated where weights are whole numbers, since not all scorers take weights.
+    """
+
+    def __init__(self, scorer, estimator_of, y, weight):
+        self.scorer, self.estimator_of, self.options = scorer, estimator_of, {}
+        is_whole = (weight == np.rint(weight)).all() and weight.sum() <= 4 * len(weight)
+        self.rows = np.repeat(np.arange(len(y)), weight.astype(int) if is_whole else 1)
+        if not is_whole:
+            self.options = {"sample_weight": weight}
+        self.y = y[self.rows]
+
+    def reduce(self, response):
+        """The response itself."""
+        return response
+
+    def score(self, response):
+        """Score of a mean of responses."""
+        return float(self.scorer(self.estimator_of(response), self.rows, self.y, **self.options))
+
+
+def greedy_weights(criterion, responses, n_rounds, costs=None, budget=np.inf):
+    """Weights of responses, with sum 1, and the score of their weighted mean.
+
+    With a `budget`, the costs of all members of positive weight do not exceed it together; the
+    cheapest member is taken alone where none is within the budget.
+    """
+    parts = [criterion.reduce(response) for response in responses]
+    costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
+    counts, total = np.zeros(len(parts), dtype=int), 0.0
+    best, best_score = None, -np.inf
+    for n in range(1, n_rounds + 1):
+        scores = np.full(len(parts), -np.inf)
+        spent = costs[counts > 0].sum()
+        for m, part in enumerate(parts):
+            if counts[m] or spent + costs[m] <= budget or (n == 1 and costs[m] == costs.min()):
+                scores[m] = criterion.score((total + part) / n)
+        # A scorer may return NaN.
+        chosen = int(np.argmax(np.where(np.isnan(scores), -np.inf, scores)))
+        counts[chosen] += 1
+        total = total + parts[chosen]
+        if best is None or scores[chosen] > best_score:
+            best, best_score = counts / n, scores[chosen]
+    return best, float(best_score)
+
+
+# ------------------------------------------------------------------------------------ temperature
+
+
+def sharpened(probability, temperature):
+    """Probabilities to the power of 1 / temperature, divided by their sum."""
+    if temperature == 1:
+        return probability
+    raw = np.log(np.maximum(probability, TINY)) / temperature
+    raw = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return raw / raw.sum(axis=1, keepdims=True)
+
+
+def find_temperature(probability, codes, weight, fold, n_folds, may_exceed_1=True):
+    """The temperature of least log loss; 1 unless it also helps folds that it is not found on."""
+
+    def loss(log_temperature, rows):
+        found = sharpened(probability[rows], np.exp(log_temperature))
+        of_labels = np.take_along_axis(found, codes[rows, None], axis=1)[:, 0]
+        return -float(np.sum(weight[rows] * _log(of_labels)))
+
+    def best(rows):
+        bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE if may_exceed_1 else 0.0
+        return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
+
+    before = after = 0.0
+    for k in range(n_folds):
+        others, own = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        before += loss(0.0, own)
+        after += loss(best(others), own)
+    return float(np.exp(best(np.arange(len(codes))))) if after < before else 1.0
+
+
+def _log(probability):
+    return np.log(np.maximum(probability, FLOOR))
