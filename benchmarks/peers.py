@@ -75,6 +75,12 @@ MODELS = {
         "RandomHingeForestRegressor",
         ONE_THREAD,
     ),
+    "BlendedForest": (
+        "skforest",
+        "BlendedForestClassifier",
+        "BlendedForestRegressor",
+        ONE_THREAD,
+    ),
 }
 OURS = [name for name, (module, *_) in MODELS.items() if module == "skforest"]
 

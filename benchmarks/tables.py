@@ -105,7 +105,7 @@ def _error(job, options):
         )
         treatment, setting = "native", treatment
         _feature_map.MAX_INDICATORS, _feature_map.MIN_TARGET_LEVELS = SETTINGS[setting]
-        _selection.useful_features = lambda training_set, seed: training_set
+        _selection.useful_features = lambda training_set, *_: training_set
     X_train, X_test = split.X_train, split.X_test
     if holes:
         X_train, X_test = _with_holes(X_train, X_test, holes, seed)

@@ -33,6 +33,7 @@ from ._feature_map import (
     DENSE_BLOCK,
     FeatureMap,
     as_bytes,
+    canonical_csr,
     dense,
     dense_blocks,
 )
@@ -45,6 +46,8 @@ from ._validation import TableEstimator
 from .forest import Forest
 from .forest.statistics import decision_path
 from .forest.storage import join
+
+MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 
 # Fitted attributes to which training adds one entry for each tree.
 RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
@@ -68,6 +71,9 @@ class BaseForest(TableEstimator):
     }
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
     _time_limit = None  # a TimeLimit of training
+    # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
+    # suffer from many of them; in joint training, their weights can become small.
+    _compares_indicators = False
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -77,8 +83,9 @@ class BaseForest(TableEstimator):
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features) or (n_samples, *feature_shape)
-            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Or of shape (n_samples, *feature_shape). Numbers, categories and missing values, see
+            :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge forests.
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
             other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -118,10 +125,10 @@ class BaseForest(TableEstimator):
         data = self._training_set(X, y, sample_weight, is_warm_start)
         if not is_warm_start:
             self._seed = draw_seed(self.random_state)
-            if data.feature_map.levels:
+            if len(data.feature_map.source):  # others than the columns themselves
                 from ._selection import useful_features  # it grows trees, by a base class of ours
 
-                data = useful_features(data, self._seed)
+                data = useful_features(data, self._seed, self._compares_indicators)
         self._resolve_settings(data, is_warm_start)
         self._select_settings(data, is_warm_start)
         return data
@@ -143,7 +150,9 @@ class BaseForest(TableEstimator):
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
-        data = TrainingSet(Z, y, weight)
+        del X
+        data = TrainingSet(Z, y, weight, feature_map)
+        del Z
         statistics = None
         if levels and not is_stream:
             n_classes = self.n_classes_ if is_classifier(self) else None
@@ -265,13 +274,16 @@ class BaseForest(TableEstimator):
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""
-        map_coded = self.forest_.map_coded
+        map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
+        reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 
         def function(block):
+            if reads_csr:
+                return predict(map_csr(canonical_csr(block)))
             return predict(map_coded(dense(block)))
 
         n_rows, most = X.shape[0], BLOCK
-        if sparse.issparse(X):
+        if sparse.issparse(X) and not reads_csr:
             most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
         elif n_rows <= BLOCK:
             return function(X)
@@ -392,6 +404,15 @@ class BootstrapMixin:
             )
         of_samples = data.of_samples(response)
         self._set_oob_attributes(of_samples, response[known], data, known)
+
+
+def _reads_csr(forest):
+    """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
+    feature_map = forest.feature_map
+    has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
+    keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
+    has_others = len(forest.dense) or len(forest.box_corner)
+    return has_many_terms and keeps_zeros and not has_others
 
 
 # ------------------------------------------------------------------------------------- parameters

@@ -149,16 +149,16 @@ added, so the order of the rows does not matter, and a weight of k equals k copi
     "takes_matrix": """
 Parameters
 ----------
-X : {array-like, dataframe} of shape (n_samples, n_features)
+X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
     Rows with the columns of fit; levels may be unknown and values missing, see
     :doc:`/guide/tables`.
 """,
     "takes_rows": """
 Parameters
 ----------
-X : {array-like, dataframe} of shape (n_samples, n_features) or (n_samples, *feature_shape)
-    Rows with the columns of fit; levels may be unknown and values missing, see
-    :doc:`/guide/tables`.
+X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    Or of shape (n_samples, *feature_shape). Rows with the columns of fit; levels may be unknown
+    and values missing, see :doc:`/guide/tables`.
 """,
     "returns_self": """
 Returns

@@ -121,7 +121,8 @@ class FeatureMap:
     def inputs(self, X, seek_bytes=True):
         """The rows after scaling; with NaN where they have it."""
         if self.is_scaling:
-            return scaled(X, self.offset, self.scale)
+            scale_rows = scaled_csr if sparse.issparse(X) else scaled
+            return scale_rows(X, self.offset, self.scale)
         return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
 
     def _features(self, Z):
@@ -200,18 +201,19 @@ class FeatureMap:
             source += [j] * len(own)
             kind += [one for one, _ in own]
             tables += [table for _, table in own]
-        if len(source) == Z.shape[1] and not self.levels:
-            return FeatureMap(self.offset, self.scale, fill)
-        return FeatureMap(
-            self.offset,
-            self.scale,
+        return self._with_features(
             fill,
             np.array(source, dtype=np.int32),
             np.array(kind, dtype=np.uint8),
             np.cumsum([0, *map(len, tables)]),
             np.concatenate(tables).astype(np.float32),
-            self.levels,
         )
+
+    def _with_features(self, fill, *features):
+        """The map of the same inputs to given features; `features` are source, kind and tables."""
+        if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
+            features = ()
+        return FeatureMap(self.offset, self.scale, fill, *features, levels=self.levels)
 
     def _category_features(self, j, column, weight, statistics):
         """Kinds and tables of the features of a category."""
@@ -254,25 +256,27 @@ class FeatureMap:
         return F
 
     @property
-    def without_extra(self):
-        """Mask of the features besides indicators of levels and target statistics."""
-        is_extra = (self.kind == LEVEL) | (self.kind == TARGET)
-        for f in np.flatnonzero(self.kind == LEVEL):  # that of missing values stays
-            is_extra[f] = np.argmax(self._table_of(f)) < len(self.levels[self.source[f]])
-        return ~is_extra
+    def says_missing(self):
+        """Mask of the features that say which values are missing."""
+        found = self.kind == IS_MISSING
+        for f in np.flatnonzero(self.kind == LEVEL):
+            found[f] = np.argmax(self._table_of(f)) == len(self.levels[self.source[f]])
+        return found
+
+    @property
+    def is_extra(self):
+        """Mask of indicators of levels and target statistics."""
+        return (self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing
 
     def selected(self, is_kept):
         """The map to some of the features."""
         length = np.diff(self.table_start)
-        return FeatureMap(
-            self.offset,
-            self.scale,
+        return self._with_features(
             self.fill,
             self.source[is_kept],
             self.kind[is_kept],
             np.cumsum([0, *length[is_kept]]),
             self.table[np.repeat(is_kept, length)],
-            self.levels,
         )
 
     # ----------------------------------------------------------------------------- description
@@ -361,14 +365,14 @@ def dense_blocks(X):
 
 
 def canonical_csr(X):
-    """A copy of a CSR matrix for kernels: float32, features rise in every row, no zeros."""
-    arrays = X.data, X.indices, X.indptr
-    X = sparse.csr_matrix(arrays, shape=X.shape, dtype=np.float32, copy=True)
+    """A copy of a CSR matrix as kernels read it: features rise in every row, no zeros."""
+    X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
     if X.nnz >= 2**31:
         raise ValueError(f"X has {X.nnz} entries that are not 0, at most 2^31 - 1 are supported")
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    X.indices = X.indices.astype(np.int32, copy=False)
+    X.indptr = X.indptr.astype(np.int32, copy=False)
     return X
 
 
@@ -381,7 +385,8 @@ def weighted_sums(X, weight):
     for start in range(0, X.shape[0], BLOCK):
         part = X[start : start + BLOCK]
         row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
-        total += np.bincount(part.indices, row_weight * part.data, X.shape[1])
+        # One entry after the other, in the order in which dense rows are added up.
+        np.add.at(total, part.indices, row_weight * part.data)
     return total
 
 
@@ -392,9 +397,13 @@ def min_max(X):
     """Offset and scale of every feature, float64, that take X to [0, 1].
 
     The minimum, and the reciprocal of the range; 1 for a constant feature. NaN does not
-    count. ValueError if a range, or its reciprocal, is beyond float64.
+    count. ValueError if a range, or its reciprocal, is beyond float64. In a CSR matrix without
+    stored zeros, features that are 0 in some row have offset 0, so that zeros stay zeros.
     """
-    low, high = X.min(axis=0), X.max(axis=0)
+    if sparse.issparse(X):
+        low, high, has_zeros = _sparse_range(X)
+    else:
+        low, high = X.min(axis=0), X.max(axis=0)
     if np.isnan(low).any():
         # Functions that skip NaN take longer. Inputs without any value get the range 0 .. 0.
         low = np.nan_to_num(np.fmin.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
@@ -409,7 +418,17 @@ def min_max(X):
             f"feature {bad[0]} of X has a range of {width[bad[0]]:g}, too wide or too narrow for "
             "float64: rescale it"
         )
-    return offset, scale
+    return np.where(has_zeros, 0.0, offset) if sparse.issparse(X) else offset, scale
+
+
+def _sparse_range(X):
+    """Smallest and largest value of every column of a CSR matrix; which columns have zeros."""
+    has_zeros = np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]
+    low = np.where(has_zeros, 0.0, np.inf)
+    high = -low
+    np.minimum.at(low, X.indices, X.data)
+    np.maximum.at(high, X.indices, X.data)
+    return low, high, has_zeros
 
 
 def scaled(X, offset, scale):
@@ -427,6 +446,37 @@ def scaled(X, offset, scale):
             np.subtract(X[rows], offset, out=part)
             part *= scale
         np.clip(part, -LIMIT, LIMIT, out=Z[rows], casting="same_kind")
+    return Z
+
+
+def scaled_csr(X, offset, scale):
+    """As `scaled`, for a canonical CSR matrix.
+
+    Zeros of a feature with an offset become stored entries. ValueError if most entries would be.
+    """
+    moved = np.flatnonzero(offset)
+    if X.shape[0] * len(moved) > 2 * X.nnz + X.shape[0]:
+        raise ValueError(
+            f"X is sparse, but {len(moved)} of its {X.shape[1]} features are not 0 where X is 0, "
+            "since the forest was first fitted on dense X, or on features without zeros: pass "
+            "X.toarray()"
+        )
+    data = np.empty(X.nnz, dtype=np.float32)
+    own_scale = np.where(offset == 0, scale, 0.0)
+    for start in range(0, X.nnz, CACHED):
+        part = slice(start, start + CACHED)
+        with np.errstate(over="ignore"):
+            value = X.data[part] * own_scale[X.indices[part]]
+        np.clip(value, -LIMIT, LIMIT, out=data[part], casting="same_kind")
+    is_full = bool(data.all())
+    Z = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape, copy=not is_full)
+    if not is_full:  # entries of features with an offset, and those that are rounded to 0
+        Z.eliminate_zeros()
+    if len(moved):
+        part = scaled(X[:, moved].toarray(), offset[moved], scale[moved])
+        row, column = np.nonzero(part)
+        entries = part[row, column], (row, moved[column])
+        Z = canonical_csr(Z + sparse.csr_matrix(entries, shape=X.shape))
     return Z
 
 

@@ -33,10 +33,7 @@ class OwnMember:
         self.is_refitted = False
 
     def train_folds(self, samples, limit):
-        """Train trees that leave a fold out; return the responses of the distinct rows.
-
-        These are NaN where time ended before a row was left out.
-        """
+        """Train trees that leave a fold out; return the responses of the distinct rows."""
         model = self.estimator
         model._validate_params()
         model._time_limit = limit
@@ -47,7 +44,9 @@ class OwnMember:
         data = self.data.with_folds(fold, samples.n_folds)
         self.n_wanted = model._member_counts(False)[1]
         model.forest_ = model._fit_forest(data, range(max(self.n_wanted, samples.n_folds)))
-        response, _ = model._mean_of_members(data, data.is_left_out)
+        response, n_trees = model._mean_of_members(data, data.is_left_out)
+        if not n_trees.all():
+            raise TimeoutError(f"{self.name}: no tree left some fold out within the time limit")
         return data.of_samples(response)[samples.first]
 
     def train(self, samples, limit, is_wanted):

@@ -5,6 +5,7 @@ from copy import copy
 from functools import partial
 
 import numpy as np
+from scipy.special import chdtri
 
 from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler, SparseSampler
@@ -17,6 +18,9 @@ N_TREES = 10
 MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
 MIN_ROWS = 30  # with fewer, the first setting is taken
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
+
+# Features that say which values are missing are kept at this level of significance.
+SIGNIFICANCE = 0.01
 
 # Of the forests that are compared by `useful_features`.
 N_FEATURE_TREES = 20
@@ -61,29 +65,74 @@ def _split(data, seed):
     return train, data.subset(present[n_train : n_train + MAX_ROWS])
 
 
-def useful_features(data, seed):
-    """The training set, without indicators and target statistics of categories if these do harm.
+def useful_features(data, seed, compares_indicators):
+    """The training set without features of missing values and categories that are not useful.
 
-    Forests of sparse directions, with all features and with the codes alone, are compared on
-    held-out rows.
+    The features that say which values are missing are tested one by one, see `_is_informative`.
+    With `compares_indicators`, small forests with and without the rest of them are compared on
+    held-out rows; then those with and without indicators and target statistics of categories.
     """
-    is_kept = data.feature_map.without_extra
-    if is_kept.all() or np.count_nonzero(data.weight) < MIN_ROWS:
+    if np.count_nonzero(data.weight) < MIN_ROWS:
         return data
-    plain = data.with_features(
-        np.ascontiguousarray(data.X[:, is_kept]), data.feature_map.selected(is_kept)
-    )
-    errors = []
-    for candidate in (data, plain):
-        train, test = _split(candidate, seed)
-        n_features = train.X.shape[1]
-        n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
-        mean = min(MEAN_NONZEROS, n_features)
-        sampler = partial(SparseSampler, n_features, mean, False, train.spread())
-        own_seed = tree_seed(seed, FEATURE_SEED)
-        forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
-        errors.append(squared_error(Forest.concatenate(forests), test))
-    return data if errors[0] <= errors[1] else plain
+    is_kept = ~data.feature_map.says_missing
+    for f in np.flatnonzero(~is_kept):
+        is_kept[f] = _is_informative(data.X[:, f] > 0, data)
+    data, error = _with_selected(data, is_kept), None
+    for name in ("says_missing", "is_extra") if compares_indicators else ("is_extra",):
+        is_kept = ~getattr(data.feature_map, name)
+        if is_kept.all():
+            continue
+        error = _held_out_error(data, seed) if error is None else error
+        without = _with_selected(data, is_kept)
+        error_without = _held_out_error(without, seed)
+        if error_without < error:
+            data, error = without, error_without
+    return data
+
+
+def _with_selected(data, is_kept):
+    """The training set with some of its features."""
+    if is_kept.all():
+        return data
+    X = np.ascontiguousarray(data.X[:, is_kept])
+    return data.with_features(X, data.feature_map.selected(is_kept))
+
+
+def _is_informative(indicator, data):
+    """Is the mean target of the rows where an indicator is True unlike that of the other rows?
+
+    z-test of each output, where classes are one-hot, with Bonferroni's correction. Distinct rows
+    count as independent; their number does not depend on the scale of the weights.
+    """
+    share = data.weight / data.weight.sum()
+    n_rows, part = np.count_nonzero(share), share[indicator].sum()
+    if n_rows * min(part, 1 - part) < 1:
+        return False
+    if data.is_classification:
+        mean = np.bincount(data.target, share, data.n_outputs)
+        variance = mean * (1 - mean)
+        total = np.bincount(data.target[indicator], share[indicator], data.n_outputs)
+    else:
+        mean = np.einsum("i,ij->j", share, data.target)
+        variance = np.einsum("i,ij->j", share, np.square(data.target - mean))
+        total = np.einsum("i,ij->j", share[indicator], data.target[indicator])
+    is_varying = variance > 0
+    n_tests = max(1, np.count_nonzero(is_varying))
+    square = np.square(total / part - mean)[is_varying] / variance[is_varying]
+    statistic = n_rows * part / (1 - part) * square
+    return bool((statistic > chdtri(1, SIGNIFICANCE / n_tests)).any())
+
+
+def _held_out_error(data, seed):
+    """Squared error of a small forest of sparse directions on held-out rows."""
+    train, test = _split(data, seed)
+    n_features = train.X.shape[1]
+    n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
+    mean = min(MEAN_NONZEROS, n_features)
+    sampler = partial(SparseSampler, n_features, mean, False, train.spread())
+    own_seed = tree_seed(seed, FEATURE_SEED)
+    forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
+    return squared_error(Forest.concatenate(forests), test)
 
 
 def quick_importances(data, seed):

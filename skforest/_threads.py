@@ -4,6 +4,7 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager, nullcontext
+from itertools import takewhile
 
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
@@ -76,7 +77,8 @@ def in_threads(function, members, n_jobs, verbose, name, limit=None):
     results, is_ended = [], False
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
-            for result in jobs(delayed(function)(member, control) for member in members):
+            wanted = takewhile(lambda _: not control.stop[0], members)
+            for result in jobs(delayed(function)(member, control) for member in wanted):
                 is_ended = is_ended or result is None
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue

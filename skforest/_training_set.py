@@ -26,12 +26,15 @@ class TrainingSet:
     kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
     `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
-    `fold`, where it is not None, is the fold of each row that is left out in turn.
+    `fold`, where it is not None, is the fold of each row that is left out in turn, and
+    `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
-        order = SparseRowOrder if sparse.issparse(X) else RowOrder
-        samples = order(X, y)
+        if sparse.issparse(X):
+            samples = SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
+        else:
+            samples = RowOrder(X, y)
         chosen = np.flatnonzero(weight)
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
@@ -49,7 +52,7 @@ class TrainingSet:
         self.row_of_sample[chosen] = row
         self.feature_map = feature_map
         self.target = self.units = None
-        self.fold, self.n_folds = None, 0
+        self.fold, self.n_folds, self.left_out_weight = None, 0, None
         self._whole = self
         self._spread = None
 
@@ -97,7 +100,7 @@ class TrainingSet:
     def with_features(self, X, feature_map):
         """The same rows with other features, and the map that made them."""
         other = copy(self)
-        other.X, other.feature_map, other._whole = X, feature_map, other
+        other.X, other.feature_map, other._whole, other._spread = X, feature_map, other, None
         return other
 
     def with_weight(self, weight):
@@ -122,7 +125,10 @@ class TrainingSet:
         """The same rows; those of the fold that a member leaves out have the weight 0."""
         if self.fold is None:
             return self
-        return self.sample(np.where(self.is_left_out(member), 0.0, self.weight))
+        mask = self.is_left_out(member)
+        other = self.sample(np.where(mask, 0.0, self.weight))
+        other.left_out_weight = np.where(mask, self.weight, 0.0)
+        return other
 
     def is_left_out(self, member):
         """Mask of the rows that a member leaves out."""
@@ -186,12 +192,15 @@ class SparseRowOrder:
     """As `RowOrder`, for a CSR matrix: the hashes are those of the dense rows.
 
     So the canonical order, and all that follows from it, does not depend on the form of X.
+    `is_scaled`: have features been scaled?
     """
 
-    def __init__(self, X, y):
+    def __init__(self, X, y, is_scaled=False):
         self.X, self.y = X, y
-        # Dense rows of whole numbers from 0 to 255 would be bytes.
-        self.dtype = as_bytes(X.data[None]).dtype if X.shape[1] <= BYTE_FEATURES else X.dtype
+        self.dtype = X.dtype
+        if not is_scaled and X.shape[1] <= BYTE_FEATURES:
+            # Dense rows of whole numbers from 0 to 255 would be bytes.
+            self.dtype = as_bytes(X.data[None]).dtype
 
     def _dense_order(self, rows):
         block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)

@@ -35,7 +35,6 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     _parameter_constraints: dict = {}
     _scales_features = False  # does the feature map take every feature to [0, 1]?
     _takes_missing = True  # does it fill missing values?
-    _takes_sparse = False  # are kernels able to read a sparse X?
 
     def __init_subclass__(cls, **kwargs):
         """Add the constraints of all base classes to those of the class."""
@@ -151,8 +150,14 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         dtype = input_dtype(X, self._scales_features)
         finite = "allow-nan" if self._takes_missing else True
         options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
-        if sparse.issparse(X) and self._takes_sparse:
-            options |= {"accept_sparse": "csr", "dtype": np.float32, "ensure_all_finite": True}
+        if sparse.issparse(X):
+            if self._needs_dense is not None:
+                raise TypeError(
+                    "Sparse data was passed for X, but dense data is required by "
+                    f"{self._needs_dense}; pass X.toarray()"
+                )
+            dtype = np.float64 if dtype == np.float64 else np.float32
+            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
         try:
             if reset is not None:
                 return validate_data(self, X, *y, reset=reset, **options)
@@ -169,10 +174,15 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
 
+    @property
+    def _needs_dense(self):
+        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
+        return type(self).__name__
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing
-        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.sparse = self._needs_dense is None
         return tags
 
 

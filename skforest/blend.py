@@ -14,13 +14,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters, take_rows
-from ._docs import described
+from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._members import PREDICTED, BlendedRows, OtherMember, OwnMember, response_of
+from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
 from ._training_set import TrainingSet
@@ -43,7 +44,6 @@ MEMBERS = {
     "co2": (CO2ForestClassifier, CO2ForestRegressor),
     "hinge": (RandomHingeForestClassifier, RandomHingeForestRegressor),
 }
-REFIT_ROWS = 20_000  # refit="auto": with more distinct rows, members are not trained again
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
@@ -61,11 +61,11 @@ scoring : str, callable or None
     ``scorer(estimator, X, y)``. None: the log loss of classes, the squared error of targets.
 n_rounds : int
     Rounds of greedy selection, at least 1. Weights are multiples of one over a number up to this.
-refit : "auto" or bool
+refit : bool
     Whether members with a positive weight are trained again on all rows. False: forests of this
     package remain as they were trained for the weights, each of their trees without one fold of
-    the rows, which halves the time of a fit. "auto": True up to 20000 distinct rows. Estimators of
-    other packages are always trained again.
+    the rows. That halves the time of a fit and increases the error. Estimators of other packages
+    are always trained again.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
@@ -101,7 +101,8 @@ leaderboard_ : DataFrame, or dict of lists without pandas
     microseconds, and whether it was trained again on all rows; the best score first.
 temperature_ : float
     Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
-    did not improve the log loss of held-out rows, and with several outputs.
+    did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
+    no member is a forest of this package.
 left_out_ : list of str
     Members that were left out for lack of time.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
@@ -123,6 +124,7 @@ REFERENCES = """
 """
 
 
+@with_texts()
 class _Blend(TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
@@ -131,7 +133,7 @@ class _Blend(TableEstimator):
         "cv": ["cv_object"],
         "scoring": [str, callable, None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "refit": [StrOptions({"auto"}), "boolean"],
+        "refit": ["boolean"],
         "calibrate": ["boolean"],
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
         "max_predict_us": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -178,7 +180,7 @@ class _Blend(TableEstimator):
         if self.left_out_:
             warnings.warn(
                 f"time_limit={self.time_limit}: {', '.join(self.left_out_)} left out of the blend",
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def _read_samples(self, X, y, sample_weight, groups):
@@ -186,18 +188,22 @@ class _Blend(TableEstimator):
         numbers, target, weight, levels = self._validate_fit(X, y, sample_weight, reset=True)
         target = self._encode_target(target, False)
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
-        rows = TrainingSet(feature_map.training_inputs(numbers)[0], target, weight)
-        if sample_weight is None:
-            weight = None
+        numbers, _ = feature_map.training_inputs(numbers)
+        rows = TrainingSet(numbers, target, weight)
+        has_weights = sample_weight is not None
         if getattr(self, "class_weight", None) is not None:
             factor = self._with_class_weights(rows, rows.y.astype(np.int32)).weight / rows.weight
-            factor = np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
-            weight = factor if weight is None else weight * factor
-            rows = rows.with_weight(rows.weight * factor[rows.first_samples()])
+            weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
+            rows, has_weights = TrainingSet(numbers, target, weight), True
+        if len(rows) < 2:
+            raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
+        X = as_frame(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
         fold, n_folds = self._folds(X, decoded, rows, groups)
-        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes)
+        return BlendedRows(
+            X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
+        )
 
     def _folds(self, X, y, rows, groups):
         """Fold of each sample, -1 for those of weight 0, and the number of folds."""
@@ -213,24 +219,27 @@ class _Blend(TableEstimator):
             fold = np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1)
             return fold, n_folds
         present = np.flatnonzero(rows.row_of_sample >= 0)
-        labels = y[present]
+        samples = np.arange(len(fold))  # those that the splitter sees
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(y, groups)
         if isinstance(cv, Integral):
-            groups = np.asarray(groups)
-            if len(groups) != len(fold):
-                raise ValueError(f"groups has {len(groups)} entries for {len(fold)} samples")
             is_stratified = is_class and y.ndim == 1
-            cv = StratifiedGroupKFold(cv) if is_stratified else GroupKFold(cv)
-        own_groups = None if groups is None else np.asarray(groups)[present]
-        n_folds = 0
-        cv = check_cv(cv, labels, classifier=is_class)
-        for _, test in cv.split(take_rows(X, present), labels, own_groups):
-            if (fold[present[test]] >= 0).any():
-                raise ValueError("cv must put every row into the test rows of one fold, not more")
-            fold[present[test]] = n_folds
-            n_folds += len(test) > 0
-        if (fold[present] < 0).any() or n_folds < 2:
-            raise ValueError("cv must put every row into the test rows of one of 2 folds or more")
-        return fold, n_folds
+            cv, samples = (StratifiedGroupKFold if is_stratified else GroupKFold)(cv), present
+            groups = groups[samples]
+        cv = check_cv(cv, y[samples], classifier=is_class)
+        n_times = np.zeros(len(fold), dtype=int)
+        for k, (_, test) in enumerate(cv.split(take_rows(X, samples), y[samples], groups)):
+            fold[samples[test]] = k
+            n_times[samples[test]] += 1
+        if (n_times[present] != 1).any():
+            raise ValueError("cv must put every row into the test rows of one fold")
+        found, of_present = np.unique(fold[present], return_inverse=True)
+        fold[:] = -1
+        fold[present] = of_present
+        if len(found) < 2:
+            raise ValueError("cv must have at least 2 folds with rows of positive weight")
+        return fold, len(found)
 
     def _new_members(self):
         """Unfitted members, with their names."""
@@ -250,12 +259,14 @@ class _Blend(TableEstimator):
                 ):
                     own[key] = seed
             if isinstance(estimator, BaseForest):
-                own["verbose"] = max(params["verbose"], int(self.verbose) - 1)
+                own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
                 if params.get("categorical_features") == "from_dtype":
                     own["categorical_features"] = self.categorical_features
             estimator = clone(estimator).set_params(**own)
-            n_same = sum(member.name.partition("-")[0] == name for member in members)
-            name = f"{name}-{n_same + 1}" if n_same else name
+            known, number, first = {member.name for member in members}, 1, name
+            while name in known:
+                number += 1
+                name = f"{first}-{number}"
             is_own = isinstance(estimator, BaseForest) and estimator._trains_members
             members.append((OwnMember if is_own else OtherMember)(name, estimator))
         if not members:
@@ -295,8 +306,6 @@ class _Blend(TableEstimator):
                 response = member.train_folds(samples, own)
             except TimeoutError:
                 continue
-            if np.isnan(response).any():
-                continue
             kept.append(member)
             responses.append(response)
             self._fit_seconds[member.name] = time.perf_counter() - start
@@ -325,7 +334,7 @@ class _Blend(TableEstimator):
         if np.dot(weights > 0, costs) > budget:
             warnings.warn(
                 f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used",
-                stacklevel=5,
+                stacklevel=4,
             )
         self.member_scores_ = dict(zip(names, scores))
         self.weights_ = dict(zip(names, weights.tolist()))
@@ -334,7 +343,10 @@ class _Blend(TableEstimator):
             blended = sum(weight * response for weight, response in zip(weights, responses))
             fold = samples.fold[samples.first]
             own = rows.y[:, 0].astype(np.int64), rows.weight, fold, samples.n_folds
-            self.temperature_ = find_temperature(blended, *own)
+            # The trees that left a fold out are only some of the forest. The mean of fewer trees
+            # varies more, which makes it look too confident.
+            is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
+            self.temperature_ = find_temperature(blended, *own, may_exceed_1=is_whole)
 
     def _make_criterion(self, samples):
         """What the weights maximise."""
@@ -356,13 +368,12 @@ class _Blend(TableEstimator):
     def _train_members(self, members, samples, limit):
         """Train those of positive weight on all rows, where there is reason to and time."""
         self.members_, self._is_refitted = {}, {}
-        is_wanted = len(samples.rows) <= REFIT_ROWS if self.refit == "auto" else self.refit
         for member in members:
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
                 has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
-                member.train(samples, limit, is_wanted and has_time)
+                member.train(samples, limit, self.refit and has_time)
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted
@@ -414,12 +425,18 @@ class _Blend(TableEstimator):
             return {"member": names} | columns
         return pd.DataFrame(columns, index=pd.Index(names, name="member"))
 
-    def _html_repr(self):
+    def _repr_html_inner(self):
         """The diagram of scikit-learn, and the leaderboard once there is one."""
-        diagram = super()._html_repr()
+        diagram = super()._repr_html_inner()
         if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
             return diagram
         return diagram + self.leaderboard_.to_html(float_format="{:.4g}".format)
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -474,7 +491,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         cv=5,
         scoring=None,
         n_rounds=40,
-        refit="auto",
+        refit=True,
         calibrate=True,
         time_limit=None,
         max_predict_us=None,
@@ -530,7 +547,7 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         cv=5,
         scoring=None,
         n_rounds=40,
-        refit="auto",
+        refit=True,
         time_limit=None,
         max_predict_us=None,
         categorical_features="from_dtype",

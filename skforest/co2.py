@@ -128,6 +128,10 @@ is the first. Where all four are given, nothing is chosen, and that time is save
 Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
 predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
 
+With sparse X, features that are 0 in some row are scaled and not shifted, and a hyperplane has
+weights for at most 512 features: those of largest variance in its node. Up to 512 features without
+negative values, forests are the same as for dense X.
+
 {weighted_rows}
 """
 
@@ -171,6 +175,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "refine": [StrOptions({"nongreedy", "alternating"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
+    _compares_indicators = True
 
     def __init__(
         self,
@@ -214,6 +219,14 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         warm_start=False,
     ):
         store_parameters(self, locals())
+
+    @property
+    def _needs_dense(self):
+        if self.objective in ("oc1", "random"):  # directions with a weight for every feature
+            return f"objective={self.objective!r}"
+        if self.refine is not None:
+            return f"refine={self.refine!r}"
+        return None if self.weight_dtype == "float32" else f"weight_dtype={self.weight_dtype!r}"
 
     # ----------------------------------------------------------------------------------- settings
 

@@ -160,7 +160,8 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 NOTES = """
 Features are standardised, and so are inner products, by running statistics; both are folded into
 the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
-their response is 0.
+their response is 0. Training on sparse X takes the time and the steps of dense X, without a dense
+copy of it.
 
 {weighted_rows}
 Rows are sampled for an epoch in proportion to their weights.
@@ -200,6 +201,10 @@ class _HingeForest(BootstrapMixin, BaseForest):
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
+
+    @property
+    def _needs_dense(self):
+        return "features='conv'" if self.features == "conv" else None
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -486,7 +491,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Or of shape (n_samples, *feature_shape).
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
             All labels of the stream; needed in the first call only. None: those of the first
@@ -598,7 +604,8 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Or of shape (n_samples, *feature_shape).
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
 

@@ -121,6 +121,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         "nonzeros": [StrOptions({"poisson", "fixed"})],
         "sparse_weights": [StrOptions({"scaled", "sign"})],
     }
+    _compares_indicators = True
 
     def __init__(
         self,
@@ -184,9 +185,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         return self.criterion
 
     @property
-    def _takes_sparse(self):
+    def _needs_dense(self):
         # Sums of patches read runs of neighbours.
-        return self.projection != "patch" and self.feature_shape is None
+        if self.projection == "patch":
+            return "projection='patch'"
+        return None if self.feature_shape is None else f"feature_shape={self.feature_shape}"
 
     @property
     def _grid(self):

@@ -73,6 +73,15 @@ OF_TRAINING = {
 }
 
 
+def few_members(cls):
+    """Members of a blend that are trained in a moment."""
+    if is_classifier(cls()):
+        kinds = skforest.ManifoldForestClassifier, skforest.CO2ForestClassifier
+    else:
+        kinds = skforest.ManifoldForestRegressor, skforest.CO2ForestRegressor
+    return [kinds[0](5), kinds[1](5, objective="co2", holdout=0.0, bootstrap=False)]
+
+
 def configured(configurations):
     """Estimators of few trees, in some configurations."""
     estimators = []
@@ -86,6 +95,8 @@ def configured(configurations):
                 own.pop("criterion", None)
             if "n_estimators" in defaults:
                 own["n_estimators"] = 5
+            if "members" in defaults:
+                own["members"] = few_members(cls)
             if "n_bags" in defaults:
                 own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
             estimators.append(cls(**own))
@@ -158,7 +169,8 @@ def test_no_check_is_switched_off_by_a_tag(cls):
 @each_class
 def test_fit_takes_sample_weight(cls):
     parameters = inspect.signature(cls().fit).parameters
-    assert list(parameters) == ["X", "y", "sample_weight"]
+    assert list(parameters)[:3] == ["X", "y", "sample_weight"]
+    assert list(parameters)[3:] == (["groups"] if "members" in cls().get_params() else [])
     assert parameters["sample_weight"].default is None
 
 

@@ -3,6 +3,7 @@
 import resource
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,8 +11,17 @@ from scipy import sparse
 from sklearn.base import clone
 
 import skforest
-from skforest import CO2ForestClassifier, ManifoldForestClassifier, ManifoldForestRegressor
-from skforest._feature_map import canonical_csr
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    E2EDecisionForestClassifier,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    NonGreedyForestClassifier,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
+from skforest._feature_map import canonical_csr, min_max, scaled, scaled_csr, weighted_sums
 from skforest._training_set import SparseRowOrder, TrainingSet
 
 FORMS = [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array]
@@ -54,6 +64,150 @@ def test_the_same_bits_as_of_dense_rows(cls, counts, parameters):
         assert_same(dense, model)
         np.testing.assert_array_equal(model.predict(form(X)), dense.predict(X))
         np.testing.assert_array_equal(model.apply(form(X)), dense.apply(X))
+
+
+CO2 = {"objective": "co2", "bootstrap": False, "max_features": "sqrt", "holdout": 0.0}
+SMALL = {"n_bags": 2, "max_iter": 30, "n_directions": 10, "max_depth": 4}
+SCALING = [
+    CO2ForestClassifier(3),
+    CO2ForestClassifier(3, objective="co2", holdout=0.3, max_leaf_nodes=12),
+    CO2ForestClassifier(3, objective=None, bootstrap=True),
+    CO2ForestRegressor(2, objective="soft", row_norm=None, leaves="gradient", max_depth=4),
+    CO2ForestRegressor(2, objective="mixed", splitter="exact", signs="old", max_depth=4),
+    RandomHingeForestClassifier(5, **SMALL),
+    RandomHingeForestClassifier(5, features="identity", early_stopping=True, **SMALL),
+    RandomHingeForestRegressor(5, features="linear", structure="fern", head="linear", **SMALL),
+    RandomHingeForestRegressor(5, loss="quantile", bootstrap=True, max_samples=0.5, **SMALL),
+]
+
+
+def shifted_rows(model):
+    """As `rows`, with one column without zeros, which has negative numbers."""
+    X, y = rows(type(model))
+    X[:, 7] = np.linspace(-1, 1, len(X))
+    return X, y
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("model", SCALING, ids=str)
+def test_scaled_features_have_the_same_bits(model, dtype):
+    X, y = shifted_rows(model)
+    X = X.astype(dtype) / 3
+    dense = clone(model).set_params(random_state=0).fit(X, y)
+    weight = np.ones(len(X))
+    weight[:50] = 0
+    S = sparse.csc_array(X)
+    model = clone(dense).fit(S, y)
+    assert_same(dense, model)
+    np.testing.assert_array_equal(model.predict(S), dense.predict(X))
+    np.testing.assert_array_equal(model.apply(X), dense.apply(S))
+    assert_same(dense.fit(X, y, weight), model.fit(S, y, weight))
+
+
+@pytest.mark.parametrize("max_features", [1, None])
+def test_few_and_many_candidates(max_features):
+    """Entries are found by bisection for a few candidates, and sorted by features for many."""
+    X, y = rows(ManifoldForestClassifier, n=100, p=200)
+    dense = ManifoldForestClassifier(3, random_state=0, max_features=max_features).fit(X, y)
+    assert_same(dense, clone(dense).fit(sparse.csr_matrix(X), y))
+
+
+def test_large_nodes_have_the_same_bits():
+    """Rows of large nodes are not copied, but made dense again in every batch."""
+    X, y = rows(CO2ForestClassifier, n=7000, p=320)
+    dense = CO2ForestClassifier(1, max_depth=1, random_state=0, **CO2).fit(X, y)
+    assert_same(dense, clone(dense).fit(sparse.csr_matrix(X), y))
+
+
+def test_wide_rows_use_few_features_in_a_split():
+    """Above 512 features a hyperplane has at most 512 weights; training and prediction agree."""
+    X, y = rows(CO2ForestClassifier, n=200, p=1500)
+    S = sparse.csr_matrix(X)
+    model = CO2ForestClassifier(3, random_state=0, **CO2).fit(S, y)
+    assert (np.diff(model.forest_.directions().indptr) <= 512).all()
+    assert np.diff(model.forest_.directions().indptr).max() == 512
+    assert len(model.forest_.dense) == 0
+    assert model.score(S, y) == 1.0
+    np.testing.assert_array_equal(model.predict(S), model.predict(S.toarray()))
+    assert_same(model, clone(model).set_params(n_jobs=2).fit(S, y))
+    dense = clone(model).fit(S.toarray(), y)
+    assert model.score(S[:50], y[:50]) >= dense.score(S[:50], y[:50])
+
+
+def test_columns_with_zeros_and_negative_numbers_are_not_shifted():
+    X, _ = rows(ManifoldForestRegressor)
+    X = X.astype(np.float64)
+    X[:, 2] *= -1
+    X[:, 3] = np.linspace(2, 5, len(X))
+    S = canonical_csr(sparse.csr_matrix(X))
+    offset, scale = min_max(S)
+    np.testing.assert_array_equal(scale, min_max(X)[1])
+    np.testing.assert_array_equal(np.flatnonzero(offset), [3])
+    found = scaled_csr(S, offset, scale)
+    np.testing.assert_array_equal(found.toarray(), scaled(X, offset, scale))
+    assert found.data.all() and found.dtype == np.float32
+    weight = np.random.default_rng(0).random(len(X))
+    np.testing.assert_array_equal(weighted_sums(S, weight), weighted_sums(X, weight))
+    for cls in (CO2ForestRegressor, RandomHingeForestRegressor):
+        model = cls(5, random_state=0).fit(S, X[:, 0])
+        np.testing.assert_array_equal(model.predict(S), model.predict(X))
+
+
+def test_warm_start_and_streams():
+    X, y = shifted_rows(CO2ForestClassifier())
+    S = sparse.csr_matrix(X)
+    for model in (
+        CO2ForestClassifier(3, random_state=0, **CO2),
+        RandomHingeForestClassifier(5, random_state=0, **SMALL),
+    ):
+        name = "n_bags" if hasattr(model, "n_bags") else "n_estimators"
+        whole = clone(model).set_params(**{name: 4}).fit(X, y)
+        model.set_params(warm_start=True).fit(S, y)
+        assert_same(whole, model.set_params(**{name: 4}).fit(S, y))
+    first, second = (RandomHingeForestClassifier(5, random_state=0, **SMALL) for _ in range(2))
+    for batch in (slice(0, 200), slice(200, 300)):
+        first.partial_fit(X[batch], y[batch], classes=[False, True])
+        second.partial_fit(S[batch], y[batch], classes=[False, True])
+        assert_same(first, second)
+    # A forest that was fitted on dense rows shifts nearly all columns.
+    X, y = rows(CO2ForestClassifier)
+    model = CO2ForestClassifier(2, random_state=0, warm_start=True, **CO2).fit(X - 1, y)
+    with pytest.raises(ValueError, match="first fitted on dense X"):
+        model.set_params(n_estimators=3).fit(sparse.csr_matrix(X), y)
+    model.predict(sparse.csr_matrix(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CO2ForestClassifier(1, max_depth=3, **CO2),
+        CO2ForestClassifier(1, max_depth=3, **(CO2 | {"objective": None})),
+        RandomHingeForestClassifier(3, n_bags=1, max_iter=2, n_directions=4, importance_power=0),
+        ManifoldForestClassifier(2, max_depth=3),
+    ],
+    ids=str,
+)
+def test_x_is_never_dense_as_a_whole(model, monkeypatch):
+    for module in ("_base", "_feature_map", "training.hinge_packing"):
+        monkeypatch.setattr(f"skforest.{module}.DENSE_BLOCK", 2**17)
+    sizes, toarray = [], sparse.csr_matrix.toarray
+
+    def recorded(X, *args, **kwargs):
+        sizes.append(X.shape[0] * X.shape[1])
+        return toarray(X, *args, **kwargs)
+
+    monkeypatch.setattr(sparse.csr_matrix, "toarray", recorded)
+    n, p = 2000, 2500
+    X = sparse.csr_matrix(sparse.random(n, p, 0.002, "csr", np.float32, random_state=0))
+    y = X[:, :800].sum(axis=1).A1 > 0.8
+    tracemalloc.start()
+    try:
+        model.fit(X, y).predict(X)
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sizes and max(sizes) <= 2**17
+    assert used < 4 * n * p  # the memory of dense rows
 
 
 @MODELS
@@ -122,34 +276,46 @@ def test_rows_of_one_hash_that_differ():
     assert set(numbers[~is_first].tolist()) <= {5, 12}
 
 
+@pytest.mark.parametrize(
+    "cls", [ManifoldForestClassifier, CO2ForestClassifier, RandomHingeForestClassifier]
+)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_missing_and_infinite_entries_are_refused(value):
-    X, y = rows(ManifoldForestClassifier)
+def test_missing_and_infinite_entries_are_refused(value, cls):
+    X, y = rows(cls)
     X[3, 4] = value
     with pytest.raises(ValueError, match="(NaN|infinity).*dense X only"):
-        ManifoldForestClassifier(5).fit(sparse.csr_matrix(X), y)
+        cls(5).fit(sparse.csr_matrix(X), y)
 
 
 def test_what_takes_dense_rows_says_so():
     X, y = rows(ManifoldForestClassifier)
     S = sparse.csr_matrix(X)
-    for model in (
-        CO2ForestClassifier(5),
-        ManifoldForestClassifier(5, feature_shape=(5, 8)),
-        ManifoldForestClassifier(5, projection="patch"),
+    image = {"feature_shape": (5, 8)}
+    for model, reason in (
+        (CO2ForestClassifier(5, refine="alternating"), "refine='alternating'"),
+        (CO2ForestClassifier(5, objective="oc1"), "objective='oc1'"),
+        (CO2ForestClassifier(5, objective="random"), "objective='random'"),
+        (CO2ForestClassifier(5, weight_dtype="float16"), "weight_dtype='float16'"),
+        (RandomHingeForestClassifier(5, features="conv", **image), "features='conv'"),
+        (ManifoldForestClassifier(5, **image), r"feature_shape=\(5, 8\)"),
+        (ManifoldForestClassifier(5, projection="patch"), "projection='patch'"),
+        (NonGreedyForestClassifier(5), "NonGreedyForestClassifier"),
+        (E2EDecisionForestClassifier(5), "E2EDecisionForest"),
     ):
-        with pytest.raises(TypeError, match="Sparse data was passed for X, but dense"):
+        with pytest.raises(TypeError, match=f"Sparse data was passed.*dense.*by {reason}"):
             model.fit(S, y)
-    model = ManifoldForestClassifier(5, random_state=0).fit(S, y)
-    with pytest.raises(TypeError, match="refine takes dense X"):
-        skforest.refine(model, S, y)
+    for cls in (ManifoldForestClassifier, CO2ForestClassifier):
+        model = cls(5, random_state=0).fit(S, y)
+        with pytest.raises(TypeError, match="refine takes dense X"):
+            skforest.refine(model, S, y)
     with pytest.raises(TypeError, match="[Ss]parse"):
         ManifoldForestClassifier(5, categorical_features=[0]).fit(S, y)
 
 
-def test_a_saved_model_takes_sparse_rows(tmp_path):
-    X, y = rows(ManifoldForestClassifier)
-    model = ManifoldForestClassifier(5, random_state=0).fit(sparse.csr_matrix(X), y)
+@pytest.mark.parametrize("cls", [ManifoldForestClassifier, CO2ForestClassifier])
+def test_a_saved_model_takes_sparse_rows(tmp_path, cls):
+    X, y = rows(cls)
+    model = cls(5, random_state=0).fit(sparse.csr_matrix(X), y)
     skforest.save(model, tmp_path / "model.npz")
     again = skforest.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.predict(sparse.csc_matrix(X)), model.predict(X))
@@ -157,7 +323,15 @@ def test_a_saved_model_takes_sparse_rows(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux")
-def test_memory_of_a_wide_matrix():
+@pytest.mark.parametrize(
+    "model",
+    [
+        ManifoldForestClassifier(2, max_depth=3, random_state=0),
+        CO2ForestClassifier(2, max_depth=3, random_state=0, **CO2),
+    ],
+    ids=str,
+)
+def test_memory_of_a_wide_matrix(model):
     """100,000 x 50,000, 0.2 % full: at most 3 times the memory of the CSR matrix above it."""
     rng = np.random.default_rng(0)
     n, p, k = 100_000, 50_000, 100
@@ -167,8 +341,7 @@ def test_memory_of_a_wide_matrix():
     y = rng.integers(0, 2, size=n)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    model = ManifoldForestClassifier(2, max_depth=3, random_state=0).fit(X, y)
-    model.predict(X)
+    model.fit(X, y).predict(X)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert used * 1024 < 3 * (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
     assert time.process_time() - start < 120

@@ -7,11 +7,13 @@ import time
 import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from scipy.stats import chi2
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
@@ -71,6 +73,12 @@ def response(model, X):
 def assert_same_forest(a, b):
     for name, array in a.forest_.arrays.items():
         np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
+
+
+@pytest.fixture
+def every_feature(monkeypatch):
+    """Features of categories and of missing values are kept, whether they are useful or not."""
+    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, *_: data)
 
 
 # ------------------------------------------------------------------------------------ data frames
@@ -266,7 +274,7 @@ def with_holes(seed=0, n=N):
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_missing_values_are_means_with_an_indicator(cls):
+def test_missing_values_are_means_with_an_indicator(cls, every_feature):
     X, y = with_holes()
     filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     columns = [filled[:, 0], filled[:, 1], np.isnan(X[:, 1]), filled[:, 2], filled[:, 3],
@@ -285,6 +293,77 @@ def test_missing_values_are_means_with_an_indicator(cls):
     Z = model.forest_.map_features(X)
     expected = cls(10, random_state=0).fit(by_hand, y).forest_.map_features(by_hand)
     np.testing.assert_allclose(Z, expected, atol=1e-6)
+
+
+@pytest.mark.every_class
+def test_indicators_of_values_missing_at_random_are_dropped(estimator):
+    """The same forest as of the means; with an indicator if the target depends on it."""
+    X, y = with_holes()
+    y = y if is_classifier(estimator) else y + X[:, 0]
+    model = clone(estimator).fit(X, y)
+    assert model.forest_.n_features == 5 and not len(model.forest_.kind)
+    # Values of one class are removed more often than those of the other.
+    X[:, 2] = np.where(np.random.default_rng(1).random(N) < 0.7 * (y > 0.5), np.nan, X[:, 2])
+    model = estimator.fit(X, y)
+    assert model.forest_.kind.tolist() == [VALUE, VALUE, VALUE, IS_MISSING, VALUE, VALUE]
+    assert model.forest_.feature_map.feature_names("abcde")[3] == "c is missing"
+
+
+def test_indicators_of_missing_categories_are_tested_too():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=N), "c": rng.choice(["a", "b", "c"], size=N)})
+    y = frame["x"].to_numpy() > 0
+    random = rng.random(N)
+    for chance, is_kept in ((0.3, False), (0.7 * y, True)):
+        holed = frame.assign(c=frame["c"].where(random > chance, None))
+        model = ManifoldForestClassifier(5, random_state=0).fit(holed, y)
+        assert ("c is missing" in model.forest_.feature_map.feature_names("xc")) == is_kept
+        assert np.isfinite(model.predict_proba(holed)).all()
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_features_are_chosen_for_several_outputs(cls):
+    frame = table()
+    frame.loc[frame["size"] > 0.5, "age"] = np.nan
+    y = np.column_stack([target(cls(), frame), frame["city"].isna()])
+    model = cls(5, random_state=0).fit(frame, y)
+    assert [proba.shape for proba in model.predict_proba(frame)] == [(N, 2), (N, 2)]
+
+
+@pytest.mark.parametrize("cls", [*MODELS, RandomHingeForestClassifier])
+def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
+    X, y = with_holes()
+    X[np.random.default_rng(1).random(N) < 0.7 * y, 2] = np.nan
+    for sign in (1, -1):
+        error = partial(lambda sign, data, seed: sign * data.X.shape[1], sign)
+        monkeypatch.setattr(skforest._selection, "_held_out_error", error)
+        model = cls(5, random_state=0).fit(X, y)
+        is_kept = sign == -1 or cls is RandomHingeForestClassifier
+        assert model.forest_.n_features == 5 + is_kept
+
+
+def test_informative_indicators_are_those_of_a_z_test(monkeypatch):
+    """Several classes, weights, several outputs; tests by hand."""
+    monkeypatch.setattr(skforest._selection, "_held_out_error", lambda data, seed: 0.0)
+    rng = np.random.default_rng(0)
+    n = 300
+    for case in range(40):
+        is_classification = case % 2 == 0
+        X = rng.normal(size=(n, 3))
+        weight = rng.integers(1, 4, size=n).astype(float)
+        y = rng.integers(0, 3, size=n) if is_classification else rng.normal(size=(n, 2))
+        drift = (y == 1) if is_classification else y[:, 0] / 4
+        X[rng.random(n) < 0.3 + 0.1 * drift, 1] = np.nan
+        cls = ManifoldForestClassifier if is_classification else ManifoldForestRegressor
+        kept = cls(2, random_state=0).fit(X, y, sample_weight=weight).forest_.n_features == 4
+        target = np.eye(3)[y] if is_classification else y
+        share = weight / weight.sum()
+        M = np.isnan(X[:, 1])
+        part, mean = share[M].sum(), share @ target
+        deviation = share[M] @ target[M] / part - mean
+        square = deviation**2 / (share @ (target - mean) ** 2) * n * part / (1 - part)
+        p = chi2.sf(square, 1) * target.shape[1]
+        assert kept == (p.min() < 0.01)
 
 
 @pytest.mark.every_class
@@ -410,12 +489,6 @@ def test_an_ordered_dtype_keeps_its_order():
     assert model.forest_.feature_map.levels == {0: ["low", "mid", "high"]}
     as_text = CO2ForestClassifier(5, random_state=0).fit(frame.astype(str), y)
     assert as_text.forest_.feature_map.levels == {0: ["high", "low", "mid"]}
-
-
-@pytest.fixture
-def every_feature(monkeypatch):
-    """Features of categories are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, seed: data)
 
 
 def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_feature):

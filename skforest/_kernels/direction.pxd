@@ -94,6 +94,7 @@ cdef void unfold_box(
 cdef void unfold(
     Unfolded* unfolded, const Directions* directions, int32_t code, const Table* table
 ) noexcept nogil
+cdef float entry_of(const Table* table, int64_t row, int32_t feature) noexcept nogil
 cdef void project(
     const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
 ) noexcept nogil

@@ -26,6 +26,10 @@ cdef extern from "simd.h" nogil:
     void skf_project_f32(const Unfolded*, const float*, const int64_t*, int64_t, float*)
 
 
+cdef enum:
+    FEW_TERMS = 16    # that are looked up in a row of a CSR matrix, instead of the reverse
+
+
 def simd_level():
     """Variant of the vector loops on this processor: 0 baseline, 1 AVX2, 2 AVX-512."""
     return skf_level()
@@ -369,6 +373,31 @@ cdef float entry_of(const Table* table, int64_t row, int32_t feature) noexcept n
     return 0
 
 
+cdef bint rises(const int32_t* position, int32_t n) noexcept nogil:
+    cdef int32_t t
+    for t in range(1, n):
+        if position[t] <= position[t - 1]:
+            return False
+    return True
+
+
+cdef float sum_entries(const Unfolded* unfolded, const Table* table, int64_t row) noexcept nogil:
+    """The projection of a row, with each of its entries found by bisection among the terms."""
+    cdef int32_t e, low, high, middle
+    cdef float total = 0
+    for e in range(table.row_start[row], table.row_start[row + 1]):
+        low, high = 0, unfolded.n
+        while low < high:
+            middle = low + ((high - low) >> 1)
+            if unfolded.position[middle] < table.column[e]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < unfolded.n and unfolded.position[low] == table.column[e]:
+            total = total + unfolded.weight[low] * (<const float*>table.data)[e]
+    return total
+
+
 cdef void project_csr(
     const Unfolded* unfolded, const Table* table, const int64_t* offset, int64_t n, float* out
 ) noexcept nogil:
@@ -379,10 +408,14 @@ cdef void project_csr(
     cdef int64_t i, row
     cdef int32_t t
     cdef float total
+    cdef bint has_many = unfolded.n > FEW_TERMS and rises(unfolded.position, unfolded.n)
     for i in range(n):
         row = offset[i] // table.n_features
         if unfolded.kind == ONE:
             out[i] = entry_of(table, row, unfolded.position[0])
+            continue
+        if has_many:
+            out[i] = sum_entries(unfolded, table, row)
             continue
         total = 0
         for t in range(unfolded.n):

@@ -41,6 +41,7 @@ from .descent cimport SKF_TILE, skf_multiply
 from .loss cimport Loss
 from .poll cimport poll
 from .random cimport Random, below, next_word, normal, uniform
+from .row_reader cimport RowReader, as_reader
 from .rows cimport BatchSampler
 
 cdef enum:
@@ -164,9 +165,11 @@ cdef class HingeFeatures:
 
     # -------------------------------------------------------------------------------- rows of z
 
-    cdef void load(self, const float[:, ::1] table, int64_t start, int64_t n) noexcept nogil:
+    cdef void load(self, RowReader table, int64_t start, int64_t n) noexcept nogil:
         """Standardised features of n <= block rows of a table."""
-        memcpy(&self.x[0, 0], &table[start, 0], n * self.n_columns * sizeof(float))
+        cdef int64_t i
+        for i in range(n):
+            table.copy(start + i, &self.x[i, 0])
         self.project(0, n)
         self.standardize(n)
 
@@ -362,7 +365,7 @@ cdef class HingeTrainer:
     cdef int64_t[::1] counts
 
     # rows
-    cdef const float[:, ::1] table
+    cdef RowReader table
     cdef const double[:, ::1] target
     cdef BatchSampler sampler
 
@@ -435,11 +438,12 @@ cdef class HingeTrainer:
 
     # ------------------------------------------------------------------------- called from Python
 
-    def set_rows(
-        self, const float[:, ::1] table, const double[:, ::1] target, const double[::1] weight
-    ):
-        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight."""
-        self.table = table
+    def set_rows(self, table, const double[:, ::1] target, const double[::1] weight):
+        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight.
+
+        `table`, here and below, is a RowReader or a dense table.
+        """
+        self.table = as_reader(table)
         self.target = target
         self.sampler = BatchSampler(np.asarray(weight))
 
@@ -484,15 +488,16 @@ cdef class HingeTrainer:
                     break
         return total / max(i + 1, 1)
 
-    def respond(self, const float[:, ::1] table):
+    def respond(self, table):
         """Raw prediction of all trees together: (n_rows, n_outputs), float64."""
-        cdef int64_t start = 0, n, i, k, tree, n_rows = table.shape[0]
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t start = 0, n, i, k, tree, n_rows = rows.n_rows
         raw = np.empty((n_rows, self.n_outputs))
         cdef double[:, ::1] result = raw
         with nogil:
             while start < n_rows:
                 n = min(self.features.block, n_rows - start)
-                self.features.load(table, start, n)
+                self.features.load(rows, start, n)
                 self.clear_responses(n)
                 for tree in range(self.n_trees):
                     self.route(tree, 0, n)
@@ -507,13 +512,14 @@ cdef class HingeTrainer:
                     break
         return raw
 
-    def test_influence(self, const float[:, ::1] table, const double[::1] weight):
+    def test_influence(self, table, const double[::1] weight):
         """Weighted sum over rows of the norm of the gradient by the margin of each test.
 
         That is, over the rows that have their smallest margin at the test, the norm of the vector
         of their leaf. (n_trees, n_tests), float64.
         """
-        cdef int64_t start = 0, n, i, tree, n_rows = table.shape[0]
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t start = 0, n, i, tree, n_rows = rows.n_rows
         influence = np.zeros((self.n_trees, self.n_tests))
         cdef double[:, ::1] result = influence
         vectors = np.asarray(self.value)[:, 0].astype(np.float64)
@@ -525,7 +531,7 @@ cdef class HingeTrainer:
         with nogil:
             while start < n_rows:
                 n = min(self.features.block, n_rows - start)
-                self.features.load(table, start, n)
+                self.features.load(rows, start, n)
                 for tree in range(self.n_trees):
                     self.route(tree, 0, n)
                     for i in range(n):
@@ -538,13 +544,14 @@ cdef class HingeTrainer:
                     break
         return influence
 
-    def gradients(self, const float[:, ::1] table, const double[:, ::1] target):
+    def gradients(self, table, const double[:, ::1] target):
         """Loss and gradient of at most 256 rows, without a step; for tests.
 
         Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
         is the gradient: it is read there, and restored.
         """
-        cdef int64_t n = table.shape[0]
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t n = rows.n_rows
         cdef int32_t optimizer = self.optimizer
         cdef double momentum = self.momentum, decay = self.decay, dropout = self.dropout
         self.optimizer = OPTIMIZERS["sgd"]
@@ -552,7 +559,7 @@ cdef class HingeTrainer:
         self.target = target
         for i in range(n):
             self.rows[i] = i
-            memcpy(&self.features.x[i, 0], &table[i, 0], table.shape[1] * sizeof(float))
+            rows.copy(i, &self.features.x[i, 0])
         self.is_kept[:] = 1
         self.forward(n, 1)  # adds vectors of leaves
         before = {name: array.copy() for name, array in self.arrays.items()}
@@ -580,10 +587,7 @@ cdef class HingeTrainer:
         cdef int64_t i
         self.sampler.draw(&self.random, &self.rows[0], n)
         for i in range(n):
-            memcpy(
-                &self.features.x[i, 0], &self.table[self.rows[i], 0],
-                self.features.n_columns * sizeof(float)
-            )
+            self.table.copy(self.rows[i], &self.features.x[i, 0])
 
     cdef int forward(self, int64_t n, float scale) except -1 nogil:
         """Raw predictions of the kept trees for the n rows in x, and sums of their features."""

@@ -86,7 +86,7 @@ cdef class Logistic:
         if not (total > 0) or not isfinite(total):
             return False
         skf_rescale(self.weight, n, <float>(n / total), 0)
-        if not self.rows.load(self.weight, n, self.margin, self.plane.gradient):
+        if not self.rows.load(self.weight, n, 0, self.margin, self.plane.gradient):
             return False
         self.start(plane, threshold[0])
         self.best_error = skf_wrong_side(

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from .direction cimport Unfolded
 from .memory cimport Buffer
 from .projection cimport Candidate, Sampler
+from .sample_columns cimport SampleColumns
 from .split cimport NodeSplitter, Sample, Split
 
 
@@ -35,6 +36,8 @@ cdef class SearchSplitter(NodeSplitter):
     cdef Candidate best
     cdef Sample subset                # random rows of a large node
     cdef bint subset_is_pure
+    cdef bint is_sparse               # is the table a CSR matrix?
+    cdef SampleColumns columns        # of the rows that are searched, in a CSR matrix
 
     # scratch
     cdef float* candidate_column

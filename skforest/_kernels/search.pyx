@@ -16,10 +16,11 @@ from libc.string cimport memset
 
 import numpy as np
 
-from .direction cimport DENSE, project, reserve_unfolded
+from .direction cimport CSR, DENSE, project, reserve_unfolded
 from .memory cimport Buffer, Scratch, allocate
 from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate
 from .random cimport uniform
+from .sample_columns cimport SampleColumns
 from .split cimport ENTROPY, NodeSplitter, Sample, Split
 
 cdef extern from "columns.h" nogil:
@@ -95,6 +96,10 @@ cdef class SearchSplitter(NodeSplitter):
         self.subset.weight = scratch.doubles(n_subset)
         if not self.is_class:
             self.subset.target = scratch.doubles(n_subset * self.n_outputs)
+        self.is_sparse = self.table.dtype == CSR
+        if self.is_sparse:
+            self.columns = SampleColumns()
+            self.columns.reserve(scratch, &self.table)
         self.candidate_column = scratch.floats(n)
         self.key = <uint64_t*>scratch.longs(n)
         self.key_spare = <uint64_t*>scratch.longs(n)
@@ -155,6 +160,8 @@ cdef class SearchSplitter(NodeSplitter):
         if self.is_class:
             for i in range(sample.n):
                 self.base[i] = sample.label[i] * self.n_bins
+        if self.is_sparse:
+            self.columns.load(sample.offset, sample.n, self.n_candidates)
         self.sampler.start_node()
         for _ in range(self.n_candidates):
             if not self.sampler.sample(&self.random, &self.candidate):
@@ -184,7 +191,10 @@ cdef class SearchSplitter(NodeSplitter):
         cdef bint better
         cdef int64_t i
         cdef Candidate swap
-        project(&self.unfolded, &self.table, sample.offset, sample.n, self.candidate_column)
+        if not self.is_sparse or not self.columns.is_loaded:
+            project(&self.unfolded, &self.table, sample.offset, sample.n, self.candidate_column)
+        elif not self.columns.project(&self.unfolded, self.candidate_column):
+            return False
         skf_range(self.candidate_column, sample.n, &low, &high)
         # A column that overflows to infinity has no threshold that divides it well.
         if not (high > low) or not isfinite(low) or not isfinite(high):

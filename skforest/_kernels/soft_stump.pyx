@@ -17,6 +17,7 @@ from libc.string cimport memcmp, memcpy, memset
 from .descent cimport skf_margins
 from .memory cimport Scratch
 from .random cimport below, next_word, normal
+from .row_blocks cimport RowBlocks
 from .search cimport SearchSplitter
 from .soft cimport SoftTrainer
 from .split cimport Split
@@ -39,6 +40,7 @@ cdef class SoftSplitter(SearchSplitter):
 
     cdef readonly bint diverged
     cdef SoftTrainer trainer
+    cdef RowBlocks blocks      # the rows that the trainer reads
     cdef const float[::1] mean
     cdef const float[::1] unit
     cdef const int32_t[:, ::1] receptive_fields
@@ -91,6 +93,8 @@ cdef class SoftSplitter(SearchSplitter):
         trainer.child[1] = -1
         trainer.child[2] = -2
         self.trainer = trainer
+        self.blocks = RowBlocks()
+        self.blocks.n_features = <int32_t>self.stride
         self.used = scratch.ints(max(<int64_t>self.receptive_fields.shape[1], p))
         self.own_rows = scratch.floats(n * self.stride if self.is_packed else 0)
         self.own_mean = scratch.floats(self.stride)
@@ -200,9 +204,11 @@ cdef class SoftSplitter(SearchSplitter):
         than the distance between rows that are nearly equal.
         """
         cdef int64_t j
-        cdef double spread = 0, square = node_moments(
-            self.trainer.rows, self.trainer.at, self.trainer.weight, self.node.n, self.stride,
-            self.own_mean, self.varies_bits, self.margin, self.sums
+        cdef double spread = 0, square
+        self.blocks.data = self.trainer.rows
+        square = node_moments(
+            self.blocks, self.trainer.at, self.trainer.weight, self.node.n, self.own_mean,
+            self.varies_bits, self.margin, self.sums
         )
         for j in range(self.stride):
             if self.own_unit[j] > 0:

@@ -2,11 +2,10 @@
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
 
-from .descent cimport skf_distances, skf_node_moments
 from .direction cimport Table
 from .memory cimport Scratch
+from .row_blocks cimport RowBlocks
 
 cdef enum:
     PATIENCE = 3            # evaluations without progress before a learning rate is halved
@@ -56,51 +55,10 @@ cdef inline bint update_rate(Rate* rate, double loss) noexcept nogil:
     return True
 
 
-cdef inline double node_moments(
-    const float* table, const int64_t* at, const float* weight, int64_t n, int64_t p,
-    float* mean, int32_t* seen, float* distance, float* sum_
-) noexcept nogil:
-    """Mean of some rows, and the sum of ``weight_i |x_i - mean|^2``, which is returned.
-
-    Sums are of differences from the first row, so that a large common offset loses no digits.
-
-    table, at, weight : IN, where the n rows of p numbers start, and weights that add up to n
-    mean : OUT, p
-    seen : OUT, p, with a bit set, the sign apart, of every feature that varies
-    distance : scratch, n
-    sum_ : scratch, p; left at 0
-    """
-    cdef const float* first = table + at[0]
-    cdef int64_t start = 0, size, i, j
-    cdef float[BLOCK] share
-    cdef double square = 0, about_first = 0
-    memset(mean, 0, p * sizeof(float))
-    memset(sum_, 0, p * sizeof(float))
-    memset(seen, 0, p * sizeof(int32_t))
-    while start < n:
-        size = min(<int64_t>BLOCK, n - start)
-        for i in range(size):
-            share[i] = weight[start + i] / n
-        skf_node_moments(table, at + start, size, first, share, p, sum_, seen, distance + start)
-        for j in range(p):
-            mean[j] += sum_[j]
-            sum_[j] = 0
-        start += size
-    for i in range(n):
-        about_first += weight[i] * distance[i]
-    for j in range(p):
-        square += <double>mean[j] * mean[j]
-        mean[j] += first[j]
-    square = about_first - n * square
-    if square < 0.01 * about_first:
-        # The first row is an outlier, and the difference above has lost its digits.
-        skf_distances(table, at, n, mean, p, distance)
-        square = 0
-        for i in range(n):
-            square += weight[i] * distance[i]
-    return square
-
-
+cdef double node_moments(
+    RowBlocks blocks, const int64_t* at, const float* weight, int64_t n, float* mean,
+    int32_t* seen, float* distance, float* sum_
+) noexcept nogil
 cdef int64_t padded_length(int64_t n) noexcept nogil
 cdef void pack_rows(
     const float* table, int64_t* at, int64_t n, const int32_t* features, int64_t n_groups,
@@ -109,8 +67,8 @@ cdef void pack_rows(
 
 
 cdef class NodeRows:
-    cdef const float* table
-    cdef int32_t n_features
+    cdef RowBlocks blocks
+    cdef int32_t n_features    # that are read, all of the table unless it is a CSR matrix
     cdef double row_norm
 
     # The rows: x in the node is data[at[i]] - mean, times scale.
@@ -122,7 +80,7 @@ cdef class NodeRows:
     cdef bint is_packed
     cdef bint in_groups        # features are packed in groups of SKF_GROUP
 
-    # The transformation, over the features of the table.
+    # The transformation, over the features that are read.
     cdef float* node_mean
     cdef double node_scale
 
@@ -138,11 +96,13 @@ cdef class NodeRows:
     ) except -1
     cdef Plane plane(self, Scratch scratch, double momentum, double nu) except *
     cdef bint load(
-        self, const float* weight, int64_t n, float* distance, float* sums
+        self, const float* weight, int64_t n, int32_t needed, float* distance, float* sums
     ) noexcept nogil
+    cdef void pack(self, int64_t n) noexcept nogil
     cdef void keep_features(self) noexcept nogil
     cdef bint varies(self, int64_t feature) noexcept nogil
     cdef int64_t position(self, int32_t feature) noexcept nogil
+    cdef float mean_of(self, int32_t feature) noexcept nogil
     cdef void margins(
         self, const float* w, double bias, const int64_t* at, int64_t n, float* out
     ) noexcept nogil

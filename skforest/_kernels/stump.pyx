@@ -25,11 +25,12 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from .descent cimport (
-    SKF_GROUP, skf_add_rows, skf_dot, skf_gather_rows, skf_label_losses, skf_margins,
-    skf_momentum_step, skf_rescale, skf_weigh_labels
+    SKF_GROUP, skf_add_rows, skf_distances, skf_dot, skf_gather_rows, skf_label_losses,
+    skf_margins, skf_momentum_step, skf_node_moments, skf_rescale, skf_weigh_labels
 )
 from .direction cimport Table
 from .memory cimport Scratch, allocate
+from .row_blocks cimport RowBlocks
 
 cdef enum:
     OWN_ROWS = 1 << 21      # numbers that are packed at most: 8 MiB, about a cache
@@ -55,6 +56,59 @@ cdef void pack_rows(
         at[i] = i * stride
 
 
+cdef double node_moments(
+    RowBlocks blocks, const int64_t* at, const float* weight, int64_t n, float* mean,
+    int32_t* seen, float* distance, float* sum_
+) noexcept nogil:
+    """Mean of some rows, and the sum of ``weight_i |x_i - mean|^2``, which is returned.
+
+    Sums are of differences from the first row, so that a large common offset loses no digits.
+
+    at, weight : IN, where the n rows of p numbers start, and weights that add up to n
+    mean : OUT, p
+    seen : OUT, p, with a bit set, the sign apart, of every feature that varies
+    distance : scratch, n
+    sum_ : scratch, p; left at 0
+    """
+    cdef const float* first = blocks.first_row(at)
+    cdef int64_t start = 0, size, i, j, p = blocks.n_features
+    cdef float[BLOCK] share
+    cdef double square = 0, about_first = 0
+    memset(mean, 0, p * sizeof(float))
+    memset(sum_, 0, p * sizeof(float))
+    memset(seen, 0, p * sizeof(int32_t))
+    while start < n:
+        size = min(<int64_t>BLOCK, n - start)
+        for i in range(size):
+            share[i] = weight[start + i] / n
+        blocks.read(at + start, size)
+        skf_node_moments(
+            blocks.data, blocks.at, size, first, share, p, sum_, seen, distance + start
+        )
+        for j in range(p):
+            mean[j] += sum_[j]
+            sum_[j] = 0
+        start += size
+    for i in range(n):
+        about_first += weight[i] * distance[i]
+    for j in range(p):
+        square += <double>mean[j] * mean[j]
+        mean[j] += first[j]
+    square = about_first - n * square
+    if square < 0.01 * about_first:
+        # The first row is an outlier, and the difference above has lost its digits.
+        square = 0
+        start = 0
+        while start < n:
+            size = blocks.n_together(n - start)
+            blocks.read(at + start, size)
+            skf_distances(blocks.data, blocks.at, size, mean, p, distance + start)
+            start += size
+        for i in range(n):
+            square += weight[i] * distance[i]
+    return square
+
+
 cdef class NodeRows:
     """The rows of one node after the other.
 
@@ -70,9 +124,11 @@ cdef class NodeRows:
         row_norm : root mean square norm of centred rows; 0: rows are neither centred nor scaled
         in_groups : pack whole groups of features, which is faster than single features
         """
-        cdef int64_t p = table.n_features
-        self.table = <const float*>table.data
-        self.n_features = table.n_features
+        cdef int64_t p
+        self.blocks = RowBlocks()
+        self.blocks.reserve(scratch, table)
+        self.n_features = self.blocks.capacity
+        p = self.n_features
         self.row_norm = row_norm
         self.in_groups = in_groups
         self.at = scratch.longs(n_rows)
@@ -93,16 +149,21 @@ cdef class NodeRows:
         return plane
 
     cdef bint load(
-        self, const float* weight, int64_t n, float* distance, float* sums
+        self, const float* weight, int64_t n, int32_t needed, float* distance, float* sums
     ) noexcept nogil:
         """Centre and scale the n rows that start at `at`; False where they are all equal.
 
         weight : IN, weights that add up to n
+        needed : IN, a feature of the table that is read in any case
         distance, sums : scratch, n and n_features
         """
-        cdef int64_t p = self.n_features
-        cdef double square = node_moments(
-            self.table, self.at, weight, n, p, self.node_mean, self.varies_bits, distance, sums
+        cdef int64_t p
+        cdef double square
+        self.blocks.choose(self.at, weight, n, needed)
+        self.n_features = self.blocks.n_features
+        p = self.n_features
+        square = node_moments(
+            self.blocks, self.at, weight, n, self.node_mean, self.varies_bits, distance, sums
         )
         if not (square > 0) or not isfinite(square):
             return False
@@ -112,21 +173,31 @@ cdef class NodeRows:
         self.keep_features()
         self.is_packed = n * padded_length(self.n_kept) <= OWN_ROWS
         if self.is_packed:
-            pack_rows(
-                self.table, self.at, n, self.group, self.n_groups,
-                self.n_kept - SKF_GROUP * self.n_groups, self.node_mean, <float>self.node_scale,
-                self.own_rows
-            )
+            self.pack(n)
             self.data = self.own_rows
             self.p = padded_length(self.n_kept)
             self.scale = 1
             memset(self.mean, 0, self.p * sizeof(float))
         else:
-            self.data = self.table
             self.p = p
             self.scale = self.node_scale
             memcpy(self.mean, self.node_mean, p * sizeof(float))
         return True
+
+    cdef void pack(self, int64_t n) noexcept nogil:
+        """Copy the kept features of n rows; `at` points into the copy then."""
+        cdef int64_t i, size, start = 0, stride = padded_length(self.n_kept)
+        while start < n:
+            size = self.blocks.n_together(n - start)
+            self.blocks.read(self.at + start, size)
+            skf_gather_rows(
+                self.blocks.data, self.blocks.at, size, self.group, self.n_groups,
+                self.n_kept - SKF_GROUP * self.n_groups, stride, self.node_mean,
+                <float>self.node_scale, self.own_rows + start * stride
+            )
+            start += size
+        for i in range(n):
+            self.at[i] = i * stride
 
     cdef void keep_features(self) noexcept nogil:
         """List the groups of features of which one varies, and single features after the last.
@@ -160,24 +231,35 @@ cdef class NodeRows:
         return (self.varies_bits[feature] & 0x7FFFFFFF) != 0
 
     cdef int64_t position(self, int32_t feature) noexcept nogil:
-        """Position in the rows of a feature that varies."""
+        """Position in the rows of a feature of the table that varies."""
         cdef int32_t j
+        if self.blocks.is_sparse:
+            feature = self.blocks.position[feature]
         if self.is_packed:
             for j in range(self.n_kept):
                 if self.kept[j] == feature:
                     return j
         return feature
 
+    cdef float mean_of(self, int32_t feature) noexcept nogil:
+        """Mean of a feature of the table that is read."""
+        return self.node_mean[self.blocks.position[feature] if self.blocks.is_sparse else feature]
+
     cdef void margins(
         self, const float* w, double bias, const int64_t* at, int64_t n, float* out
     ) noexcept nogil:
         """Margins w . z - bias of the n rows that start at `at`; positive where they go right."""
-        cdef int64_t zero = 0
+        cdef int64_t zero = 0, start = 0, size
         cdef float dot = 0
-        skf_margins(self.data, at, n, w, self.p, out)
         if self.is_packed:
+            skf_margins(self.data, at, n, w, self.p, out)
             skf_rescale(out, n, 1, <float>bias)
             return
+        while start < n:
+            size = self.blocks.n_together(n - start)
+            self.blocks.read(at + start, size)
+            skf_margins(self.blocks.data, self.blocks.at, size, w, self.p, out + start)
+            start += size
         skf_margins(self.mean, &zero, 1, w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + bias))
 
@@ -192,7 +274,16 @@ cdef class NodeRows:
         """
         cdef float square = 0
         cdef double shrink
-        skf_add_rows(self.data, at, n, slope, self.p, plane.gradient)
+        cdef int64_t start = 0, size
+        if self.is_packed:
+            skf_add_rows(self.data, at, n, slope, self.p, plane.gradient)
+        while start < n and not self.is_packed:
+            size = self.blocks.n_together(n - start)
+            self.blocks.read(at + start, size)
+            skf_add_rows(
+                self.blocks.data, self.blocks.at, size, slope + start, self.p, plane.gradient
+            )
+            start += size
         skf_momentum_step(
             plane.w, plane.velocity, plane.gradient, self.mean, self.p,
             <float>(self.scale / total), <float>shift, <float>plane.momentum, <float>rate, &square
@@ -209,7 +300,7 @@ cdef class NodeRows:
     cdef double unpack(self, const float* w, double bias, float* direction) noexcept nogil:
         """Direction and threshold of a hyperplane in the table; the threshold is returned.
 
-        direction : OUT, n_features
+        direction : OUT, weights of the features that are read
         """
         cdef int64_t j
         cdef int32_t feature

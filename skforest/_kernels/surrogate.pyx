@@ -20,8 +20,12 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from .descent cimport skf_bound_slopes, skf_bound_values, skf_dot, skf_pick_active
+from .direction cimport (
+    DENSE, FLOAT32, WEIGHTED, Table, Unfolded, entry_of, project, reserve_unfolded
+)
 from .memory cimport Scratch, allocate
 from .random cimport below, shuffle, uniform
+from .row_blocks cimport MAX_CHOSEN
 from .search cimport SearchSplitter
 from .split cimport Split
 from .stump cimport (
@@ -83,7 +87,8 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
-    cdef float* direction      # the hyperplane in the features of the table
+    cdef float* direction      # the hyperplane in the features that the rows have
+    cdef Unfolded trained      # of a CSR matrix: the same, for `project`
     cdef float threshold
     cdef bint is_best_projected  # do column, direction and threshold belong to best_plane?
 
@@ -114,6 +119,8 @@ cdef class StumpSplitter(SearchSplitter):
             &self.batch_delta, &self.batch_weight, &self.batch_slope, &self.active_slope, NULL
         ])
         self.direction = scratch.floats(self.table.n_features)
+        if self.rows.blocks.is_sparse:
+            self.trained = reserve_unfolded(scratch, MAX_CHOSEN, &self.sampler.grid)
         for i in range(batch):
             self.ones[i] = 1
 
@@ -165,7 +172,7 @@ cdef class StumpSplitter(SearchSplitter):
         for i in range(self.node.n):
             self.rows.at[i] = self.node.offset[self.order[i]]
         if not self.rows.load(
-            self.leaves.weight, self.node.n, self.margin, self.plane.gradient
+            self.leaves.weight, self.node.n, self.best.feature, self.margin, self.plane.gradient
         ):
             return False
         memset(self.plane.gradient, 0, self.rows.p * sizeof(float))
@@ -180,7 +187,7 @@ cdef class StumpSplitter(SearchSplitter):
         memset(self.plane.velocity, 0, self.rows.p * sizeof(float))
         self.plane.w[self.first] = <float>length
         self.plane.bias = scale * (
-            <double>axis.threshold - self.rows.node_mean[self.best.feature]
+            <double>axis.threshold - self.rows.mean_of(self.best.feature)
         )
         self.plane.bias = length * self.plane.bias
         self.plane.bias_velocity = 0
@@ -429,7 +436,10 @@ cdef class StumpSplitter(SearchSplitter):
         self.measure_split(split)
         if not self.are_children_large(split):
             return self.keep_axis(axis, split)      # rounding, or a child too small
-        split.code = self.store_plane(self.direction)
+        if self.is_stored_sparse():
+            split.code = self.store_trained()
+        else:
+            split.code = self.store_plane(self.direction)
         return True
 
     cdef bint keep_axis(self, const Split* axis, Split* split) noexcept nogil:
@@ -438,15 +448,57 @@ cdef class StumpSplitter(SearchSplitter):
         return False
 
     cdef void project_trained(self, const Plane* plane) noexcept nogil:
-        """Project the node's rows on a hyperplane in the features of the table; set threshold."""
+        """Unpack a hyperplane, project the node's rows on it, and set the threshold."""
         self.threshold = <float>self.rows.unpack(plane.w, plane.bias, self.direction)
-        self.project_plane(self.direction)
+        if self.rows.blocks.is_sparse:
+            self.project_blocks()
+        else:
+            self.project_plane(self.direction)
+
+    cdef bint is_stored_sparse(self) noexcept nogil:
+        """Does a node read few of the features, so that a hyperplane has few weights?"""
+        return self.rows.blocks.is_sparse and self.table.n_features > MAX_CHOSEN
+
+    cdef void project_blocks(self) noexcept nogil:
+        """Set `column` to the projection of rows of a CSR matrix, by the loops of prediction."""
+        cdef Unfolded* trained = &self.trained
+        cdef Table table
+        cdef int64_t size, start = 0
+        cdef int32_t j
+        memset(&table, 0, sizeof(Table))
+        table.data, table.dtype = self.rows.blocks.block, FLOAT32
+        table.n_features = self.rows.n_features
+        trained.kind, trained.n, trained.dense = DENSE, self.rows.n_features, self.direction
+        if self.is_stored_sparse():
+            trained.kind, trained.n = WEIGHTED, 0
+            for j in range(self.rows.n_features):
+                if self.direction[j] != 0:
+                    trained.position[trained.n] = j
+                    trained.weight[trained.n] = self.direction[j]
+                    trained.n += 1
+        while start < self.node.n:
+            size = self.rows.blocks.n_together(self.node.n - start)
+            self.rows.blocks.read(self.node.offset + start, size)
+            project(trained, &table, self.rows.blocks.at, size, self.column + start)
+            start += size
+
+    cdef int32_t store_trained(self) except -1 nogil:
+        """Store the direction of `project_blocks` with its weights that are not 0."""
+        cdef Unfolded* trained = &self.trained
+        cdef int32_t t
+        cdef int64_t end
+        for t in range(trained.n):
+            self.sparse_feature.append(&self.rows.blocks.chosen[trained.position[t]], 1)
+        self.sparse_weight.append(trained.weight, trained.n)
+        end = self.sparse_feature.n
+        self.sparse_start.append(&end, 1)
+        return self.table.n_features + <int32_t>self.sparse_start.n - 2
 
     cdef bint is_better_on_holdout(self, const Split* axis) noexcept nogil:
         """Has the best hyperplane no more loss than the first cut on held-out rows, if any?"""
         cdef int64_t i, n = self.node.n
         cdef double loss
-        cdef const float* table = <const float*>self.table.data + self.best.feature
+        cdef float value
         if self.n_train == n:
             return True
         self.rows.margins(
@@ -454,10 +506,15 @@ cdef class StumpSplitter(SearchSplitter):
         )
         loss = self.holdout_loss()
         for i in range(n):
-            self.margin[i] = (
-                1 if table[self.node.offset[self.order[i]]] > axis.threshold else -1
-            )
+            value = self.first_value(self.node.offset[self.order[i]])
+            self.margin[i] = 1 if value > axis.threshold else -1
         return loss <= self.holdout_loss()
+
+    cdef float first_value(self, int64_t offset) noexcept nogil:
+        """The feature of the first cut, in the row that starts at `offset`."""
+        if self.rows.blocks.is_sparse:
+            return entry_of(&self.table, offset // self.table.n_features, self.best.feature)
+        return (<const float*>self.table.data)[offset + self.best.feature]
 
     cdef double holdout_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows; margin gives the side."""

@@ -92,12 +92,19 @@ def array_of_member(number, name):
     return f"{number}.{name}"
 
 
-def arrays_of_member(arrays, number):
-    """Arrays of one of several forests, with the names that they have in a `Forest`."""
-    start = array_of_member(number, "")
-    return {
-        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
-    }
+def parts_of_file(header, arrays):
+    """Arrays and metadata of each forest of a file, as `Forest` takes them."""
+    if header["format"] == FORMAT_OF_SEVERAL:
+        members, parts = header["members"], [{} for _ in header["members"]]
+        for name, array in arrays.items():
+            own = _without_number(name)
+            parts[int(name.removesuffix(f".{own}"))][own] = array
+    else:
+        header.pop("members", None)  # an unknown entry
+        members, parts = [header], [arrays]
+    for member, own in zip(members, parts):
+        classes = own.pop("classes", None)
+        yield own, member["forest"] | {"classes": classes}
 
 
 # -------------------------------------------------------------------------------------- writing
@@ -208,7 +215,7 @@ def read_forest(path, mmap_mode=None):
 
     Metadata are in ``header["forest"]``, except for "classes", which are among the arrays. A file
     of several forests has a list of such headers instead, ``header["members"]``; names of arrays
-    then begin with the number of the forest, see `arrays_of_member`.
+    then begin with the number of the forest, see `parts_of_file`.
     `mmap_mode` "r" maps the arrays of a folder into memory. ValueError, with the path, if the file
     or folder is not a saved forest.
     """

@@ -19,15 +19,7 @@ from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._tree import Router
 from .._version import __version__
-from .io import (
-    FORMAT_OF_SEVERAL,
-    arrays_of_member,
-    as_value_error,
-    narrow,
-    read_forest,
-    widen,
-    write_forest,
-)
+from .io import as_value_error, narrow, parts_of_file, read_forest, widen, write_forest
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
@@ -599,18 +591,8 @@ class Forest:
 
 
 def load_with_header(path, mmap_mode=None):
-    """As `Forest.load`, and the header, which has further entries if an estimator was saved.
-
-    A list of forests if there are several.
-    """
+    """A forest, or a list of several, and the header, which has further entries of estimators."""
     header, arrays = read_forest(path, mmap_mode)
-
-    def forest_of(own, arrays):
-        metadata = own["forest"] | {"classes": arrays.pop("classes", None)}
-        return Forest(arrays, **metadata)
-
     with as_value_error(f"{path} is damaged"):
-        if header["format"] != FORMAT_OF_SEVERAL:
-            return forest_of(header, arrays), header
-        members = enumerate(header["members"])
-        return [forest_of(own, arrays_of_member(arrays, i)) for i, own in members], header
+        forests = [Forest(own, **metadata) for own, metadata in parts_of_file(header, arrays)]
+    return forests if "members" in header else forests[0], header

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
+from .._feature_map import dense
 from .storage import without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
@@ -260,11 +261,12 @@ def squared_error(forest, data):
     total = 0.0
     for first in range(0, len(data), FEW_ROWS):
         block = slice(first, first + FEW_ROWS)
-        response = forest.response_mapped(data.X[block])
+        response = forest.response_mapped(dense(data.X[block]))
         truth = data.y[block]
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth
-        elif forest.n_classes is not None:
+        elif forest.n_classes is not None or truth.shape[1] < response.shape[1]:
+            # The labels of several outputs, whose indicators are the target.
             truth = data.baseline + data.target[block] * data.target_scale
         total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
     return total

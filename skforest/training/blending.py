@@ -115,7 +115,7 @@ def sharpened(probability, temperature):
     return raw / raw.sum(axis=1, keepdims=True)
 
 
-def find_temperature(probability, codes, weight, fold, n_folds):
+def find_temperature(probability, codes, weight, fold, n_folds, may_exceed_1=True):
     """The temperature of least log loss; 1 unless it also helps folds that it is not found on."""
 
     def loss(log_temperature, rows):
@@ -124,7 +124,7 @@ def find_temperature(probability, codes, weight, fold, n_folds):
         return -float(np.sum(weight[rows] * _log(of_labels)))
 
     def best(rows):
-        bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE
+        bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE if may_exceed_1 else 0.0
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
 
     before = after = 0.0

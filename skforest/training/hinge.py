@@ -8,11 +8,12 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
 
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
+from .._kernels.row_reader import RowReader
 from .hinge_packing import HingePacker, compacted
 from .losses import validation_mask
 
@@ -59,7 +60,8 @@ class HingeSettings:
 class HingeInput:
     """The rows that a forest learns from, with each feature in units of its own."""
 
-    scaled: np.ndarray  # (n_rows, n_features), float32, as the `Forest` takes them
+    # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
+    scaled: np.ndarray
     mean: np.ndarray  # (n_features,), float64, of `scaled`
     deviation: np.ndarray  # (n_features,), float64, of `scaled`
     emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
@@ -69,12 +71,19 @@ class HingeInput:
     receptive_fields: np.ndarray
 
     def table(self):
-        """What learned features see of the rows: ndarray, float32, C order."""
+        """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
         factor = self.emphasis / self.deviation
+        if sparse.issparse(self.scaled):
+            return RowReader(self.scaled, self.mean, factor)
         table = np.empty(self.scaled.shape, dtype=np.float32)
-        for block in gen_batches(len(table), BLOCK):
+        for start in range(0, len(table), BLOCK):
+            block = slice(start, start + BLOCK)
             table[block] = (self.scaled[block] - self.mean) * factor
         return table
+
+    def subset(self, rows):
+        """Some of the rows."""
+        return replace(self, scaled=self.scaled[rows])
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
@@ -158,7 +167,7 @@ class HingeTraining:
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
         self.validation_rows = np.flatnonzero(mask)
-        self.validation_table = self.table[self.validation_rows]
+        self.validation_table = source.subset(self.validation_rows).table()
         self.validation_target = target[self.validation_rows]
 
     def run(self, report=None):
@@ -213,7 +222,7 @@ class HingeTraining:
 
     def release_rows(self):
         """Drop the references to the rows, which need not stay in memory between parts."""
-        self.source = replace(self.source, scaled=self.source.scaled[:0])
+        self.source = self.source.subset(slice(0))
         self.weight = self.table = self.validation_table = self.validation_target = None
 
     def _rates(self, steps):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._feature_map import DENSE_BLOCK, dense
 from ..forest import Forest
 
 BLOCK = 4096  # rows that are routed together
@@ -124,11 +125,12 @@ def compacted(forest, table, weight, known=None):
     if known is not None:
         seen[:, n_inner:] = known
     trees = np.arange(n_trees)
-    for start in range(0, len(table), BLOCK):
-        leaf = forest.router.apply(table[start : start + BLOCK])
+    size = min(BLOCK, max(1, DENSE_BLOCK // table.shape[1]))
+    for start in range(0, table.shape[0], size):
+        leaf = forest.router.apply(dense(table[start : start + size]))
         seen[trees, leaf] = True
         for tree in trees:
-            reached[tree] += np.bincount(leaf[:, tree], weight[start : start + BLOCK], n_nodes)
+            reached[tree] += np.bincount(leaf[:, tree], weight[start : start + size], n_nodes)
     last = n_nodes
     while last > 1:  # level by level, from the leaves up
         first = last // 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._feature_map import dense_blocks
 from .._kernels import loss as kernels
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
@@ -307,5 +308,6 @@ def calibrated_baseline(forest, data, mask, quantile):
     """
     if not mask.any():
         return forest.baseline
-    residual = data.y[mask] - forest.response_mapped(data.X[mask])
+    blocks = dense_blocks(data.X[mask])
+    residual = data.y[mask] - np.concatenate([forest.response_mapped(block) for block in blocks])
     return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)

@@ -1,0 +1,660 @@
+"""Blends: held-out responses, weights, temperature, limits of time, members of other packages."""
+
+import json
+import re
+import time
+import zipfile
+
+import numpy as np
+import pytest
+import sklearn
+from skforest._kernels.rows import tree_seed
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit, cross_validate
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skforest
+from skforest import (
+    BlendedForestClassifier,
+    BlendedForestRegressor,
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
+from skforest._members import OwnMember
+from skforest.training.blending import (
+    R2,
+    LogLoss,
+    Scorer,
+    find_temperature,
+    greedy_weights,
+    sharpened,
+)
+
+CO2 = {"objective": "co2", "holdout": 0.0, "max_features": "sqrt", "bootstrap": False}
+HINGE = {"n_bags": 5, "max_iter": 200}
+
+
+def classifier(**params):
+    members = [ManifoldForestClassifier(10), ("co2", CO2ForestClassifier(10, **CO2))]
+    return BlendedForestClassifier(**{"members": members, "random_state": 0} | params)
+
+
+def regressor(**params):
+    members = [ManifoldForestRegressor(10), ("co2", CO2ForestRegressor(10, **CO2))]
+    return BlendedForestRegressor(**{"members": members, "random_state": 0} | params)
+
+
+def classes(n=120, n_classes=3):
+    return make_classification(
+        n, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=0
+    )
+
+
+def targets(n=120):
+    return make_friedman1(n, random_state=0)
+
+
+def response(model, X):
+    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
+
+
+each_kind = pytest.mark.parametrize(
+    "blend, data", [(classifier(), classes()), (regressor(), targets())], ids=["class", "target"]
+)
+
+
+# -------------------------------------------------------------------------------------- selection
+
+
+def test_greedy_weights_by_hand():
+    y = np.array([[0.0], [0.0], [1.0], [1.0]])
+    right = y + [[0.25], [-0.25], [0.25], [-0.25]]
+    opposite = y - [[0.25], [-0.25], [0.25], [-0.25]]
+    wrong = 1 - y
+    criterion = R2(y, np.ones(4))
+    weights, score = greedy_weights(criterion, [wrong, right, opposite], 40)
+    assert weights.tolist() == [0, 0.5, 0.5]
+    assert score == 1
+    farther = y + 3 * (right - y)
+    weights, score = greedy_weights(criterion, [farther, right], 40)
+    assert weights.tolist() == [0, 1]
+    assert score == pytest.approx(r2_score(y, right))
+
+
+def test_greedy_weights_within_a_budget():
+    y = np.array([[0.0], [1.0]])
+    first, second, wrong = y + [[0.25], [-0.25]], y - [[0.25], [-0.25]], 1 - y
+    criterion = R2(y, np.ones(2))
+    responses, costs = [first, second, wrong], [3.0, 4.0, 1.0]
+
+    def chosen(budget):
+        return greedy_weights(criterion, responses, 10, costs, budget)[0].tolist()
+
+    assert chosen(7) == [0.5, 0.5, 0]
+    assert chosen(6) == [1, 0, 0]
+    assert chosen(0.5) == [0, 0, 1]
+
+
+def test_criteria_are_the_metrics():
+    rng = np.random.default_rng(0)
+    codes, weight = rng.integers(0, 3, (50, 1)), rng.random(50)
+    proba = rng.dirichlet(np.ones(3), 50) * 0.9 + 0.1 / 3
+    criterion = LogLoss(codes, [3], weight)
+    expected = -log_loss(codes[:, 0], proba, sample_weight=weight)
+    assert criterion.score(criterion.reduce(proba)) == pytest.approx(expected)
+    y, predicted = rng.random((50, 2)), rng.random((50, 2))
+    criterion = R2(y, weight)
+    expected = r2_score(y, predicted, sample_weight=weight)
+    assert criterion.score(criterion.reduce(predicted)) == pytest.approx(expected)
+
+
+def test_a_scorer_sees_whole_weights_as_copies():
+    seen = []
+
+    def scorer(model, rows, y, **options):
+        seen.append((rows.tolist(), y.tolist(), options))
+        return 0.0
+
+    y = np.array([5.0, 6.0])
+    Scorer(scorer, lambda response: response, y, np.array([2.0, 1.0])).score(None)
+    weight = np.array([0.5, 1.0])
+    Scorer(scorer, lambda response: response, y, weight).score(None)
+    assert seen == [([0, 0, 1], [5, 5, 6], {}), ([0, 1], [5, 6], {"sample_weight": weight})]
+
+
+def test_temperature():
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal((3000, 3)) * 2
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    codes = np.array([rng.choice(3, p=p) for p in true])
+    own = codes, np.ones(3000), np.arange(3000) % 5, 5
+    assert sharpened(true, 1.0) is true
+    for power in (0.5, 2.0):
+        distorted = sharpened(true, power)
+        found = find_temperature(distorted, *own)
+        assert found == pytest.approx(1 / power, rel=0.15)
+        np.testing.assert_allclose(sharpened(distorted, 1 / power), true, rtol=1e-6)
+    assert find_temperature(sharpened(true, 0.5), *own, may_exceed_1=False) == 1
+
+
+# ------------------------------------------------------------------------------ held-out responses
+
+
+@pytest.mark.parametrize(
+    "forest, data",
+    [
+        (ManifoldForestClassifier(11), classes()),
+        (CO2ForestRegressor(11, **CO2), targets()),
+        (RandomHingeForestClassifier(10, **HINGE), classes()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(forest, data):
+    X, y = data
+    kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
+    blend = kind([forest], random_state=0)
+    samples = blend._read_samples(X, y, None, None)
+    (member,) = blend._new_members()
+    found = member.train_folds(samples, None)
+    model, data = member.estimator, member.data
+    fold = samples.fold[data.first_samples()]
+    folded = data.with_folds(fold, 5)
+    for row in (0, 17):
+        own = []
+        for i in range(model._member_counts(True)[2]):
+            seed = tree_seed(model._seed, i)
+            weight = model._tree_weight(folded.without_fold(i), seed)
+            assert not weight[fold == i % 5].any()
+            if fold[row] == i % 5:
+                own.append(model._member(i).response_mapped(data.X[row][None])[0])
+        sample = data.first_samples()[row]
+        of_blend = samples.rows.row_of_sample[sample]
+        np.testing.assert_allclose(found[of_blend], np.mean(own, axis=0), rtol=1e-6)
+
+
+def test_a_bootstrap_without_a_fold_draws_as_often_from_each_row():
+    X, y = classes()
+    model = ManifoldForestClassifier(10, random_state=0)
+    data = model._prepare(X, y, None)
+    fold = np.arange(len(data)) % 5
+    left = data.with_folds(fold, 5).without_fold(0)
+    np.testing.assert_array_equal(left.left_out_weight + left.weight, data.weight)
+    assert (left.left_out_weight > 0).sum() == (fold == 0).sum()
+    weight = model._draw_weight(left, 3)
+    assert weight.sum() == round(len(data) * 4 / 5)
+
+
+def test_folds_of_noise_are_honest():
+    """A member that saw a row would know its label: all labels are random."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 5)), rng.integers(0, 2, 300)
+    blend = classifier(calibrate=False).fit(X, y)
+    assert blend.score_ < -0.65
+
+
+# --------------------------------------------------------------------------------- the blend
+
+
+@each_kind
+def test_the_blend_is_the_weighted_mean(blend, data):
+    X, y = data
+    blend = clone(blend).fit(X, y)
+    assert list(blend.weights_) == list(blend.member_scores_)
+    assert sum(blend.weights_.values()) == pytest.approx(1)
+    assert set(blend.members_) == {name for name, weight in blend.weights_.items() if weight}
+    mean = sum(blend.weights_[name] * response(m, X) for name, m in blend.members_.items())
+    if is_classifier(blend):
+        mean = sharpened(mean, blend.temperature_)
+    np.testing.assert_allclose(response(blend, X), mean, rtol=1e-12)
+    assert blend.score_ >= max(blend.member_scores_.values())
+    assert blend.feature_importances_.shape == (X.shape[1],)
+    assert blend.feature_importances_.sum() == pytest.approx(1)
+
+
+@each_kind
+def test_refitted_members_are_the_forests_of_one_fit(blend, data):
+    X, y = data
+    blend = clone(blend).set_params(refit=True).fit(X, y)
+    for member in blend.members_.values():
+        alone = clone(member).fit(X, y)
+        assert vars(alone).keys() == vars(member).keys()
+        np.testing.assert_array_equal(response(member, X), response(alone, X))
+
+
+def test_members_of_the_folds_are_kept():
+    X, y = classes()
+    kept = classifier(refit=False).fit(X, y)
+    assert not kept.leaderboard_["refitted"].any()
+    assert kept.weights_ == classifier(refit=True).fit(X, y).weights_
+    assert kept.score(X, y) > 0.9
+    single = BlendedForestClassifier([skforest.NonGreedyTreeClassifier()], refit=False)
+    single.fit(X, y)
+    assert len(single.members_["NonGreedyTree"].forest_) == 1
+
+
+@each_kind
+def test_same_bits_for_copies_for_any_order_and_for_any_number_of_threads(blend, data):
+    X, y = data
+    weight = np.random.default_rng(0).integers(0, 3, len(X))
+    expected = clone(blend).fit(X, y, sample_weight=weight)
+    rows = np.random.default_rng(1).permutation(np.repeat(np.arange(len(X)), weight))
+    copies = clone(blend).set_params(n_jobs=2).fit(X[rows], y[rows])
+    assert copies.weights_ == expected.weights_
+    np.testing.assert_array_equal(response(copies, X), response(expected, X))
+
+
+def test_class_weights_are_sample_weights():
+    X, y = classes()
+    given = {0: 1.0, 1: 3.0, 2: 0.5}
+    one = classifier(class_weight=given).fit(X, y)
+    other = classifier().fit(X, y, sample_weight=[given[label] for label in y])
+    assert one.weights_ == other.weights_
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-6)
+    assert classifier(class_weight="balanced").fit(X, y).score(X, y) > 0.9
+    without = classifier(class_weight={1: 0.0}).fit(X, y)
+    assert np.isfinite(without.score_)
+    assert not without.predict_proba(X)[:, 1].any()
+
+
+def test_tables_with_missing_values_and_categories():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"size": rng.random(120), "kind": rng.choice(["a", "b"], 120)})
+    X.loc[3, "size"] = None
+    y = np.where((X["kind"] == "a") == (X["size"] > 0.5), "yes", "no")
+    blend = classifier().fit(X, y)
+    assert blend.is_categorical_.tolist() == [False, True]
+    assert blend.feature_names_in_.tolist() == ["size", "kind"]
+    assert blend.score(X, y) > 0.95
+    for forest in blend.members_.values():
+        assert forest.forest_.levels == {1: ["a", "b"]}
+    with pytest.raises(ValueError, match="feature names"):
+        blend.predict(X[["kind", "size"]])
+
+
+def test_several_outputs():
+    X, y = classes()
+    Y = np.column_stack([y, y > 0])
+    blend = classifier().fit(X, Y)
+    assert [p.shape for p in blend.predict_proba(X)] == [(120, 3), (120, 2)]
+    assert (blend.predict(X) == Y).mean() > 0.9
+    X, y = targets()
+    blend = regressor().fit(X, np.column_stack([y, -y]))
+    assert blend.predict(X).shape == (120, 2)
+    assert blend.score(X, np.column_stack([y, -y])) > 0.8
+
+
+def test_names_of_members():
+    names = ["a-2", "a", "a"]
+    X, y = classes()
+    members = [(name, ManifoldForestClassifier(5)) for name in names]
+    blend = classifier(members=[*members, ManifoldForestClassifier(5), ("b", "manifold")])
+    assert list(blend.fit(X, y).weights_) == ["a-2", "a", "a-3", "ManifoldForest", "b"]
+
+
+def test_the_default_members():
+    X, y = classes(80)
+    blend = BlendedForestClassifier(random_state=0, time_limit=600).fit(X, y)
+    assert list(blend.weights_) == list(skforest.blend.MEMBERS)
+    assert blend.left_out_ == []
+    kinds = {type(member) for member in blend.members_.values()}
+    assert kinds <= {
+        ManifoldForestClassifier,
+        CO2ForestClassifier,
+        RandomHingeForestClassifier,
+        getattr(skforest, "ObliqueBoostingClassifier", None),
+    }
+
+
+def test_the_leaderboard_is_shown():
+    pytest.importorskip("pandas")
+    X, y = classes()
+    blend = classifier()
+    with pytest.raises(NotFittedError):
+        blend.leaderboard_  # noqa: B018
+    assert "leaderboard" not in blend._repr_html_() and "fit_seconds" not in blend._repr_html_()
+    board = blend.fit(X, y).leaderboard_
+    assert list(board.columns) == ["score", "weight", "fit_seconds", "predict_us", "refitted"]
+    assert board["score"].is_monotonic_decreasing
+    assert board["weight"].to_dict() == blend.weights_
+    for html in (blend._repr_html_(), blend._repr_mimebundle_()["text/html"]):
+        assert "fit_seconds" in html and "CO2Forest" in html
+
+
+def test_progress(capsys):
+    X, y = classes()
+    classifier(verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert re.match(r"BlendedForestClassifier: ManifoldForest trained in \d", lines[0])
+    assert re.match(r"BlendedForestClassifier: co2 has score -\d\.\d+ and weight", lines[3])
+
+
+# ------------------------------------------------------------------------ folds, groups, scoring
+
+
+def test_groups_are_left_out_together():
+    """Rows of a group are nearly equal, and their labels are random."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 6)
+    X = rng.standard_normal((40, 4))[groups] + 1e-3 * rng.standard_normal((240, 4))
+    y = rng.integers(0, 2, 40)[groups]
+    assert classifier().fit(X, y).score_ > -0.3
+    blend = classifier().fit(X, y, groups=groups)
+    assert blend.score_ < -0.6
+    given = classifier(cv=GroupKFold(4)).fit(X, y, groups=groups)
+    assert given.score_ < -0.6
+    for model, n_folds in ((blend, 5), (given, 4)):
+        samples = model._read_samples(X, y, None, groups)
+        assert samples.n_folds == n_folds
+        assert all(len(set(samples.fold[groups == group])) == 1 for group in range(40))
+
+
+def test_groups_by_metadata_routing():
+    X, y = classes()
+    groups = np.arange(120) // 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        blend = classifier().set_fit_request(groups=True)
+        found = cross_validate(
+            blend, X, y, cv=KFold(2), params={"groups": groups}, return_estimator=True
+        )
+    train = np.arange(60, 120)
+    alone = classifier().fit(X[train], y[train], groups=groups[train])
+    np.testing.assert_array_equal(found["estimator"][0].predict_proba(X), alone.predict_proba(X))
+
+
+def test_folds_are_stratified():
+    X, y = classes(60)
+    y[:] = 0
+    y[:10] = 1
+    samples = classifier()
+    samples = samples._read_samples(X, y, None, None)
+    for k in range(5):
+        assert y[samples.fold == k].sum() == 2
+        assert (samples.fold == k).sum() == 12
+
+
+def test_cv_is_a_partition():
+    X, y = classes()
+    with pytest.raises(ValueError, match="cv must put every row into the test rows of one fold"):
+        classifier(cv=TimeSeriesSplit(3)).fit(X, y)
+    with pytest.raises(ValueError, match="at least 2 folds"):
+        classifier(cv=[(np.arange(3), np.arange(120))]).fit(X, y)
+    splits = list(KFold(3).split(X))
+    one, other = classifier(cv=splits).fit(X, y), classifier(cv=KFold(3)).fit(X, y)
+    assert one.weights_ == other.weights_
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc_ovr", "accuracy", "neg_log_loss"])
+def test_scoring(scoring):
+    X, y = classes()
+    blend = classifier(scoring=scoring).fit(X, y)
+    assert blend.score_ >= max(blend.member_scores_.values())
+    assert (blend.score_ > 0.5) == (scoring != "neg_log_loss")
+    weighted = classifier(scoring=scoring).fit(X, y, sample_weight=np.linspace(0.5, 1, 120))
+    assert weighted.score_ != blend.score_
+
+
+def test_scoring_with_a_callable_without_weights():
+    X, y = targets()
+
+    def worst(model, X, y):
+        return -np.abs(model.predict(X) - y).max()
+
+    blend = regressor(scoring=worst).fit(X, y)
+    other = regressor(scoring="neg_max_error").fit(X, y)
+    assert blend.weights_ == other.weights_
+    assert blend.score_ == pytest.approx(other.score_)
+
+
+# --------------------------------------------------------------------------------------- limits
+
+
+def test_members_that_have_no_time_are_left_out():
+    X, y = classes()
+    members = [
+        ManifoldForestClassifier(10),
+        CO2ForestClassifier(30_000, **CO2),
+        ExtraTreesClassifier(),
+    ]
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match="time_limit=0.5: ExtraTrees left out of the blend"):
+        blend = classifier(members=members, time_limit=0.5).fit(X, y)
+    assert time.perf_counter() - start < 5
+    assert blend.left_out_ == ["ExtraTrees"]
+    assert "_time_limit" not in vars(blend.members_["CO2Forest"])
+    assert 5 <= len(blend.members_["CO2Forest"].forest_) < 30_000  # those that were in time
+    assert blend.score(X, y) > 0.9
+
+
+@each_kind
+def test_there_is_a_model_within_any_time(blend, data):
+    X, y = data
+    blend = clone(blend).set_params(time_limit=1e-6)
+    with pytest.warns(UserWarning, match="co2 left out of the blend"):
+        blend.fit(X, y)
+    assert list(blend.members_) == [next(iter(blend.weights_))]
+    assert blend.score(X, y) > 0.5
+
+
+def test_a_long_tree_is_ended():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 20)), rng.integers(0, 2, 3000)
+    slow = RandomHingeForestClassifier(max_iter=10**6)
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match="RandomHingeForest left out"):
+        classifier(members=[ManifoldForestClassifier(10), slow], time_limit=0.5).fit(X, y)
+    assert time.perf_counter() - start < 5
+
+
+def test_max_predict_us(monkeypatch):
+    costs = {"ManifoldForest": 2.0, "co2": 3.0}
+    kind = skforest.blend._Blend
+    monkeypatch.setattr(
+        kind, "_time_prediction", staticmethod(lambda member, samples: costs[member.name])
+    )
+    X, y = classes()
+    assert len(classifier(max_predict_us=5).fit(X, y).members_) == 2
+    assert len(classifier(max_predict_us=4).fit(X, y).members_) == 1
+    assert list(classifier(max_predict_us=2.5).fit(X, y).members_) == ["ManifoldForest"]
+    with pytest.warns(UserWarning, match="no member is as fast; the fastest is used"):
+        blend = classifier(max_predict_us=1).fit(X, y)
+    assert list(blend.members_) == ["ManifoldForest"]
+    assert blend.leaderboard_.loc["co2", "predict_us"] == 3
+
+
+# ------------------------------------------------------------------------------ other estimators
+
+
+def test_members_of_other_packages():
+    X, y = classes()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    members = [ManifoldForestClassifier(5), ExtraTreesClassifier(20), ("logistic", pipeline)]
+    blend = classifier(members=members, n_jobs=1).fit(X, y)
+    assert list(blend.weights_) == ["ManifoldForest", "ExtraTrees", "logistic"]
+    trees = blend.members_["ExtraTrees"]
+    assert trees.n_jobs == 1 and isinstance(trees.random_state, int)
+    alone = clone(trees).fit(X, y)
+    np.testing.assert_array_equal(trees.predict_proba(X), alone.predict_proba(X))
+    assert blend.score(X, y) > 0.9
+    again = classifier(members=members, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+
+
+def test_cross_validation_of_members_of_other_packages():
+    X, y = targets()
+    members = [Ridge(), ExtraTreesRegressor(10), RandomForestRegressor(10)]
+    blend = regressor(members=members, cv=KFold(4)).fit(X, y)
+    predicted = np.zeros(120)
+    for a, b in KFold(4).split(X):
+        predicted[b] = Ridge(random_state=1).fit(X[a], y[a]).predict(X[b])
+    assert blend.member_scores_["Ridge"] == pytest.approx(r2_score(y, predicted))
+    assert blend.feature_importances_.sum() == pytest.approx(1)
+
+
+def test_a_class_that_a_member_did_not_see_has_probability_0():
+    X, y = classes()
+    y = np.where(np.arange(120) == 7, 9, y)
+    blend = classifier(members=[KNeighborsClassifier(), ExtraTreesClassifier(5)]).fit(X, y)
+    assert blend.predict_proba(X).shape == (120, 4)
+    only = skforest._members.response_of(
+        KNeighborsClassifier().fit(X[y < 9], y[y < 9]), X, [blend.classes_]
+    )
+    assert not only[:, 3].any()
+    np.testing.assert_allclose(only.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "members, error, message",
+    [
+        ([], ValueError, "members is empty"),
+        (["cart"], ValueError, "members contains 'cart'; the names are"),
+        ([3], TypeError, "members contains 3, which is not an estimator"),
+        ([Ridge()], ValueError, "which is not a classifier"),
+        ([Perceptron()], ValueError, "which has no predict_proba"),
+        ("some", ValueError, "The 'members' parameter"),
+    ],
+    ids=str,
+)
+def test_bad_members(members, error, message):
+    X, y = classes()
+    with pytest.raises(error, match=message):
+        classifier(members=members).fit(X, y)
+
+
+def test_other_errors_leave_no_trace():
+    X, y = classes()
+    blend = classifier().fit(X, y)
+    before = vars(blend).copy()
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        blend.fit(X, y, groups=[1, 2])
+    with pytest.raises(ValueError, match="2 distinct rows"):
+        blend.fit(X[[3, 3]], y[[3, 3]])
+    blend.members = [KNeighborsClassifier()]
+    with pytest.raises(ValueError, match="'KNeighbors', a KNeighborsClassifier, takes no sample"):
+        blend.fit(X, y, sample_weight=np.ones(120))
+    with pytest.raises(ValueError, match="n_jobs=0"):
+        blend.set_params(n_jobs=0).fit(X, y)
+    blend.set_params(members=before["members"], n_jobs=None)
+    assert vars(blend) == before
+
+
+def test_an_interrupted_fit_changes_nothing(monkeypatch):
+    X, y = classes()
+    blend = classifier().fit(X, y)
+    expected, before = blend.predict_proba(X), vars(blend).copy()
+    members = [vars(member).copy() for member in blend.members_.values()]
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OwnMember, "train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        blend.fit(X[:90, :4], y[:90])
+    assert vars(blend) == before
+    assert [vars(member) for member in blend.members_.values()] == members
+    np.testing.assert_array_equal(blend.predict_proba(X), expected)
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+@pytest.mark.parametrize("layout", ["file", "folder"])
+@each_kind
+def test_save_and_load(blend, data, layout, tmp_path):
+    X, y = data
+    blend = clone(blend).fit(X, y)
+    skforest.save(blend, tmp_path / "blend", layout=layout)
+    mmap_mode = "r" if layout == "folder" else None
+    again = skforest.load(tmp_path / "blend", mmap_mode=mmap_mode)
+    assert repr(again) == repr(blend)
+    assert again.weights_ == blend.weights_
+    assert again.leaderboard_.equals(blend.leaderboard_)
+    np.testing.assert_array_equal(response(again, X), response(blend, X))
+    for name, member in blend.members_.items():
+        np.testing.assert_array_equal(response(again.members_[name], X), response(member, X))
+    with pytest.raises(ValueError, match=r"contains \d forests; skforest.load reads it"):
+        skforest.Forest.load(tmp_path / "blend")
+
+
+def test_save_tables_labels_and_outputs(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = classes()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    for target in (np.array(["x", "y", "z"])[y], np.column_stack([y, y > 1])):
+        blend = classifier(members=[RandomHingeForestClassifier(10, **HINGE), "manifold"])
+        blend.fit(frame, target)
+        skforest.save(blend, tmp_path / "blend")
+        again = skforest.load(tmp_path / "blend")
+        assert again.feature_names_in_.tolist() == list("abcdef")
+        np.testing.assert_array_equal(again.predict(frame), blend.predict(frame))
+    X, y = targets()
+    blend = regressor(members=[RandomHingeForestRegressor(10, **HINGE)]).fit(X, y)
+    skforest.save(blend, tmp_path / "blend")
+    np.testing.assert_array_equal(skforest.load(tmp_path / "blend").predict(X), blend.predict(X))
+
+
+def test_members_of_other_packages_are_not_saved(tmp_path):
+    X, y = classes()
+    blend = classifier(members=[ExtraTreesClassifier(5)]).fit(X, y)
+    with pytest.raises(TypeError, match="'ExtraTrees' is a ExtraTreesClassifier.*joblib"):
+        skforest.save(blend, tmp_path / "blend")
+    with pytest.raises(NotFittedError):
+        skforest.save(classifier(), tmp_path / "blend")
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_files_are_refused(tmp_path):
+    X, y = classes()
+    blend = classifier(members=[ManifoldForestClassifier(5)]).fit(X, y)
+    folder = tmp_path / "blend"
+    skforest.save(blend, folder, layout="folder")
+    header = json.loads((folder / "header.json").read_text())
+    assert header["format"] == 3
+    assert all(name.startswith("0.") for name in header["arrays"])
+
+    def check(message, **entries):
+        (folder / "header.json").write_text(json.dumps(header | entries))
+        with pytest.raises(ValueError, match=message):
+            skforest.load(folder)
+
+    check("no list of members", members=[])
+    check("no list of members", members=header["members"] * 1001)
+    check("does not describe a forest", members=[{}])
+    check("does not begin with the number", arrays=["child"])
+    check("does not begin with the number", arrays=["00.child"])
+    check("does not begin with the number", arrays=["1.child"])
+    check("not the name of an array", arrays=["0.../../x"])
+    check("has one forest", estimator="CO2ForestClassifier", params={})
+    check("does not describe a forest", format=2)
+    check("damaged", members=header["members"] * 2)
+    check("damaged", state=header["state"] | {"temperature_": 0})
+    check("damaged", state=header["state"] | {"weights_": {"items": []}})
+    check("damaged", state=header["state"] | {"n_features_in_": 7})
+    check("damaged", state=header["state"] | {"fit": 1})
+    (folder / "header.json").write_text(json.dumps(header))
+    np.testing.assert_array_equal(skforest.load(folder).predict(X), blend.predict(X))
+
+
+def test_damaged_archives_are_refused(tmp_path):
+    X, y = classes()
+    path = tmp_path / "blend.npz"
+    skforest.save(classifier(members=[ManifoldForestClassifier(5)]).fit(X, y), path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("0.", "1.", 1), content)
+    with pytest.raises(ValueError, match="damaged"):
+        skforest.load(path)
