@@ -75,6 +75,12 @@ MODELS = {
         "RandomHingeForestRegressor",
         ONE_THREAD,
     ),
+    "ObliqueBoosting": (
+        "skforest",
+        "ObliqueBoostingClassifier",
+        "ObliqueBoostingRegressor",
+        ONE_THREAD,
+    ),
     "BlendedForest": (
         "skforest",
         "BlendedForestClassifier",

@@ -70,6 +70,7 @@ class BaseForest(TableEstimator):
         "warm_start": ["boolean"],
     }
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
+    _leaves_folds_out = False  # does each member leave out a fold of the rows in any case?
     _time_limit = None  # a TimeLimit of training
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.

@@ -80,11 +80,6 @@ class TrainingSet:
         return self.units.scale
 
     @property
-    def whole_weight(self):
-        """ndarray of shape (n_rows,), float64: weights in the training set that this is of."""
-        return self._whole.weight
-
-    @property
     def rows(self):
         """ndarray of int32: rows of positive weight."""
         return np.flatnonzero(self.weight).astype(np.int32)

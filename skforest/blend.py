@@ -26,6 +26,7 @@ from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
+from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -43,6 +44,7 @@ MEMBERS = {
     "manifold": (ManifoldForestClassifier, ManifoldForestRegressor),
     "co2": (CO2ForestClassifier, CO2ForestRegressor),
     "hinge": (RandomHingeForestClassifier, RandomHingeForestRegressor),
+    "boosting": (ObliqueBoostingClassifier, ObliqueBoostingRegressor),
 }
 
 PARAMETERS = """

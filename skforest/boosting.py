@@ -18,7 +18,7 @@ from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
 from .forest.storage import join
-from .training.boosting import BinnedRows, BoostingSettings, BoostingTraining
+from .training.boosting import KEPT, BinnedRows, BoostingSettings, BoostingTraining
 from .training.losses import (
     ABSENT,
     LOSSES,
@@ -37,14 +37,15 @@ PARAMETERS = """
 n_estimators : int
     Largest number of rounds, each of which adds a tree to every bag. At least 1.
 learning_rate : "auto" or float
-    Factor of the values of the leaves, more than 0. "auto": 0.05.
+    Factor of the values of the leaves, more than 0. "auto": 0.1.
 max_depth : int or None
     Largest depth of a leaf, up to 30; the root has depth 0. None: 30.
 max_leaf_nodes : int or None
     Largest number of leaves of a tree, at least 2; trees grow level by level, and of a level the
     splits of largest gain are made. None: no limit.
-min_samples_leaf : int
-    Smallest number of distinct rows of a leaf, at least 1.
+min_samples_leaf : "auto" or int
+    Smallest number of distinct rows of a leaf, at least 1. "auto": a fiftieth of the rows, but at
+    most 15.
 l2_regularization : float
     Added to the sum of the second derivatives of a leaf, by which that of the gradients is
     divided. Not negative.
@@ -71,7 +72,8 @@ validation_fraction : float
     Fraction of the distinct rows that a single bag holds out, in (0, 1). Several bags hold out
     one over `n_bags` each.
 n_iter_no_change : int
-    Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
+    Training ends after this many rounds without a lower loss on the held-out rows. At least 1. Of
+    several bags, 1.5 times the rounds of least loss are kept: their mean overfits later.
 verbose : int
     1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
     where there is only one bag. More than 1, without tqdm: a line for each of them.
@@ -107,7 +109,7 @@ power : float
 )
 
 ATTRIBUTES = """
-learning_rate_, n_directions_, n_bags_, early_stopping_ : float, int, int, bool
+learning_rate_, min_samples_leaf_, n_directions_, n_bags_, early_stopping_ : float, int or bool
     Resolved values of these parameters.
 validation_scores_ : list of ndarray
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
@@ -141,12 +143,13 @@ class _ObliqueBoosting(BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _leaves_folds_out = True
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
         "max_depth": [Interval(Integral, 1, 30, closed="both"), None],
         "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
-        "min_samples_leaf": [Interval(Integral, 1, None, closed="left")],
+        "min_samples_leaf": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "l2_regularization": [Interval(Real, 0.0, None, closed="left")],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 0, 2**16, closed="both")],
         "max_nonzeros": [Interval(Integral, 2, 8, closed="both")],
@@ -171,7 +174,8 @@ class _ObliqueBoosting(BaseForest):
     def _resolve_settings(self, data, is_warm_start):
         n_rows = int(np.count_nonzero(data.weight))
         auto = {
-            "learning_rate": 0.05,
+            "learning_rate": 0.1,
+            "min_samples_leaf": min(max(1, n_rows // 50), 15),
             "n_directions": 64,
             "n_bags": 1 if n_rows >= LARGE else 5,
             "early_stopping": n_rows >= MIN_ROWS,
@@ -188,7 +192,7 @@ class _ObliqueBoosting(BaseForest):
             learning_rate=float(self.learning_rate_),
             max_depth=int(self.max_depth or 30),
             max_leaves=int(self.max_leaf_nodes or 0),
-            min_samples_leaf=int(self.min_samples_leaf),
+            min_samples_leaf=int(self.min_samples_leaf_),
             l2=float(self.l2_regularization),
             subsample=float(self.subsample),
             max_features=float(self.max_features),
@@ -196,6 +200,7 @@ class _ObliqueBoosting(BaseForest):
             max_terms=int(self.max_nonzeros),
             max_bins=int(self.max_bins),
             n_iter_no_change=int(self.n_iter_no_change),
+            kept=KEPT if self.n_bags_ > 1 else 1.0,
         )
 
     # ----------------------------------------------------------------------------------- training
@@ -219,8 +224,10 @@ class _ObliqueBoosting(BaseForest):
 
     def _fit_tree(self, data, seed, control, rows):
         """One bag of trees."""
-        held_out = np.where(data.weight == 0, data.whole_weight, 0.0)
-        if data.fold is None and self.early_stopping_ and len(data) > 1:
+        held_out = np.zeros(len(data))
+        if data.fold is not None and self.early_stopping_:
+            held_out = data.left_out_weight
+        elif self.early_stopping_ and len(data) > 1:
             is_held_out = self._draw_held_out(data, seed)
             held_out = np.where(is_held_out, data.weight, 0.0)
         weight = np.where(held_out > 0, 0.0, data.weight)
@@ -303,9 +310,9 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         n_estimators=1000,
         *,
         learning_rate="auto",
-        max_depth=6,
+        max_depth=4,
         max_leaf_nodes=None,
-        min_samples_leaf=5,
+        min_samples_leaf="auto",
         l2_regularization=3.0,
         n_directions="auto",
         max_nonzeros=4,
@@ -393,9 +400,9 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         quantile=0.5,
         power=1.5,
         learning_rate="auto",
-        max_depth=6,
+        max_depth=4,
         max_leaf_nodes=None,
-        min_samples_leaf=5,
+        min_samples_leaf="auto",
         l2_regularization=3.0,
         n_directions="auto",
         max_nonzeros=4,

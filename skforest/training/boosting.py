@@ -20,6 +20,9 @@ MIN_TERMS = 2  # features of an oblique direction, at least
 DIRECTION_BINS = 64
 MIN_GAIN = 1e-9
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
+# An average of bags overfits later than each of them: this many times the rounds that are best for
+# a bag are kept.
+KEPT = 1.5
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 
 
@@ -39,6 +42,7 @@ class BoostingSettings:
     max_terms: int
     max_bins: int
     n_iter_no_change: int
+    kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
 
 
 class BinnedRows:
@@ -121,14 +125,16 @@ class BoostingTraining:
             loss = self._validation_loss()
             if number == 0 or loss < least - TOLERANCE * abs(least):
                 least, best = loss, number
-            is_stalled = number - best >= self.settings.n_iter_no_change and len(self.held_out)
+            patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
+            is_stalled = number - best >= patience and len(self.held_out)
             if number == n_rounds or is_stalled or self.stop[0]:
                 break
             self._boost(number)
             if report is not None:
                 report(number + 1, n_rounds)
         if len(self.held_out):
-            del self.trees[best:], self.values[best:]
+            n_kept = int(self.settings.kept * best)
+            del self.trees[n_kept:], self.values[n_kept:]
         return self
 
     def _validation_loss(self):
