@@ -10,9 +10,16 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from joblib import effective_n_jobs
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
+from ._base import (
+    BaseForest,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    effective_n_jobs,
+    store_parameters,
+)
 from ._docs import described
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
