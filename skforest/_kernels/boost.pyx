@@ -554,8 +554,8 @@ cdef class TreeGrower:
             n_out_left = 0
             with nogil:
                 self.partition(node, &n_left, &n_out_left)
-            if n_left == 0 or n_left == node.end - node.start:
-                # Rounding in the projection may move all rows to one side.
+            if min(n_left, node.end - node.start - n_left) < self.min_leaf:
+                # Rounding may move rows at the limit of a bin to the other side.
                 self.close(node)
                 continue
             self.child[node.number] = self.n_nodes
