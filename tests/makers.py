@@ -309,9 +309,11 @@ def grow(
 
 def grow_boosted(
     X, derivative, rows=None, *, n_directions=0, max_bins=255, l2=1.0, min_gain=1e-9, min_leaf=1,
-    max_depth=3, max_leaves=0, seed=0,
+    max_depth=3, max_leaves=0, seed=0, monotonic=None,
 ):  # fmt: skip
     """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
+
+    With `monotonic`, also the bounds of the leaves.
 
     `derivative` has the gradients and the curvature of all rows; `rows` are the sample, all by
     default.
@@ -320,7 +322,9 @@ def grow_boosted(
     n_features = X.shape[1]
     cut, start, code = bin_columns(X, max_bins)
     spread = np.ones(n_features, dtype=np.float32)
-    grower = TreeGrower(X, code, cut, start, spread, n_directions, 2, 4, min(max_bins, 64))
+    grower = TreeGrower(
+        X, code, cut, start, spread, n_directions, 2, 4, min(max_bins, 64), monotonic
+    )
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
         np.ascontiguousarray(derivative[rows], dtype=np.float32),
@@ -338,7 +342,8 @@ def grow_boosted(
     while not grower.is_done():
         grower.search(0, grower.n_searched_columns())
         grower.split_level(max_leaves)
-    return *grower.finish(), np.split(cut, start[1:-1])
+    found = *grower.finish(), np.split(cut, start[1:-1])
+    return found if monotonic is None else (*found, grower.leaf_bounds())
 
 
 # ------------------------------------------------------------------- forests that use every array

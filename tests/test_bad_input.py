@@ -600,6 +600,7 @@ BAD_VALUES = {
     "kernel_size": [0, -1, 2.5, "wide", None],
     "stride": [0, -1, 2.5, "wide", None],
     "n_directions": [-1, 1.5, "many", None, 2**21],
+    "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
     "max_nonzeros": [1, 9, 2.5, "many", None],
     "l2_regularization": [-0.1, "some", None, np.nan, np.inf],
     "subsample": [0, 1.5, -0.1, "half", None, np.nan],

@@ -424,3 +424,213 @@ def test_one_class_and_few_rows(n_rows):
     y = np.arange(n_rows) % 2
     model = quick(ObliqueBoostingClassifier, min_samples_leaf=1, early_stopping=True).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_several_quantiles():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 2))
+    y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=1200)
+    levels = [0.9, 0.1, 0.5]
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=60)
+    model.fit(X[:800], y[:800])
+    found = model.predict(X[800:])
+    assert found.shape == (400, 3)
+    assert (found[:, 1] <= found[:, 2]).all() and (found[:, 2] <= found[:, 0]).all()
+    np.testing.assert_allclose((y[800:, None] < found).mean(axis=0), levels, atol=0.12)
+    stages = list(model.staged_predict(X[:9]))
+    np.testing.assert_array_equal(stages[-1], model.predict(X[:9]))
+    one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
+    plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
+    np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
+
+
+def test_several_quantiles_in_files_and_of_tables(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = pandas.Categorical(rng.choice(["blue", "green", "red"], size=200))
+    frame = pandas.DataFrame({"x": rng.normal(size=200), "colour": colour})
+    y = frame["x"] + 2 * (colour == "green")
+    for levels in ([0.2, 0.8], (0.2, 0.8), np.array([0.2, 0.8])):
+        model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels).fit(frame, y)
+        skforest.save(model, tmp_path / "model")
+        again = skforest.load(tmp_path / "model")
+        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+        assert type(again.quantile) is type(levels)
+
+
+@pytest.mark.parametrize("quantile", [[], [0.5, 1.0], [[0.1, 0.9]], ["a"], [0.1, np.nan]])
+def test_bad_quantiles(quantile):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match="quantile="):
+        quick(ObliqueBoostingRegressor, loss="quantile", quantile=quantile).fit(X, y)
+
+
+def test_several_quantiles_take_one_output():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=[0.1, 0.9])
+    with pytest.raises(ValueError, match="takes one output, y has 2"):
+        model.fit(X, np.column_stack([y, y]))
+
+
+def test_bags_with_quantiles_are_added_on_other_rows():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=0.9, warm_start=True)
+    model.fit(X, y).set_params(n_bags=4).fit(X, y + 1)
+    assert 0.5 < (y < model.predict(X)).mean()
+
+
+# ------------------------------------------------------------------------------------------ stages
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize(
+    "task", ["regression", "poisson", "outputs", "binary", "labels", "nothing"]
+)
+def test_stages_end_with_the_prediction(task, n_bags):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = {
+        "regression": X[:, 0],
+        "poisson": rng.poisson(np.exp(X[:, 0])),
+        "outputs": X[:, :2],
+        "binary": X[:, 0] > 0,
+        "labels": X[:, :2] > 0,
+        "nothing": np.ones(200),
+    }[task]
+    is_class = task in ("binary", "labels")
+    cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
+    options = {"loss": "poisson"} if task == "poisson" else {}
+    own = {"n_estimators": 70, "n_iter_no_change": 5, "n_bags": n_bags}
+    model = quick(cls, **own, **options).fit(X, y)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == max(1, max(model.n_iter_))
+    np.testing.assert_array_equal(stages[-1], model.predict(X))
+    if is_class:
+        proba = list(model.staged_predict_proba(X))
+        assert len(proba) == len(stages)
+        np.testing.assert_array_equal(np.array(proba[-1]), np.array(model.predict_proba(X)))
+    elif task == "regression":
+        # Stage 3 has the first three trees of every bag.
+        bags = [model._member(bag) for bag in range(n_bags)]
+        expected = np.mean([bag[:3].response(X)[:, 0] for bag in bags], axis=0)
+        np.testing.assert_allclose(stages[2], expected, rtol=1e-12)
+        errors = [np.mean((stage - y) ** 2) for stage in stages]
+        assert errors[0] > 2 * errors[-1]
+
+
+def test_decision_functions_are_log_odds():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), np.log(model.predict_proba(X)))
+    model.fit(X, y == 1)
+    proba = model.predict_proba(X)
+    decision = model.decision_function(X)
+    np.testing.assert_allclose(decision, np.log(proba[:, 1] / proba[:, 0]))
+    np.testing.assert_array_equal(decision > 0, model.predict(X))
+    model.fit(X, np.column_stack([y == 1, y == 2]))
+    assert model.decision_function(X).shape == (150, 2)
+    model.fit(X, np.column_stack([y, y == 2]))
+    assert [own.shape for own in model.decision_function(X)] == [(150, 3), (150,)]
+
+
+# --------------------------------------------------------------------------- monotonic constraints
+
+
+def check_monotonic(respond, X, constraints):
+    """Predictions along each constrained column, from rows of X."""
+    for j, sign in enumerate(constraints):
+        if not sign:
+            continue
+        grid = np.quantile(X[:, j], np.linspace(0, 1, 60))
+        rows = np.repeat(X[:25], 60, axis=0)
+        rows[:, j] = np.tile(grid, 25)
+        assert (sign * np.diff(respond(rows).reshape(25, 60), axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "poisson", "gamma", "log"])
+def test_predictions_obey_monotonic_constraints(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    raw = np.sin(3 * X[:, 0]) + X[:, 0] - X[:, 1] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3]
+    constraints = [1, -1, 0, 0]
+    common = {"n_estimators": 40, "monotonic_cst": constraints, "early_stopping": False}
+    if loss == "log":
+        model = quick(ObliqueBoostingClassifier, **common).fit(X, raw > 0)
+        plain = quick(ObliqueBoostingClassifier, n_estimators=40).fit(X, raw > 0)
+        respond = [lambda rows, m=m: m.predict_proba(rows)[:, 1] for m in (model, plain)]
+        assert model.score(X, raw > 0) > 0.9
+    else:
+        y = raw if loss in ("squared_error", "absolute_error") else np.exp(raw / 2)
+        model = quick(ObliqueBoostingRegressor, loss=loss, **common).fit(X, y)
+        plain = quick(ObliqueBoostingRegressor, loss=loss, n_estimators=40).fit(X, y)
+        respond = [model.predict, plain.predict]
+        assert model.score(X, y) > 0.5
+    check_monotonic(respond[0], X, constraints)
+    with pytest.raises(AssertionError):
+        check_monotonic(respond[1], X, constraints)
+    # Directions have the other features only.
+    forest = model.forest_
+    assert len(forest.sparse_feature) and set(forest.sparse_feature) == {2, 3}
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_values_of_trees_are_monotonic(seed):
+    """Ties, equal rows, and any gradients: bounds of the leaves keep the order of the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, size=(60, 3)).astype(np.float32)
+    derivative = np.hstack([rng.integers(-3, 4, size=(60, 1)), rng.integers(1, 4, size=(60, 1))])
+    signs = rng.integers(-1, 2, size=3).astype(np.int8)
+    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5)
+    low, high = bounds[leaf].T
+    value = -np.bincount(leaf, derivative[:, 0]) / (np.bincount(leaf, derivative[:, 1]) + 1)
+    value = np.clip(value, *bounds.T)[leaf]
+    assert (low <= high).all()
+    for i in range(60):
+        # Rows that differ in one constrained column.
+        for j in np.flatnonzero(signs):
+            other = np.delete(X, j, axis=1)
+            above = (other == other[i]).all(axis=1) & (X[:, j] > X[i, j])
+            assert (signs[j] * (value[above] - value[i]) >= 0).all()
+
+
+def test_without_constraints_bounded_search_is_the_plain_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    derivative = np.column_stack([rng.normal(size=100), np.ones(100)])
+    plain, _, _ = grow_boosted(X, derivative)
+    bounded, _, _, bounds = grow_boosted(X, derivative, monotonic=np.zeros(3, dtype=np.int8))
+    np.testing.assert_array_equal(plain["direction"], bounded["direction"])
+    np.testing.assert_array_equal(plain["threshold"], bounded["threshold"])
+    np.testing.assert_allclose(plain["gain"], bounded["gain"], rtol=1e-5)
+    assert np.isinf(bounds).all()
+
+
+def test_monotonic_constraints_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green"], size=300)
+    frame = pandas.DataFrame({"c": pandas.Categorical(colour), "x": rng.normal(size=300)})
+    frame["z"] = rng.normal(size=300)
+    y = np.sin(4 * frame["x"]) + frame["x"] + (colour == "green")
+    frame.loc[::9, "x"] = np.nan
+    model = quick(ObliqueBoostingRegressor, monotonic_cst={"x": 1}).fit(frame, y)
+    grid = frame.iloc[np.ones(50, dtype=int)].assign(x=np.linspace(-2, 2, 50))
+    assert (np.diff(model.predict(grid)) >= 0).all() and np.ptp(model.predict(grid)) > 1
+    again = quick(ObliqueBoostingRegressor, monotonic_cst=[0, 1, 0]).fit(frame, y)
+    assert_same(model, again)
+    for wrong in ({"c": 1}, {"q": 1}, [1, 0, 0], [0, 1], [0, 2, 0]):
+        with pytest.raises(ValueError, match="monotonic_cst="):
+            clone(model).set_params(monotonic_cst=wrong).fit(frame, y)
+
+
+def test_monotonic_constraints_need_one_output():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    constraints = {"monotonic_cst": [1, 0, 0, 0, 0, 0]}
+    with pytest.raises(ValueError, match="monotonic_cst=.*needs one output, or two classes"):
+        quick(ObliqueBoostingClassifier, **constraints).fit(X, y)
+    with pytest.raises(ValueError, match="monotonic_cst=.*needs one output, or two classes"):
+        quick(ObliqueBoostingRegressor, **constraints).fit(X, X[:, :2])
+    for all_of_them in ([1] * 6, [1] * 5 + [0]):
+        model = quick(ObliqueBoostingClassifier, monotonic_cst=all_of_them).fit(X, y == 1)
+        assert not len(model.forest_.sparse_feature)
