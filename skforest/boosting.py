@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from ._base import (
     BaseForest,
@@ -20,7 +21,7 @@ from ._base import (
     effective_n_jobs,
     store_parameters,
 )
-from ._docs import described
+from ._docs import described, with_texts
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
@@ -320,6 +321,11 @@ class _ObliqueBoosting(BaseForest):
         return Forest(arrays, **metadata)
 
 
+def has_one_output(classifier):
+    """Has a classifier one output, or is it not yet fitted?"""
+    return not isinstance(getattr(classifier, "classes_", None), list)
+
+
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
     """Classify with gradient boosting over single features and sparse mixtures of them.
@@ -403,23 +409,21 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
             return BinaryLogLoss(1), target, np.diff(data.baseline)
         return loss, target, data.baseline
 
+    @available_if(has_one_output)
+    @with_texts()
     def decision_function(self, X):
-        """Logarithms of the odds, or of the class probabilities.
+        """Logarithms of the odds of two classes, or of the probabilities of more; of one output.
 
         {takes_rows}
 
         Returns
         -------
-        decision : ndarray of shape (n_samples,) or (n_samples, n_classes), float64, or list
-            With two classes, the logarithm of the odds of the second one, otherwise those of the
-            probabilities. If there are several outputs, a list with one array for each; or, if
-            all have two classes, an array with one column for each.
+        decision : ndarray of shape (n_samples,) or (n_samples, n_classes), float64
+            With two classes, the logarithm of the probability of the second one over that of the
+            first; otherwise what `predict_log_proba` returns.
         """
         log_proba = self.predict_log_proba(X)
-        if not self._has_several_outputs:
-            return log_odds(log_proba)
-        found = [log_odds(own) for own in log_proba]
-        return np.stack(found, axis=1) if set(self.n_classes_) == {2} else found
+        return log_proba[:, 1] - log_proba[:, 0] if self.n_classes_ == 2 else log_proba
 
     def staged_predict(self, X):
         """Classes of largest probability after each round, as a generator.
@@ -448,13 +452,6 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         for response in self._staged_response(X):
             several = self._has_several_outputs
             yield probabilities(response, self.n_classes_) if several else response
-
-
-def log_odds(log_proba):
-    """Logarithms of the odds of two classes; those of the probabilities of any other number."""
-    if log_proba.shape[1] != 2:
-        return log_proba
-    return log_proba[:, 1] - log_proba[:, 0]
 
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REGRESSOR_REFERENCES)

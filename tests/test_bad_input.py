@@ -615,6 +615,7 @@ BAD_VALUES = {
     "loss": ["gini", None, 1],
     "delta": [0, -1, "some", None, np.nan, np.inf],
     "quantile": [0, 1, -0.1, "half", None, np.nan],
+    "power": [1, 2, 0.5, "some", None, np.nan],
     "projection": ["oblique", None, 1, ["axis"]],
     "objective": ["gini", "none", 0],
     "nu": [0, -1, "large", None, np.nan, np.inf],

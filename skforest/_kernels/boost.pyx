@@ -1,9 +1,10 @@
 """Trees of gradient boosting: level by level, from histograms of binned columns.
 
-A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss at
-the current predictions. Its columns are the features, binned once, and sparse directions of a few
-features, which are drawn and binned anew for every tree. A histogram holds, for every bin of every
-column, the sums of g and h and the number of rows of a node; a cut between two bins has the gain
+A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
+at the current predictions. Its columns are the features, binned once, and sparse directions of a
+few features, which are drawn and binned anew for every tree. A histogram holds, for every bin of
+every column, the sums of g and h and the number of rows of a node; a cut between two bins has the
+gain
 
     |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
 
