@@ -57,7 +57,7 @@ min_samples_leaf : int
     Smallest number of distinct rows of a leaf, at least 1.
 l2_regularization : float
     Added to the sum of the second derivatives of a leaf, by which that of the gradients is
-    divided. Not negative.
+    divided. Not negative. Weights of rows are in units of their median.
 n_directions : "auto" or int
     Number of oblique directions that are drawn for a tree; its splits are the best ones among
     these and the features. 0: single features only. "auto": 64.
@@ -295,6 +295,10 @@ class _ObliqueBoosting(BaseForest):
     def _training(self, data, rows, weight, held_out, settings, seed, control):
         """A trained bag."""
         loss, target, start = self._problem(data)
+        # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
+        # typical distinct row, with which copies of all rows change nothing.
+        unit = np.median(data.whole_weight[data.whole_weight > 0])
+        weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
         n_threads = effective_n_jobs(self.n_jobs) // self.n_bags_
         return BoostingTraining(*own).run(control.report, n_threads)

@@ -247,6 +247,9 @@ def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, n_bag
     assert_same(model, clone(model).fit(np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]))
     assert_same(model, clone(model).fit(X[k > 0], y[k > 0], k[k > 0]))
     assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    assert_same(model, clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(k, 2)))
+    scaled = clone(model).fit(X, y, k * 2.0**-900)
+    np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
     # Threads inside a bag.
     monkeypatch.setattr(training_module, "MIN_THREADED", 0)
     assert_same(model, clone(model).set_params(n_jobs=2 * n_bags).fit(X, y, k))

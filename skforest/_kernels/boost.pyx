@@ -135,6 +135,7 @@ cdef class TreeGrower:
     cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
     cdef int64_t slot_length           # n_bins * stride
     cdef int32_t n_slots
+    cdef list free_slots               # of nodes that have become leaves
     cdef double[:, ::1] total          # (n_open, stride)
     cdef object found_bytes            # best split of every node in every column
     cdef Found* found
@@ -224,6 +225,7 @@ cdef class TreeGrower:
         self.reserve_nodes(1)
         self.n_open = 1
         self.n_slots = 1
+        self.free_slots = []
         self.nodes[0].start, self.nodes[0].end = 0, self.n_in
         self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
         self.nodes[0].number, self.nodes[0].slot = 0, 0
@@ -393,7 +395,8 @@ cdef class TreeGrower:
                 if self.nodes[i].sibling >= 0 and not self.nodes[i].is_searched:
                     # The smaller sibling is not searched either.
                     self.nodes[self.nodes[i].sibling].is_summed = False
-        if self.n_slots * self.slot_length > self.histogram.shape[0]:
+        is_longer = self.n_slots * self.slot_length > self.histogram.shape[0]
+        if is_longer and self.depth < self.max_depth:
             longer = np.empty(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
@@ -600,7 +603,7 @@ cdef class TreeGrower:
         self.open_children(n_split)
 
     cdef int open_children(self, int32_t n_split) except -1:
-        cdef int32_t i, at = 0, one, small
+        cdef int32_t i, at = 0, one, small, slot
         cdef Node* node
         cdef Node* left
         cdef Node* right
@@ -613,6 +616,7 @@ cdef class TreeGrower:
             node = old + i
             if not node.gain > self.min_gain:
                 self.close(node)
+                self.free_slots.append(node.slot)
                 continue
             n_left = 0
             n_out_left = 0
@@ -634,16 +638,20 @@ cdef class TreeGrower:
             left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
             right.out_start, right.out_end = left.out_end, node.out_end
             small = 0 if n_left <= right.end - right.start else 1
+            slot = self.n_slots
+            if self.free_slots:
+                slot = self.free_slots.pop()
+            else:
+                self.n_slots += 1
             for one in range(2):
                 child = self.nodes + at + one
                 child.is_summed = one == small
                 child.sibling = -1 if one == small else at + small
-                child.slot = self.n_slots if one == small else node.slot
+                child.slot = slot if one == small else node.slot
                 self.weight.append(float(child.end - child.start))
                 self.child.append(-1)
             if self.is_bounded:
                 self.bound_children(node, left, right)
-            self.n_slots += 1
             self.n_nodes += 2
             at += 2
         self.n_open = at
