@@ -283,6 +283,7 @@ class ForestRegressorMixin(RegressorMixin):
     """What regressors add to `BaseForest`."""
 
     _target_options = {"multi_output": True, "y_numeric": True}
+    _calibrates_quantiles = False  # does training move the baseline of quantiles at its end?
 
     # ------------------------------------------------------------------------------------- target
 
@@ -322,7 +323,8 @@ class ForestRegressorMixin(RegressorMixin):
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
         loss = self._make_loss()
-        keeps_baseline = is_warm_start and loss.calibration_level is None
+        is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
+        keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
         units = loss.target_units(data.y, data.weight, baseline)
         return data.with_target(loss.scale_target(data.y, units), units)

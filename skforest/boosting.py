@@ -10,13 +10,22 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from joblib import effective_n_jobs
+from sklearn.utils.metaestimators import available_if
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
-from ._docs import described
+from ._base import (
+    BaseForest,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    effective_n_jobs,
+    store_parameters,
+)
+from ._docs import described, with_texts
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest import Forest
+from .forest.statistics import labels_of, probabilities, staged_responses
 from .forest.storage import join
 from .training.boosting import KEPT, BinnedRows, BoostingSettings, BoostingTraining
 from .training.losses import (
@@ -24,6 +33,7 @@ from .training.losses import (
     LOSSES,
     BinaryLogLoss,
     LogLoss,
+    Quantiles,
     SquaredError,
     TargetUnits,
     make_loss,
@@ -48,7 +58,7 @@ min_samples_leaf : "auto" or int
     most 15.
 l2_regularization : float
     Added to the sum of the second derivatives of a leaf, by which that of the gradients is
-    divided. Not negative.
+    divided. Not negative. Weights of rows are in units of their median.
 n_directions : "auto" or int
     Number of oblique directions that are drawn for a tree; its splits are the best ones among
     these and the features. 0: single features only. "auto": 64.
@@ -62,6 +72,11 @@ max_features : float
     they are drawn for each tree. Directions may use all features.
 max_bins : int
     Number of bins of a feature, 2 to 255. Directions have at most 64.
+monotonic_cst : array-like of int of shape (n_features,), dict or None
+    Constraint of each column of X, or of the columns with the names in the dict; only for one
+    output or two classes. 1: the prediction, or the probability of the second class, does not
+    decrease with the column, -1: it does not increase, 0: no constraint. Columns with a constraint
+    are not part of oblique directions.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
@@ -101,8 +116,9 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     mean.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
-quantile : float
-    In (0, 1), for loss="quantile".
+quantile : float or array-like of float of shape (n_quantiles,)
+    In (0, 1), for loss="quantile". Of several quantiles, `predict` returns one column each; only
+    for one output. The columns do not cross: predictions are sorted [4]_.
 power : float
     In (1, 2), for loss="tweedie": the variance is proportional to this power of the mean.
 """
@@ -138,6 +154,14 @@ REFERENCES = """
    Problems", NeurIPS 2022.
 """
 
+REGRESSOR_REFERENCES = (
+    REFERENCES.rstrip()
+    + """
+.. [4] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
+   Crossing", Econometrica 78, 2010.
+"""
+)
+
 
 class _ObliqueBoosting(BaseForest):
     """Parameters and training shared by classifier and regressor."""
@@ -156,6 +180,7 @@ class _ObliqueBoosting(BaseForest):
         "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
+        "monotonic_cst": ["array-like", dict, None],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -209,7 +234,35 @@ class _ObliqueBoosting(BaseForest):
         if data.fold is None and self.early_stopping_ and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(self._folds(data, n_folds), n_folds)
-        return super()._fit_forest(data, bags, rows=BinnedRows(data, self.max_bins))
+        rows = BinnedRows(data, self.max_bins, self._monotonic_features(data))
+        return super()._fit_forest(data, bags, rows=rows)
+
+    def _monotonic_features(self, data):
+        """Constraints of the features that are made of the columns of X; None without any."""
+        given = self.monotonic_cst
+        if given is None:
+            return None
+        if isinstance(given, dict):
+            names = list(getattr(self, "feature_names_in_", ()))
+            unknown = set(given) - set(names)
+            if unknown:
+                raise ValueError(f"monotonic_cst={given!r} names no columns of X: {unknown}")
+            given = [given.get(name, 0) for name in names]
+        given = np.asarray(given)
+        if given.shape != (self.n_features_in_,) or not np.isin(given, (-1, 0, 1)).all():
+            raise ValueError(
+                f"monotonic_cst={self.monotonic_cst!r} must have -1, 0 or 1 for each of the "
+                f"{self.n_features_in_} columns of X"
+            )
+        if given[list(data.feature_map.levels)].any():
+            raise ValueError(f"monotonic_cst={self.monotonic_cst!r} has a category")
+        if len(self._problem(data)[2]) > 1:
+            raise ValueError(
+                f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
+            )
+        if not given.any():
+            return None
+        return data.feature_map.per_feature(given).astype(np.int8)
 
     def _folds(self, data, n_folds):
         """Fold of each row: at random, with about the same targets in all folds."""
@@ -254,6 +307,10 @@ class _ObliqueBoosting(BaseForest):
     def _training(self, data, rows, weight, held_out, settings, seed, control):
         """A trained bag."""
         loss, target, start = self._problem(data)
+        # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
+        # typical distinct row, with which copies of all rows change nothing.
+        unit = np.median((weight + held_out)[weight + held_out > 0])
+        weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
         n_threads = effective_n_jobs(self.n_jobs) // self.n_bags_
         return BoostingTraining(*own).run(control.report, n_threads)
@@ -265,6 +322,11 @@ class _ObliqueBoosting(BaseForest):
         metadata = {"aggregate": "sum", "n_shared_values": 0, "link": self._make_loss().link}
         return self._new_forest(arrays, data, **metadata)
 
+    def _staged_response(self, X):
+        """Responses after each round."""
+        X = self._validate_predict(X)
+        return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
+
     def _joined(self, forests, consume=False):
         """One forest of all bags."""
         ends = np.cumsum([0] + [len(forest) for forest in forests])
@@ -273,6 +335,11 @@ class _ObliqueBoosting(BaseForest):
         arrays = join(forests, consume)
         arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
         return Forest(arrays, **metadata)
+
+
+def has_one_output(classifier):
+    """Has a classifier one output, or is it not yet fitted?"""
+    return not isinstance(getattr(classifier, "classes_", None), list)
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
@@ -319,6 +386,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         subsample=0.8,
         max_features=1.0,
         max_bins=255,
+        monotonic_cst=None,
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,
@@ -358,8 +426,52 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
             return BinaryLogLoss(1), target, np.diff(data.baseline)
         return loss, target, data.baseline
 
+    @available_if(has_one_output)
+    @with_texts()
+    def decision_function(self, X):
+        """Logarithms of the odds of two classes, or of the probabilities of more; of one output.
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+        {takes_rows}
+
+        Returns
+        -------
+        decision : ndarray of shape (n_samples,) or (n_samples, n_classes), float64
+            With two classes, the logarithm of the probability of the second one over that of the
+            first; otherwise what `predict_log_proba` returns.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if self.n_classes_ == 2 else log_proba
+
+    def staged_predict(self, X):
+        """Classes of largest probability after each round, as a generator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            By the trees of this round and of those before, in all bags; a bag with fewer rounds
+            has all its trees. The last one is what `predict` returns.
+        """
+        for response in self._staged_response(X):
+            yield labels_of(response, self._every_classes)
+
+    def staged_predict_proba(self, X):
+        """Class probabilities after each round, as a generator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
+            As for `staged_predict`; the last one is what `predict_proba` returns.
+        """
+        for response in self._staged_response(X):
+            several = self._has_several_outputs
+            yield probabilities(response, self.n_classes_) if several else response
+
+
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REGRESSOR_REFERENCES)
 class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     """Predict real targets with gradient boosting over features and sparse mixtures of them.
 
@@ -387,7 +499,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     _parameter_constraints: dict = {
         "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
-        "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],
     }
 
@@ -409,6 +521,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         subsample=0.8,
         max_features=1.0,
         max_bins=255,
+        monotonic_cst=None,
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,
@@ -421,10 +534,66 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     ):
         store_parameters(self, locals())
 
+    @property
+    def _has_several_quantiles(self):
+        return self.loss == "quantile" and np.ndim(self.quantile) > 0
+
+    @property
+    def _task_metadata(self):
+        return {"task": "regression", "n_outputs": self._make_loss().n_outputs}
+
+    def _encode_target(self, y, is_warm_start):
+        y = super()._encode_target(y, is_warm_start)
+        if self._has_several_quantiles:
+            levels = np.asarray(self.quantile)
+            is_valid = levels.ndim == 1 and levels.size and levels.dtype.kind in "fiu"
+            if not (is_valid and ((levels > 0) & (levels < 1)).all()):
+                raise ValueError(f"quantile={self.quantile!r} must have numbers in (0, 1)")
+            if y.shape[1] > 1:
+                raise ValueError(
+                    f"quantile={self.quantile!r} takes one output, y has {y.shape[1]}; pass one "
+                    "quantile, or fit an estimator for each output"
+                )
+        return y
+
     def _make_loss(self):
+        if self._has_several_quantiles:
+            return Quantiles(self.quantile)
         return make_loss(self.loss, self.n_outputs_, self)
 
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""
         loss = self._make_loss()
         return loss, loss.standardize(data.target, data.units), np.zeros(loss.n_outputs)
+
+    def predict(self, X):
+        """Predicted target.
+
+        {takes_rows}
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
+        """
+        return self._target_of(self._response(X))
+
+    def staged_predict(self, X):
+        """Predicted targets after each round, as a generator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
+            By the trees of this round and of those before, in all bags; a bag with fewer rounds
+            has all its trees. The last one is what `predict` returns.
+        """
+        for response in self._staged_response(X):
+            yield self._target_of(response)
+
+    def _target_of(self, response):
+        if self._has_several_quantiles:
+            rearranged = np.empty_like(response)
+            rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)
+            return rearranged
+        return response[:, 0] if self._is_1d else response

@@ -547,6 +547,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     True
     """
 
+    _calibrates_quantiles = True
     _parameter_constraints: dict = {
         "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"})],
         "delta": [Interval(Real, 0.0, None, closed="neither")],

@@ -33,6 +33,8 @@ def small(cls):
         wanted["n_epochs"] = 4  # of joint training
     if "n_bags" in own:
         wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False, "bootstrap": False}
+    if "l2_regularization" in own:
+        wanted["learning_rate"] = 0.3  # ten trees of boosting add up to little by default
     if "objective" in own:  # "auto" would train small forests first
         wanted |= {"objective": "co2", "holdout": 0.0, "max_features": "sqrt"}
     return cls(**{name: value for name, value in wanted.items() if name in own})

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import settings
+from skforest._kernels.boost import TreeGrower, bin_columns
 from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
@@ -304,6 +305,45 @@ def grow(
         unordered=unordered,
         **meta,
     )
+
+
+def grow_boosted(
+    X, derivative, rows=None, *, n_directions=0, max_bins=255, l2=1.0, min_gain=1e-9, min_leaf=1,
+    max_depth=3, max_leaves=0, seed=0, monotonic=None,
+):  # fmt: skip
+    """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
+
+    With `monotonic`, also the bounds of the leaves.
+
+    `derivative` has the gradients and the curvature of all rows; `rows` are the sample, all by
+    default.
+    """
+    X = np.ascontiguousarray(X, dtype=np.float32)
+    n_features = X.shape[1]
+    cut, start, code = bin_columns(X, max_bins)
+    spread = np.ones(n_features, dtype=np.float32)
+    grower = TreeGrower(
+        X, code, cut, start, spread, n_directions, 2, 4, min(max_bins, 64), monotonic
+    )
+    rows = np.arange(len(X)) if rows is None else np.asarray(rows)
+    grower.start(
+        np.ascontiguousarray(derivative[rows], dtype=np.float32),
+        rows.astype(np.int32),
+        np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
+        np.arange(n_features, dtype=np.int32),
+        np.cumsum(np.ones(n_features)),
+        l2,
+        min_gain,
+        min_leaf,
+        max_depth,
+        seed,
+    )
+    grower.write_bins(0, len(rows))
+    while not grower.is_done():
+        grower.search(0, grower.n_searched_columns())
+        grower.split_level(max_leaves)
+    found = *grower.finish(), np.split(cut, start[1:-1])
+    return found if monotonic is None else (*found, grower.leaf_bounds())
 
 
 # ------------------------------------------------------------------- forests that use every array

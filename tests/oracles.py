@@ -802,3 +802,52 @@ def smoothness_gradient(W, shape, smoothness):
             M[i, j] = -1
             M[i, i] += 1
     return 2 * smoothness * np.asarray(W, dtype=float) @ M
+
+
+# ------------------------------------------------------------------------------ oblique boosting
+
+
+def boosted_gain(derivative, left, l2):
+    """Gain of a split of some rows by a mask; columns of `derivative`: gradients and curvature."""
+
+    def score(rows):
+        total = rows.astype(float).sum(axis=0)
+        return np.sum(total[:-1] ** 2) / (total[-1] + l2)
+
+    return score(derivative[left]) + score(derivative[~left]) - score(derivative)
+
+
+def best_boosted_gain(columns, derivative, l2, min_leaf):
+    """Largest gain of a cut; `columns` are pairs of the values of the rows and the cuts allowed.
+
+    -1 if no cut leaves `min_leaf` rows on both sides.
+    """
+    best = -1.0
+    for values, cuts in columns:
+        for cut in cuts:
+            left = values <= cut
+            if min(left.sum(), (~left).sum()) >= min_leaf:
+                best = max(best, boosted_gain(derivative, left, l2))
+    return best
+
+
+def boosted_direction(tree, code, n_features):
+    """Dense weights of a direction of a boosted tree."""
+    if code < n_features:
+        return sparse_weights([code], [1], n_features)
+    terms = slice(*tree["sparse_start"][code - n_features : code - n_features + 2])
+    return sparse_weights(tree["sparse_feature"][terms], tree["sparse_weight"][terms], n_features)
+
+
+def boosted_nodes(tree, X):
+    """Mask of the rows that reach each node of a boosted tree: (n_nodes, n_rows)."""
+    reached = np.zeros((len(tree["child"]), len(X)), dtype=bool)
+    reached[0] = True
+    for node, child in enumerate(tree["child"]):
+        if child > 0:
+            split = (child - 1) // 2
+            weights = boosted_direction(tree, tree["direction"][split], X.shape[1])
+            right = X @ weights > tree["threshold"][split]
+            reached[child] = reached[node] & ~right
+            reached[child + 1] = reached[node] & right
+    return reached

@@ -38,6 +38,7 @@ CONFIGURATIONS = [
     {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
     {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
+    {"l2_regularization": 1.0, "n_directions": 8, "n_bags": 2, "max_leaf_nodes": 9},
 ]
 # Skipped for scikit-learn's own forests, too: without SciPy configured for other arrays, and of
 # labels per row without a decision function.
@@ -97,8 +98,10 @@ def configured(configurations):
                 own["n_estimators"] = 5
             if "members" in defaults:
                 own["members"] = few_members(cls)
-            if "n_bags" in defaults:
+            if "max_iter" in defaults:
                 own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
+            elif "n_bags" in defaults:  # boosting, which needs more trees
+                own = {"learning_rate": 0.2} | own | {"n_estimators": 30}
             estimators.append(cls(**own))
     return estimators
 

@@ -605,6 +605,7 @@ def test_oob_with_too_few_trees_warns_and_is_nan(estimator):
     assert np.isfinite(estimator.oob_score_)
 
 
+@pytest.mark.needs("oob_score")
 def test_oob_without_a_row_that_a_tree_left_out_is_refused(estimator):
     X, y = np.zeros((5, 2)), np.ones(5)  # one distinct row, which all trees draw
     estimator.set_params(oob_score=True, bootstrap=True)

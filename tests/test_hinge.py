@@ -59,7 +59,7 @@ def targets_for(loss, rng, n):
 
 
 class Parameters:
-    delta, quantile, label_smoothing = 1.35, 0.8, 0.0
+    delta, quantile, label_smoothing, power = 1.35, 0.8, 0.0, 1.5
 
 
 @pytest.mark.parametrize("name", losses.LOSSES)
@@ -73,12 +73,12 @@ def test_the_baseline_is_the_constant_of_least_loss(name):
         assert units.baseline[2] < -100
         assert units.baseline[:2].tolist() == [0, 0]
     else:
-        y, weight = rng.poisson(4.0, size=(n, 3)).astype(float), rng.integers(1, 4, n) * 1.0
+        y, weight = 1.0 + rng.poisson(4.0, size=(n, 3)), rng.integers(1, 4, n) * 1.0
         units = loss.target_units(y, weight)
     target = loss.standardize(loss.scale_target(y, units), units)
     kernel = loss.kernel_loss()
     assert target.shape == (n, kernel.n_columns)
-    if name in ("squared_error", "poisson"):
+    if name in ("squared_error", "poisson", "gamma", "tweedie"):
         slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
         np.testing.assert_allclose(np.average(slopes, axis=0, weights=weight), 0, atol=1e-12)
 

@@ -64,7 +64,7 @@ def test_several_labels_per_row(classifier):
 def test_two_equal_outputs_are_one(classifier):
     """Impurities add up, so equal outputs give the trees of one, with criterion squared error."""
     if "n_bags" in classifier.get_params():
-        pytest.skip("hinge forests begin with other random leaves for each output")
+        pytest.skip("hinge forests and boosting train another loss with several outputs")
     X, y = rows()
     y = coded(y)[:, :1]
     model = classifier.fit(X, np.hstack([y, y]))

@@ -83,7 +83,7 @@ def test_leaves_show_what_the_tree_predicts(estimator):
         artists = drawn(estimator, tree, max_depth=None, precision=9)
         one = estimator.forest_[tree]
         response, leaf = one.response(X), one.apply(X)[:, 0]
-        if one.gate == "margin":  # the stored value, without the margin
+        if one.gate == "margin" or one.aggregate == "sum":  # the stored value
             response = one.value.reshape(-1, one.n_outputs)[-1 - one.child[leaf]]
         shown = nodes(artists, "value")
         assert len(shown) == one.n_leaves[0]

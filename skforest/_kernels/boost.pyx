@@ -1,15 +1,18 @@
 """Trees of gradient boosting: level by level, from histograms of binned columns.
 
-A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss at
-the current predictions. Its columns are the features, binned once, and sparse directions of a few
-features, which are drawn and binned anew for every tree. A histogram holds, for every bin of every
-column, the sums of g and h and the number of rows of a node; a cut between two bins has the gain
+A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
+at the current predictions. Its columns are the features, binned once, and sparse directions of a
+few features, which are drawn and binned anew for every tree. A histogram holds, for every bin of
+every column, the sums of g and h and the number of rows of a node; a cut between two bins has the
+gain
 
     |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
 
-(Newton boosting; the outputs share one curvature). Of two siblings, only the smaller one is summed
-over its rows; the histogram of the other is the parent's minus that. Sums are float64 and their
-order is that of the rows, so that they depend neither on threads nor on the order of columns.
+(Newton boosting; the outputs share one curvature). With monotonic constraints, of one output, the
+values -G / (H + l2) of the children are clipped to bounds: the middle of both values bounds those
+below a split on a constrained feature. Of two siblings, only the smaller one is summed over its
+rows; the histogram of the other is the parent's minus that. Sums are float64 and their order is
+that of the rows, so that they depend neither on threads nor on the order of columns.
 
 A tree is started (`start`), its directions are binned by rows (`write_bins`), and every level is
 searched by columns (`search`), both from several threads at once; then its nodes are split
@@ -18,7 +21,7 @@ as in prediction. Rows outside the sample of the tree are routed along, to find 
 """
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -49,12 +52,27 @@ cdef struct Node:
     double gain               # of the best split
     int32_t column
     int32_t bin               # the last one on the left
+    double middle             # between the values of the children
+    double lower              # bounds of the values of leaves below
+    double upper
 
 
 cdef struct Found:
     double gain
+    double middle
     int32_t column
     int32_t bin
+
+
+cdef inline double bounded_value(double g, double h, const Node* node) noexcept nogil:
+    """The value -g / h of a leaf, in the bounds of a node."""
+    cdef double value = -g / h if h > 0 else 0
+    return min(max(value, node.lower), node.upper)
+
+
+cdef inline double score(double g, double h, double value) noexcept nogil:
+    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
+    return -value * (2 * g + h * value)
 
 
 cdef class TreeGrower:
@@ -62,7 +80,8 @@ cdef class TreeGrower:
 
     X : the rows as kernels read them; codes : (n_features, n_rows), uint8, the bins of the
     features; cut, cut_start : upper limits of the bins of all features but the last ones of each;
-    spread : (n_features,), by which the weights of directions are divided.
+    spread : (n_features,), by which the weights of directions are divided; monotonic :
+    (n_features,), int8, the sign with which leaf values may change along each feature, or 0.
     """
 
     cdef object X                      # keeps the rows alive
@@ -81,6 +100,8 @@ cdef class TreeGrower:
     cdef const float[::1] cut
     cdef const int32_t[::1] cut_start
     cdef const float[::1] spread
+    cdef const int8_t[::1] monotonic
+    cdef bint is_bounded               # is there a constraint?
     # Directions of the tree: their terms, bins of the rows, and limits of the bins.
     cdef int32_t[::1] n_terms
     cdef int32_t[:, ::1] term_feature
@@ -114,6 +135,7 @@ cdef class TreeGrower:
     cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
     cdef int64_t slot_length           # n_bins * stride
     cdef int32_t n_slots
+    cdef list free_slots               # of nodes that have become leaves
     cdef double[:, ::1] total          # (n_open, stride)
     cdef object found_bytes            # best split of every node in every column
     cdef Found* found
@@ -122,13 +144,13 @@ cdef class TreeGrower:
     cdef int64_t min_leaf
     cdef int32_t max_depth
     cdef int32_t depth
-    cdef list child, threshold, direction, gain, weight
+    cdef list child, threshold, direction, gain, weight, bounds
     cdef int32_t n_nodes
     cdef int32_t[::1] leaf             # of every row
 
     def __init__(
         self, X, codes, cut, cut_start, spread, int32_t n_directions, int32_t min_terms,
-        int32_t max_terms, int32_t max_bins
+        int32_t max_terms, int32_t max_bins, monotonic=None
     ):
         cdef Grid grid
         self.X = X
@@ -136,6 +158,9 @@ cdef class TreeGrower:
         self.n_rows, self.n_features = X.shape
         self.code, self.cut, self.cut_start = codes, cut, cut_start
         self.spread = spread
+        self.is_bounded = monotonic is not None
+        if self.is_bounded:
+            self.monotonic = monotonic
         self.n_directions = n_directions
         memset(&grid, 0, sizeof(Grid))
         self.scratch = Scratch()
@@ -194,16 +219,19 @@ cdef class TreeGrower:
         self.slot_length = self.bin_start[self.n_columns] * self.stride
         self.child, self.weight = [-1], [float(self.n_in)]
         self.threshold, self.direction, self.gain = [], [], []
+        self.bounds = [(-INFINITY, INFINITY)]
         self.n_nodes = 1
         self.leaf = np.zeros(self.n_rows, dtype=np.int32)
         self.reserve_nodes(1)
         self.n_open = 1
         self.n_slots = 1
+        self.free_slots = []
         self.nodes[0].start, self.nodes[0].end = 0, self.n_in
         self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
         self.nodes[0].number, self.nodes[0].slot = 0, 0
         self.nodes[0].sibling = -1
         self.nodes[0].is_summed = True
+        self.nodes[0].lower, self.nodes[0].upper = -INFINITY, INFINITY
         self.begin_level()
 
     cdef int64_t count_bins(self, int32_t column) noexcept:
@@ -367,7 +395,8 @@ cdef class TreeGrower:
                 if self.nodes[i].sibling >= 0 and not self.nodes[i].is_searched:
                     # The smaller sibling is not searched either.
                     self.nodes[self.nodes[i].sibling].is_summed = False
-        if self.n_slots * self.slot_length > self.histogram.shape[0]:
+        is_longer = self.n_slots * self.slot_length > self.histogram.shape[0]
+        if is_longer and self.depth < self.max_depth:
             longer = np.empty(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
@@ -414,7 +443,9 @@ cdef class TreeGrower:
                     if self.nodes[i].sibling >= 0 and self.nodes[i].is_searched:
                         self.subtract(&self.nodes[i], &self.nodes[self.nodes[i].sibling], c)
                 for i in range(self.n_open):
-                    if self.nodes[i].is_searched:
+                    if self.nodes[i].is_searched and self.is_bounded:
+                        self.search_bounded(i, c)
+                    elif self.nodes[i].is_searched:
                         self.search_column(i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
@@ -508,6 +539,41 @@ cdef class TreeGrower:
                 best.bin = <int32_t>b
         best.column = self.columns[c]
 
+    cdef void search_bounded(self, int32_t i, int32_t c) noexcept nogil:
+        """As `search_column`, of one output, with the values of the children in their bounds."""
+        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
+        cdef const Node* node = &self.nodes[i]
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
+        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const double* total = &self.total[i, 0]
+        cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
+        cdef double right_g, right_h, left_value, right_value
+        cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
+        cdef int32_t sign = 0
+        best.gain = -1
+        best.column = self.columns[c]
+        if best.column < self.n_features:
+            sign = self.monotonic[best.column]
+        for b in range(n_bins - 1):
+            g += sums[3 * b]
+            h += sums[3 * b + 1]
+            count += sums[3 * b + 2]
+            if count < self.min_leaf:
+                continue
+            if total[2] - count < self.min_leaf:
+                break
+            right_g, right_h = total[0] - g, all_h - h + self.l2
+            left_value = bounded_value(g, h, node)
+            right_value = bounded_value(right_g, right_h, node)
+            if sign * (right_value - left_value) < 0:
+                continue
+            gain = score(g, h, left_value) + score(right_g, right_h, right_value) - own
+            if gain > best.gain:
+                best.gain = gain
+                best.bin = <int32_t>b
+                best.middle = left_value + (right_value - left_value) / 2
+
     # ------------------------------------------------------------------------ the next level
 
     def split_level(self, int32_t max_leaves):
@@ -525,6 +591,7 @@ cdef class TreeGrower:
                 found = self.found + <int64_t>i * self.n_columns + c
                 if found.gain > node.gain:
                     node.gain, node.column, node.bin = found.gain, found.column, found.bin
+                    node.middle = found.middle
         order = sorted(range(self.n_open), key=lambda i: -self.nodes[i].gain)
         for i in order:
             if not self.nodes[i].gain > self.min_gain:
@@ -536,7 +603,7 @@ cdef class TreeGrower:
         self.open_children(n_split)
 
     cdef int open_children(self, int32_t n_split) except -1:
-        cdef int32_t i, at = 0, one, small
+        cdef int32_t i, at = 0, one, small, slot
         cdef Node* node
         cdef Node* left
         cdef Node* right
@@ -549,13 +616,14 @@ cdef class TreeGrower:
             node = old + i
             if not node.gain > self.min_gain:
                 self.close(node)
+                self.free_slots.append(node.slot)
                 continue
             n_left = 0
             n_out_left = 0
             with nogil:
                 self.partition(node, &n_left, &n_out_left)
-            if n_left == 0 or n_left == node.end - node.start:
-                # Rounding in the projection may move all rows to one side.
+            if min(n_left, node.end - node.start - n_left) < self.min_leaf:
+                # Rounding may move rows at the limit of a bin to the other side.
                 self.close(node)
                 continue
             self.child[node.number] = self.n_nodes
@@ -570,20 +638,40 @@ cdef class TreeGrower:
             left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
             right.out_start, right.out_end = left.out_end, node.out_end
             small = 0 if n_left <= right.end - right.start else 1
+            slot = self.n_slots
+            if self.free_slots:
+                slot = self.free_slots.pop()
+            else:
+                self.n_slots += 1
             for one in range(2):
                 child = self.nodes + at + one
                 child.is_summed = one == small
                 child.sibling = -1 if one == small else at + small
-                child.slot = self.n_slots if one == small else node.slot
+                child.slot = slot if one == small else node.slot
                 self.weight.append(float(child.end - child.start))
                 self.child.append(-1)
-            self.n_slots += 1
+            if self.is_bounded:
+                self.bound_children(node, left, right)
             self.n_nodes += 2
             at += 2
         self.n_open = at
         self.depth += 1
         del parents
         self.begin_level()
+        return 0
+
+    cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
+        """Bounds of the values below two children."""
+        cdef int32_t sign = 0
+        if node.column < self.n_features:
+            sign = self.monotonic[node.column]
+        left.lower, left.upper = node.lower, node.upper
+        right.lower, right.upper = node.lower, node.upper
+        if sign > 0:
+            left.upper = right.lower = node.middle
+        elif sign < 0:
+            left.lower = right.upper = node.middle
+        self.bounds += [(left.lower, left.upper), (right.lower, right.upper)]
         return 0
 
     cdef void close(self, const Node* node) noexcept nogil:
@@ -684,6 +772,13 @@ cdef class TreeGrower:
             "sparse_feature": np.asarray(self.term_feature)[rows][is_term],
             "sparse_weight": np.asarray(self.term_weight)[rows][is_term],
         }, leaf_number[np.asarray(self.leaf)]
+
+    def leaf_bounds(self):
+        """Bounds of the values of all leaves of a finished tree: (n_leaves, 2).
+
+        Only with monotonic constraints.
+        """
+        return np.array(self.bounds)[np.array(self.child) < 0]
 
 
 def leaf_sums(

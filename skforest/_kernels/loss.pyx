@@ -162,8 +162,29 @@ cdef class QuantileLoss(SumOfLosses):
     """Pinball loss: the parameter q per unit of underestimation, 1 - q of overestimation."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = (1 - self.parameter) * (raw > y) - self.parameter * (raw < y)
-        return slope[0] * (raw - y)
+        return pinball(raw, y, self.parameter, slope)
+
+
+cdef inline double pinball(double raw, double y, double q, double* slope) noexcept nogil:
+    slope[0] = (1 - q) * (raw > y) - q * (raw < y)
+    return slope[0] * (raw - y)
+
+
+cdef class QuantilesLoss(Loss):
+    """Sum of the pinball losses of several outputs, each with a level of its own."""
+
+    cdef double[::1] levels
+
+    def __init__(self, levels):
+        super().__init__(len(levels))
+        self.levels = np.array(levels, dtype=np.float64)
+
+    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
+        cdef int64_t k
+        cdef double loss = 0
+        for k in range(self.n_outputs):
+            loss += pinball(raw[k], y[k], self.levels[k], &slope[k])
+        return loss
 
 
 cdef class PoissonLoss(SumOfLosses):

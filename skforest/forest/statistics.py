@@ -11,11 +11,12 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from .._feature_map import dense
-from .storage import without_unused
+from .storage import LINKS, without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
 FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
 BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
+STAGES = 32  # trees of a bag whose leaves are found together
 
 
 def levels(child):
@@ -312,6 +313,28 @@ def decision_path(forest, leaves):
         (np.ones(len(rows), dtype=np.int64), (rows, nodes)), shape=(len(leaves), forest.n_nodes)
     )
     return indicator, forest.tree_start.copy()
+
+
+def staged_responses(forest, Z):
+    """Responses of mapped rows by the first tree of each bag, by the first two, and so on.
+
+    A generator, for trees whose values are summed. A bag with fewer trees than others keeps its
+    last response.
+    """
+    n_bags, n_outputs = len(forest.bag_start) - 1, forest.n_outputs
+    value = forest.value.reshape(-1, n_outputs)
+    raw = np.zeros((n_bags, len(Z), n_outputs))
+    for first in range(0, int(np.diff(forest.bag_start).max()), STAGES):
+        parts = []
+        for start, end in zip(forest.bag_start[:-1] + first, forest.bag_start[1:]):
+            trees = forest[min(start, end) : min(start + STAGES, end)]
+            leaves = trees.apply_mapped(Z) + trees.tree_start[:-1] if len(trees) else None
+            parts.append((len(trees), trees.child, leaves))
+        for tree in range(max(n_trees for n_trees, _, _ in parts)):
+            for bag, (n_trees, child, leaves) in enumerate(parts):
+                if tree < n_trees:
+                    raw[bag] += value[-1 - child[leaves[:, tree]]]
+            yield sum(LINKS[forest.link](own + forest.baseline) for own in raw) / n_bags
 
 
 def feature_importances(forest, importance_type):

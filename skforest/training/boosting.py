@@ -46,26 +46,33 @@ class BoostingSettings:
 
 
 class BinnedRows:
-    """Rows and their bins, which all bags share."""
+    """Rows and their bins, which all bags share.
 
-    def __init__(self, data, max_bins):
+    `monotonic` : int8 of shape (n_features,), the sign with which raw predictions may change along
+    each feature, or 0; None without constraints.
+    """
+
+    def __init__(self, data, max_bins, monotonic=None):
+        self.monotonic = monotonic
+        # Features of directions: those without a constraint.
+        self.is_free = np.ones(data.X.shape[1]) if monotonic is None else 1.0 * (monotonic == 0)
         self.X = np.ascontiguousarray(data.X)
         self.spread = data.spread()
         self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
 
     def grower(self, settings):
         """The kernel that grows the trees of one bag."""
-        n_features = self.X.shape[1]
         return TreeGrower(
             self.X,
             self.code,
             self.cut,
             self.cut_start,
             self.spread,
-            settings.n_directions if n_features > 1 else 0,
+            settings.n_directions if self.is_free.sum() > 1 else 0,
             MIN_TERMS,
             settings.max_terms,
             min(settings.max_bins, DIRECTION_BINS),
+            self.monotonic,
         )
 
 
@@ -101,6 +108,7 @@ class BoostingTraining:
         self.raw = np.tile(start, (n_rows, 1))
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
+        self.rows = rows
         self.grower = rows.grower(settings)
         self.random = np.random.RandomState(seed % 2**32)
         self.importance = np.zeros(rows.X.shape[1])
@@ -159,7 +167,7 @@ class BoostingTraining:
             rows,
             np.flatnonzero(is_out).astype(np.int32),
             self._columns(),
-            np.cumsum(self._chances()),
+            np.cumsum(self._chances() * self.rows.is_free),
             settings.l2,
             MIN_GAIN,
             settings.min_samples_leaf,
@@ -234,9 +242,13 @@ class BoostingTraining:
     def _values(self, leaf, rows, n_leaves):
         """Values of the leaves."""
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
-        value = -sums[0] / (sums[1] + self.settings.l2)
+        curvature = sums[1] + self.settings.l2
+        value = -sums[0] / np.where(curvature > 0, curvature, np.inf)
+        value = np.clip(value, -self.loss.max_step, self.loss.max_step)
         if self.loss.renews_leaves:
             value = self._renewed(leaf[rows], rows, value)
+        if self.rows.monotonic is not None:
+            value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
         return self.settings.learning_rate * value
 
     def _renewed(self, leaf, rows, value):

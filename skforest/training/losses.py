@@ -66,6 +66,9 @@ class BaseLoss:
     calibration_level = None
     # Does boosting compute leaves by `leaf_value`, where curvatures say little about the loss?
     renews_leaves = False
+    # Largest absolute value of a leaf of boosting, before the learning rate: Newton's method may
+    # take steps that are far too long where the curvature nearly vanishes.
+    max_step = np.inf
 
     def __init__(self, n_outputs, **parameters):
         self.n_outputs = n_outputs
@@ -143,6 +146,22 @@ class Quantile(BaseLoss):
         return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
 
 
+class Quantiles(Quantile):
+    """The sum of the pinball losses of several quantiles of one target."""
+
+    kernel = kernels.QuantilesLoss
+
+    def __init__(self, levels):
+        BaseLoss.__init__(self, len(levels))
+        self.quantile = np.array(levels, dtype=np.float64)
+
+    def baseline(self, y, weight):
+        return super().baseline(np.repeat(y, self.n_outputs, axis=1), weight)
+
+    def kernel_loss(self):
+        return self.kernel(self.quantile)
+
+
 class AbsoluteError(Quantile):
     """The absolute error, which the conditional median minimises."""
 
@@ -172,6 +191,7 @@ class LogLink(BaseLoss):
     name = ""  # in messages
     link = "log"
     has_unit = False
+    max_step = 4.0
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -222,6 +242,7 @@ class LogLoss(BaseLoss):
     kernel = kernels.LogLoss
     link = "softmax"
     has_unit = False
+    max_step = 20.0
     parameters = ("label_smoothing",)
 
     def baseline(self, y, weight):
@@ -242,6 +263,7 @@ class BinaryLogLoss(BaseLoss):
 
     kernel = kernels.BinaryLogLoss
     has_unit = False
+    max_step = 20.0
 
 
 # By the name that the parameter `loss` of an estimator has.
@@ -288,6 +310,8 @@ def validation_mask(weight, fraction, random):
 def weighted_quantile(values, weight, quantile):
     """Quantiles of the columns of a matrix, interpolated between its rows.
 
+    `quantile` is a number, or an array with one for each column.
+
     A row in sorted position k of n has the level k / (n + 1), so that the next draw lies below it
     with that probability; n is the effective number of rows where weights differ.
     """
@@ -297,8 +321,8 @@ def weighted_quantile(values, weight, quantile):
     # The sum of the squares is 1 / n for equal weights.
     level = np.cumsum(weight[order], axis=0) / (1 + weight @ weight)
     values = np.take_along_axis(values, order, axis=0)
-    columns = range(values.shape[1])
-    return np.array([np.interp(quantile, level[:, k], values[:, k]) for k in columns])
+    quantile = np.broadcast_to(quantile, values.shape[1])
+    return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
 
 
 def calibrated_baseline(forest, data, mask, quantile):

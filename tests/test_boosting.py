@@ -1,0 +1,637 @@
+"""Oblique boosting: trees and losses against their definitions, bags, early stopping."""
+
+import copy
+import pickle
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed, grow_boosted
+from scipy.special import expit, softmax
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.metrics import log_loss
+
+import skforest
+from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest.training import boosting as training_module
+from skforest.training import losses
+
+BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
+LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
+
+
+def quick(cls, **changes):
+    defaults = {"n_estimators": 20, "n_bags": 2, "learning_rate": 0.2, "random_state": 0}
+    return cls(**defaults | changes)
+
+
+def rows_of(cls, n=150):
+    if cls is ObliqueBoostingClassifier:
+        return make_classification(n, 6, n_informative=4, n_classes=3, random_state=0)
+    return make_friedman1(n, 6, noise=0.5, random_state=0)
+
+
+def assert_same(a, b):
+    for name, array in a.forest_.arrays.items():
+        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
+
+
+# ------------------------------------------------------------------------------------------- trees
+
+
+def check_tree(X, derivative, rows, n_directions, min_leaf, seed, max_bins=255):
+    """Every split has its gain, which is the largest one of the node."""
+    l2 = 0.5
+    tree, leaf, cuts = grow_boosted(
+        X, derivative, rows, n_directions=n_directions, l2=l2, min_leaf=min_leaf, seed=seed,
+        max_bins=max_bins,
+    )  # fmt: skip
+    reached = oracles.boosted_nodes(tree, X)
+    is_leaf = tree["child"] < 0
+    # Rows outside the sample reach the leaf that prediction finds.
+    np.testing.assert_array_equal(leaf, reached[is_leaf].argmax(axis=0))
+    in_sample = np.isin(np.arange(len(X)), rows)
+    np.testing.assert_array_equal(tree["node_weight"], (reached & in_sample).sum(axis=1))
+    assert tree["node_weight"][1:].min(initial=min_leaf) >= min_leaf
+    used = np.unique(tree["direction"][tree["direction"] >= X.shape[1]])
+    for node in range(len(is_leaf)):
+        own = reached[node] & in_sample
+        columns = [(X[own, j], cuts[j]) for j in range(X.shape[1])]
+        for code in used:  # of the cuts of a direction, those are known that the tree has
+            projection = X[own] @ oracles.boosted_direction(tree, code, X.shape[1])
+            columns.append((projection, tree["threshold"][tree["direction"] == code]))
+        best = oracles.best_boosted_gain(columns, derivative[own], l2, min_leaf)
+        if is_leaf[node]:
+            depth_left = reached[:, np.flatnonzero(reached[node])[0]].sum() <= 3
+            assert best < 1e-4 or not depth_left
+            continue
+        split = (tree["child"][node] - 1) // 2
+        left = reached[tree["child"][node]][own]
+        gain = tree["gain"][split]
+        assert gain == pytest.approx(oracles.boosted_gain(derivative[own], left, l2), rel=1e-4)
+        assert gain >= best * (1 - 1e-4) - 1e-6
+        if not n_directions:
+            assert gain == pytest.approx(best, rel=1e-4)
+    return tree
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_splits_have_the_largest_gain_of_the_node(n_outputs, seed):
+    """Whole numbers: ties, equal rows and constant columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, rng.integers(1, 12, size=3) + 1, size=(40, 3)).astype(np.float32)
+    curvature = rng.integers(1, 4, size=(40, 1)) / 4
+    derivative = np.hstack([rng.integers(-3, 4, size=(40, n_outputs)), curvature])
+    rows = np.sort(rng.choice(40, 30, replace=False))
+    min_leaf = int(rng.integers(1, 6))
+    check_tree(X, derivative, rows, 0, min_leaf, seed % 2**31)
+    check_tree(X, derivative, rows, 0, min_leaf, seed % 2**31, max_bins=4)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("seed", range(20))
+def test_directions_are_split_where_they_gain_more(n_outputs, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, 3)).astype(np.float32)
+    derivative = np.hstack([rng.normal(size=(80, n_outputs)), rng.uniform(0.1, 1, size=(80, 1))])
+    rows = np.sort(rng.choice(80, 60, replace=False))
+    check_tree(X, derivative.astype(np.float32), rows, 8, int(rng.integers(1, 6)), seed % 2**31)
+
+
+def test_an_oblique_boundary_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    derivative = np.column_stack([np.sign(X[:, 0] - X[:, 1]), np.ones(500)])
+    gains = []
+    for n_directions in (0, 100):
+        tree, _, _ = grow_boosted(X, derivative, n_directions=n_directions, max_depth=1)
+        gains.append(tree["gain"][0])
+    assert gains[1] > 1.5 * gains[0]
+
+
+@pytest.mark.parametrize("max_leaves, n_splits", [(2, 1), (3, 1), (5, 1), (6, 2), (7, 3)])
+def test_of_a_level_the_splits_of_largest_gain_are_made(max_leaves, n_splits):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    derivative = np.column_stack([X @ [3, 2, 1] + rng.normal(size=400), np.ones(400)])
+    whole, _, _ = grow_boosted(X, derivative, min_leaf=9)
+    assert len(whole["gain"]) == 7  # all nodes are split
+    tree, _, _ = grow_boosted(X, derivative, min_leaf=9, max_leaves=max_leaves)
+    assert (tree["child"] < 0).sum() == max_leaves
+    first, last = (0, 1) if max_leaves == 2 else (1, 3) if max_leaves == 3 else (3, 7)
+    largest = np.sort(whole["gain"][first:last])[::-1][:n_splits]
+    np.testing.assert_array_equal(np.sort(tree["gain"][first:])[::-1], largest)
+
+
+# ------------------------------------------------------------------------------------------ losses
+
+
+def kernel_of(name, n_outputs):
+    parameters = {"delta": 1.35, "quantile": 0.3, "power": 1.4, "label_smoothing": 0.1}
+    kind = losses.BinaryLogLoss if name == "binary" else losses.LOSSES[name]
+    return kind(n_outputs, **{p: parameters[p] for p in kind.parameters}).kernel_loss()
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "log_loss", "binary"])
+def test_derivatives_are_finite_differences(name):
+    rng = np.random.default_rng(0)
+    n_outputs = 1 if name == "binary" else 3
+    kernel = kernel_of(name, n_outputs)
+    raw, y = rng.normal(size=(50, n_outputs)), rng.gamma(1.0, size=(50, n_outputs))
+    if name == "log_loss":
+        y = rng.integers(0, 3, size=(50, 1)).astype(float)
+    if name == "binary":
+        y = rng.integers(0, 2, size=(50, 1)).astype(float)
+    weight = rng.uniform(0.5, 2, size=50)
+    gradient = np.zeros((50, n_outputs), dtype=np.float32)
+    curvature = np.zeros((50, n_outputs), dtype=np.float32)
+    kernel.derive(raw, y, weight, gradient, curvature)
+    has_curve = name not in ("squared_error", "absolute_error", "huber", "quantile")
+    step = 1e-5
+    for k in range(n_outputs):
+        shift = step * np.eye(n_outputs)[k]
+        (above, slope_above), (below, slope_below) = (
+            kernel.evaluate(raw + s, y) for s in (shift, -shift)
+        )
+        slope = (above - below) / (2 * step)
+        np.testing.assert_allclose(gradient[:, k], weight * slope, rtol=1e-4, atol=1e-5)
+        curve = (slope_above - slope_below)[:, k] / (2 * step) if has_curve else np.ones(50)
+        np.testing.assert_allclose(curvature[:, k], weight * curve, rtol=1e-4, atol=1e-5)
+
+
+def test_losses_estimate_mean_median_and_quantile():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = X[:, 0] + rng.exponential(2.0, size=1500)
+    aims = {
+        ("squared_error", 0.5): (2.0, 0.4),
+        ("absolute_error", 0.5): (2 * np.log(2), 0.4),
+        ("quantile", 0.9): (2 * np.log(10), 0.9),
+        ("huber", 0.5): (1.7, 0.5),
+    }
+    fresh = rng.normal(size=(1000, 2))
+    for (loss, quantile), (shift, tolerance) in aims.items():
+        options = {"loss": loss, "quantile": quantile, "n_estimators": 40}
+        model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
+        assert abs((model.predict(fresh) - fresh[:, 0]).mean() - shift) < tolerance, loss
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_losses_with_a_log_link_predict_positive_means(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    mean = np.exp(X[:, 0])
+    y = rng.gamma(2.0, mean / 2) if loss == "gamma" else rng.poisson(mean).astype(float)
+    model = quick(ObliqueBoostingRegressor, loss=loss, n_estimators=40).fit(X, y)
+    predicted = model.predict(X)
+    assert predicted.min() > 0
+    assert np.corrcoef(np.log(predicted), X[:, 0])[0, 1] > 0.9
+    assert np.mean(predicted / mean) == pytest.approx(1, abs=0.25)
+    with pytest.raises(ValueError, match=f"'{loss}' needs y of 0 or more"):
+        clone(model).fit(X, -y)
+
+
+# ---------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("subsample", [0.5, 1.0])
+@pytest.mark.parametrize("task", ["regression", "outputs", "poisson", "binary", "classes", "many"])
+def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    y = {
+        "regression": X[:, 0] + X[:, 1],
+        "outputs": np.column_stack([X[:, 0] - X[:, 1], 1e6 * X[:, 2]]),
+        "poisson": rng.poisson(np.exp(X[:, 0])),
+        "binary": X[:, 0] > X[:, 1],
+        "classes": np.digitize(X[:, 0] + X[:, 1], [-1, 0, 1]),
+        "many": np.digitize(X[:, 0] + X[:, 1], [-2, -1, -0.5, 0, 0.5, 1, 2]),
+    }[task]
+    is_class = task in ("binary", "classes", "many")
+    cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
+    seen = []
+    packed = cls._packed
+
+    def recorded(self, training, data):
+        seen.append((training, data))
+        return packed(self, training, data)
+
+    monkeypatch.setattr(cls, "_packed", recorded)
+    options = {"loss": "poisson"} if task == "poisson" else {}
+    model = quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
+    ((training, data),) = seen
+    raw, units = training.raw, data.units
+    expected = {
+        "regression": lambda: data.baseline + raw * units.response,
+        "outputs": lambda: data.baseline + raw * units.response,
+        "poisson": lambda: np.exp(units.baseline + raw),
+        "binary": lambda: np.hstack([expit(-raw), expit(raw)]),
+    }.get(task, lambda: softmax(raw, axis=1))()
+    found = model.forest_.response_mapped(data.X)
+    scale = 1 if is_class else np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(found / scale, expected / scale, atol=2e-6)
+
+
+@BOTH
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, n_bags, monkeypatch):
+    X, y = rows_of(cls, 80)
+    k = np.random.default_rng(0).integers(0, 4, len(X))
+    model = quick(cls, n_bags=n_bags).fit(X, y, sample_weight=k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    assert_same(model, clone(model).fit(np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]))
+    assert_same(model, clone(model).fit(X[k > 0], y[k > 0], k[k > 0]))
+    assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    assert_same(model, clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(k, 2)))
+    scaled = clone(model).fit(X, y, k * 2.0**-900)
+    np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
+    # Threads inside a bag.
+    monkeypatch.setattr(training_module, "MIN_THREADED", 0)
+    assert_same(model, clone(model).set_params(n_jobs=2 * n_bags).fit(X, y, k))
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_early_stopping_keeps_the_rounds_of_least_validation_loss(n_bags):
+    """Labels are noise, so the loss of held-out rows soon rises."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)), rng.integers(2, size=200)
+    options = {"n_estimators": 200, "n_iter_no_change": 5, "n_bags": n_bags}
+    model = quick(ObliqueBoostingClassifier, **options).fit(X, y)
+    assert len(model.n_iter_) == len(model.validation_scores_) == n_bags
+    for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
+        best = int(scores.argmax())
+        assert len(scores) - 1 - best == 5
+        # A single bag is trained again on all rows, by rounds in proportion to these.
+        assert n_iter == (best if n_bags > 1 else np.ceil(best * 200 / 160))
+    n_trees = np.diff(model.forest_.bag_start)
+    np.testing.assert_array_equal(n_trees, np.maximum(model.n_iter_, 1))
+    plain = clone(model).set_params(early_stopping=False).fit(X, y)
+    assert plain.n_iter_ == [200] * n_bags
+    assert all(len(scores) == 0 for scores in plain.validation_scores_)
+    fresh = rng.normal(size=(500, 5))
+    certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
+    assert certainty[0] < certainty[1] - 0.1
+
+
+def test_validation_scores_are_losses_of_held_out_rows():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
+    data = copy.deepcopy(model)._prepare(X, y, None)
+    fold = model._folds(data, 3)
+    for bag, scores in enumerate(model.validation_scores_):
+        forest = model._member(bag)
+        own = fold == bag
+        found = -log_loss(data.y[own, 0], forest.response_mapped(data.X[own]), labels=[0, 1, 2])
+        assert found == pytest.approx(scores.max(), rel=1e-5)
+
+
+@BOTH
+def test_more_bags_by_warm_start(cls):
+    X, y = rows_of(cls)
+    model = quick(cls, early_stopping=False, warm_start=True).fit(X, y)
+    model.set_params(n_bags=4).fit(X, y)
+    assert_same(model, quick(cls, early_stopping=False, n_bags=4).fit(X, y))
+    assert len(model.n_iter_) == len(model.validation_scores_) == 4
+    with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
+        copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
+    with pytest.warns(UserWarning, match="without increasing n_bags"):
+        model.fit(X, y)
+
+
+@BOTH
+def test_an_interrupted_fit_changes_nothing(cls, monkeypatch):
+    X, y = rows_of(cls)
+    model = quick(cls, n_bags=1).fit(X, y)
+    before = vars(model).copy()
+    boost = training_module.BoostingTraining._boost
+
+    def interrupted(self, number):
+        if number == 3:
+            raise KeyboardInterrupt
+        boost(self, number)
+
+    monkeypatch.setattr(training_module.BoostingTraining, "_boost", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:100], y[:100])
+    assert vars(model) == before
+    fresh = clone(model)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y)
+    assert not hasattr(fresh, "forest_")
+
+
+def test_auto_is_resolved_from_the_number_of_distinct_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    model = ObliqueBoostingRegressor(2, random_state=0)
+    assert model.fit(X, y).early_stopping_ and model.n_bags_ == 5
+    assert not model.fit(np.tile(X[:19], (2, 1)), np.tile(y[:19], 2)).early_stopping_
+    X, y = rng.normal(size=(20_000, 2)), rng.normal(size=20_000)
+    assert model.fit(X, y).n_bags_ == 1
+
+
+# ------------------------------------------------------------------------------- what models have
+
+
+@BOTH
+def test_fitted_models_in_files_and_plots(cls, tmp_path):
+    X, y = rows_of(cls)
+    model = quick(cls).fit(X, y)
+    for layout in ("file", "folder"):
+        skforest.save(model, tmp_path / layout, layout=layout)
+        again = skforest.load(tmp_path / layout)
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.n_iter_ == model.n_iter_ and again.get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    importances = model.feature_importances_
+    assert importances.sum() == pytest.approx(1) and importances.min() >= 0
+    leaves, (path, starts) = model.apply(X), model.decision_path(X)
+    assert leaves.shape == (150, len(model.forest_))
+    assert all(path[7, starts[t] + leaves[7, t]] == 1 for t in range(len(model.forest_)))
+    pytest.importorskip("matplotlib")
+    assert skforest.plot_tree(model) is not None
+
+
+@BOTH
+def test_data_frames_with_categories_and_missing_values(cls):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green", "red"], size=300)
+    frame = pandas.DataFrame({"x": rng.normal(size=300), "colour": pandas.Categorical(colour)})
+    signal = frame["x"] + 2 * (colour == "green")
+    frame.loc[::7, "x"] = np.nan
+    y = signal > 0.5 if cls is ObliqueBoostingClassifier else signal
+    model = quick(cls, n_estimators=40).fit(frame[:200], y[:200])
+    assert model.score(frame[200:], y[200:]) > 0.7
+    assert model.feature_importances_.shape == (2,)
+
+
+def test_several_outputs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    Y = np.column_stack([X[:, 0] + X[:, 1], 1e8 * X[:, 2], np.full(200, 7.0)])
+    model = quick(ObliqueBoostingRegressor, n_estimators=60).fit(X, Y)
+    predicted = model.predict(X)
+    assert predicted.shape == (200, 3) and (predicted[:, 2] == 7).all()
+    assert all(np.corrcoef(predicted[:, k], Y[:, k])[0, 1] > 0.95 for k in (0, 1))
+    labels = np.column_stack([X[:, 0] > 0, np.digitize(X[:, 1], [-0.5, 0.5])])
+    model = quick(ObliqueBoostingClassifier, n_estimators=40).fit(X, labels)
+    assert [p.shape for p in model.predict_proba(X)] == [(200, 2), (200, 3)]
+    assert (model.predict(X) == labels).mean() > 0.9
+
+
+def test_class_weights_are_weights():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier, class_weight={0: 3}).fit(X, y)
+    weighted = quick(ObliqueBoostingClassifier).fit(X, y, np.where(y == 0, 3, 1))
+    # Means of the inputs, for missing values, are those without class weights.
+    weighted.forest_.fill = model.forest_.fill
+    assert_same(model, weighted)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-3, 1e3, 1e25])
+def test_scales_of_the_target_do_not_matter(scale):
+    """Up to the canonical order of the rows, which their draws depend on."""
+    X, y = rows_of(ObliqueBoostingRegressor, 300)
+    model = quick(ObliqueBoostingRegressor, n_estimators=40, n_bags=1, subsample=1.0)
+    options = {"early_stopping": False, "n_directions": 0}
+    plain = model.set_params(**options).fit(X, y).predict(X)
+    found = clone(model).fit(X, y * scale).predict(X)
+    np.testing.assert_allclose(found / scale, plain, rtol=1e-3)
+    model.set_params(early_stopping=True, n_directions=10).fit(X, y * scale)
+    assert model.score(X, y * scale) > 0.9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n_rows", [1, 2, 30])
+def test_constant_targets_and_few_rows(loss, n_rows):
+    X = np.random.default_rng(0).normal(size=(n_rows, 3))
+    model = quick(ObliqueBoostingRegressor, loss=loss).fit(X, np.full(n_rows, 3.0))
+    np.testing.assert_allclose(model.predict(X), 3.0, rtol=1e-6)
+    assert not model.feature_importances_.any()
+    model.set_params(min_samples_leaf=1, early_stopping=True).fit(X, np.arange(1.0, n_rows + 1))
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 30])
+def test_one_class_and_few_rows(n_rows):
+    X = np.random.default_rng(0).normal(size=(n_rows, 3))
+    model = quick(ObliqueBoostingClassifier).fit(X, ["a"] * n_rows)
+    assert set(model.predict(X)) == {"a"} and (model.predict_proba(X) == 1).all()
+    y = np.arange(n_rows) % 2
+    model = quick(ObliqueBoostingClassifier, min_samples_leaf=1, early_stopping=True).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_several_quantiles():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 2))
+    y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=1200)
+    levels = [0.9, 0.1, 0.5]
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=60)
+    model.fit(X[:800], y[:800])
+    found = model.predict(X[800:])
+    assert found.shape == (400, 3)
+    assert (found[:, 1] <= found[:, 2]).all() and (found[:, 2] <= found[:, 0]).all()
+    np.testing.assert_allclose((y[800:, None] < found).mean(axis=0), levels, atol=0.12)
+    stages = list(model.staged_predict(X[:9]))
+    np.testing.assert_array_equal(stages[-1], model.predict(X[:9]))
+    one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
+    plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
+    np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
+
+
+def test_several_quantiles_in_files_and_of_tables(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = pandas.Categorical(rng.choice(["blue", "green", "red"], size=200))
+    frame = pandas.DataFrame({"x": rng.normal(size=200), "colour": colour})
+    y = frame["x"] + 2 * (colour == "green")
+    for levels in ([0.2, 0.8], (0.2, 0.8), np.array([0.2, 0.8])):
+        model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels).fit(frame, y)
+        skforest.save(model, tmp_path / "model")
+        again = skforest.load(tmp_path / "model")
+        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+        assert type(again.quantile) is type(levels)
+
+
+@pytest.mark.parametrize("quantile", [[], [0.5, 1.0], [[0.1, 0.9]], ["a"], [0.1, np.nan]])
+def test_bad_quantiles(quantile):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match="quantile="):
+        quick(ObliqueBoostingRegressor, loss="quantile", quantile=quantile).fit(X, y)
+
+
+def test_several_quantiles_take_one_output():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=[0.1, 0.9])
+    with pytest.raises(ValueError, match="takes one output, y has 2"):
+        model.fit(X, np.column_stack([y, y]))
+
+
+def test_bags_with_quantiles_are_added_on_other_rows():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=0.9, warm_start=True)
+    model.fit(X, y).set_params(n_bags=4).fit(X, y + 1)
+    assert 0.5 < (y < model.predict(X)).mean()
+
+
+# ------------------------------------------------------------------------------------------ stages
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize(
+    "task", ["regression", "poisson", "outputs", "binary", "labels", "nothing"]
+)
+def test_stages_end_with_the_prediction(task, n_bags):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = {
+        "regression": X[:, 0],
+        "poisson": rng.poisson(np.exp(X[:, 0])),
+        "outputs": X[:, :2],
+        "binary": X[:, 0] > 0,
+        "labels": X[:, :2] > 0,
+        "nothing": np.ones(200),
+    }[task]
+    is_class = task in ("binary", "labels")
+    cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
+    options = {"loss": "poisson"} if task == "poisson" else {}
+    own = {"n_estimators": 70, "n_iter_no_change": 5, "n_bags": n_bags}
+    model = quick(cls, **own, **options).fit(X, y)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == max(1, max(model.n_iter_))
+    np.testing.assert_array_equal(stages[-1], model.predict(X))
+    if is_class:
+        proba = list(model.staged_predict_proba(X))
+        assert len(proba) == len(stages)
+        np.testing.assert_array_equal(np.array(proba[-1]), np.array(model.predict_proba(X)))
+    elif task == "regression":
+        # Stage 3 has the first three trees of every bag.
+        bags = [model._member(bag) for bag in range(n_bags)]
+        expected = np.mean([bag[:3].response(X)[:, 0] for bag in bags], axis=0)
+        np.testing.assert_allclose(stages[2], expected, rtol=1e-12)
+        errors = [np.mean((stage - y) ** 2) for stage in stages]
+        assert errors[0] > 2 * errors[-1]
+
+
+def test_decision_functions_are_log_odds():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), np.log(model.predict_proba(X)))
+    model.fit(X, y == 1)
+    proba = model.predict_proba(X)
+    decision = model.decision_function(X)
+    np.testing.assert_allclose(decision, np.log(proba[:, 1] / proba[:, 0]))
+    np.testing.assert_array_equal(decision > 0, model.predict(X))
+    model.fit(X, np.column_stack([y == 1, y == 2]))
+    assert not hasattr(model, "decision_function")
+
+
+# --------------------------------------------------------------------------- monotonic constraints
+
+
+def check_monotonic(respond, X, constraints):
+    """Predictions along each constrained column, from rows of X."""
+    for j, sign in enumerate(constraints):
+        if not sign:
+            continue
+        grid = np.quantile(X[:, j], np.linspace(0, 1, 60))
+        rows = np.repeat(X[:25], 60, axis=0)
+        rows[:, j] = np.tile(grid, 25)
+        assert (sign * np.diff(respond(rows).reshape(25, 60), axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "poisson", "gamma", "log"])
+def test_predictions_obey_monotonic_constraints(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    raw = np.sin(3 * X[:, 0]) + X[:, 0] - X[:, 1] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3]
+    constraints = [1, -1, 0, 0]
+    common = {"n_estimators": 40, "monotonic_cst": constraints, "early_stopping": False}
+    if loss == "log":
+        model = quick(ObliqueBoostingClassifier, **common).fit(X, raw > 0)
+        plain = quick(ObliqueBoostingClassifier, n_estimators=40).fit(X, raw > 0)
+        respond = [lambda rows, m=m: m.predict_proba(rows)[:, 1] for m in (model, plain)]
+        assert model.score(X, raw > 0) > 0.9
+    else:
+        y = raw if loss in ("squared_error", "absolute_error") else np.exp(raw / 2)
+        model = quick(ObliqueBoostingRegressor, loss=loss, **common).fit(X, y)
+        plain = quick(ObliqueBoostingRegressor, loss=loss, n_estimators=40).fit(X, y)
+        respond = [model.predict, plain.predict]
+        assert model.score(X, y) > 0.5
+    check_monotonic(respond[0], X, constraints)
+    with pytest.raises(AssertionError):
+        check_monotonic(respond[1], X, constraints)
+    # Directions have the other features only.
+    forest = model.forest_
+    assert len(forest.sparse_feature) and set(forest.sparse_feature) == {2, 3}
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_values_of_trees_are_monotonic(seed):
+    """Ties, equal rows, and any gradients: bounds of the leaves keep the order of the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, size=(60, 3)).astype(np.float32)
+    derivative = np.hstack([rng.integers(-3, 4, size=(60, 1)), rng.integers(1, 4, size=(60, 1))])
+    signs = rng.integers(-1, 2, size=3).astype(np.int8)
+    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5)
+    low, high = bounds[leaf].T
+    value = -np.bincount(leaf, derivative[:, 0]) / (np.bincount(leaf, derivative[:, 1]) + 1)
+    value = np.clip(value, *bounds.T)[leaf]
+    assert (low <= high).all()
+    for i in range(60):
+        # Rows that differ in one constrained column.
+        for j in np.flatnonzero(signs):
+            other = np.delete(X, j, axis=1)
+            above = (other == other[i]).all(axis=1) & (X[:, j] > X[i, j])
+            assert (signs[j] * (value[above] - value[i]) >= 0).all()
+
+
+def test_without_constraints_bounded_search_is_the_plain_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    derivative = np.column_stack([rng.normal(size=100), np.ones(100)])
+    plain, _, _ = grow_boosted(X, derivative)
+    bounded, _, _, bounds = grow_boosted(X, derivative, monotonic=np.zeros(3, dtype=np.int8))
+    np.testing.assert_array_equal(plain["direction"], bounded["direction"])
+    np.testing.assert_array_equal(plain["threshold"], bounded["threshold"])
+    np.testing.assert_allclose(plain["gain"], bounded["gain"], rtol=1e-5)
+    assert np.isinf(bounds).all()
+
+
+def test_monotonic_constraints_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green"], size=300)
+    frame = pandas.DataFrame({"c": pandas.Categorical(colour), "x": rng.normal(size=300)})
+    frame["z"] = rng.normal(size=300)
+    y = np.sin(4 * frame["x"]) + frame["x"] + (colour == "green")
+    frame.loc[::9, "x"] = np.nan
+    model = quick(ObliqueBoostingRegressor, monotonic_cst={"x": 1}).fit(frame, y)
+    grid = frame.iloc[np.ones(50, dtype=int)].assign(x=np.linspace(-2, 2, 50))
+    assert (np.diff(model.predict(grid)) >= 0).all() and np.ptp(model.predict(grid)) > 1
+    again = quick(ObliqueBoostingRegressor, monotonic_cst=[0, 1, 0]).fit(frame, y)
+    assert_same(model, again)
+    for wrong in ({"c": 1}, {"q": 1}, [1, 0, 0], [0, 1], [0, 2, 0]):
+        with pytest.raises(ValueError, match="monotonic_cst="):
+            clone(model).set_params(monotonic_cst=wrong).fit(frame, y)
+
+
+def test_monotonic_constraints_need_one_output():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    constraints = {"monotonic_cst": [1, 0, 0, 0, 0, 0]}
+    with pytest.raises(ValueError, match="monotonic_cst=.*needs one output, or two classes"):
+        quick(ObliqueBoostingClassifier, **constraints).fit(X, y)
+    with pytest.raises(ValueError, match="monotonic_cst=.*needs one output, or two classes"):
+        quick(ObliqueBoostingRegressor, **constraints).fit(X, X[:, :2])
+    for all_of_them in ([1] * 6, [1] * 5 + [0]):
+        model = quick(ObliqueBoostingClassifier, monotonic_cst=all_of_them).fit(X, y == 1)
+        assert not len(model.forest_.sparse_feature)
