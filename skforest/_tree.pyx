@@ -9,11 +9,11 @@ children c and c + 1 belong to split ``(c - 1) // 2`` of their tree.
 A split has a direction a, which is a code, and a threshold t. A row x goes right where ``a . x >
 t``. The response adds up, tree by tree,
 
-    response(x) = sum over the leaves of weight(leaf, x) * value[leaf]
+    response(x) = sum over the leaves of weight(leaf, x) * (value[leaf] + slope[leaf] . x)
 
 where the weight of a leaf depends on the gate: 1 at the leaf that the row reaches (hard), the
 smallest ``|a . x - t|`` on the path to it (margin), or the product of the sigmoids on the path to
-any leaf.
+any leaf. Only leaves of hard gates may have slopes, which few models use.
 
 `Router` finds leaves in one of three ways, which give the same bits:
 
@@ -38,8 +38,8 @@ from ._kernels.direction cimport (
 )
 from ._kernels.memory cimport Scratch
 from ._kernels.route cimport (
-    DirectionPool, RoutedRows, SumRouter, partition_rows, pop_node, push_node, routed_rows,
-    sums_apply
+    DirectionPool, RoutedRows, Slopes, SumRouter, add_slopes, partition_rows, pop_node, push_node,
+    routed_rows, sums_apply
 )
 from ._kernels.route import make_pool
 
@@ -59,6 +59,19 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
+
+
+cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
+    """Pointers to the slopes of a forest, which keeps the arrays alive."""
+    cdef const int64_t[::1] start = arrays["slope_start"]
+    cdef const int32_t[::1] feature = arrays["slope_feature"]
+    cdef const float[:, ::1] slope = arrays["slope"]
+    cdef Slopes slopes
+    slopes.start = &start[0] if start.shape[0] else NULL
+    slopes.feature = &feature[0] if feature.shape[0] else NULL
+    slopes.slope = &slope[0, 0] if feature.shape[0] else NULL
+    slopes.n_outputs = n_outputs
+    return slopes
 
 
 @cython.final
@@ -83,6 +96,8 @@ cdef class Router:
     cdef const float[::1] value
     cdef const int64_t[::1] value_start
     cdef const int32_t[::1] value_index
+    cdef bint has_slopes
+    cdef Slopes slopes
     cdef SumRouter sum_router      # made when bytes are predicted for the first time
     cdef readonly DirectionPool pool
     cdef bint pool_is_decided
@@ -97,6 +112,8 @@ cdef class Router:
         self.value_start = arrays["value_start"]
         self.value_index = arrays["value_index"]
         self.dense_values = self.value_start.shape[0] == 0
+        self.has_slopes = len(arrays["slope_start"]) > 0
+        self.slopes = as_slopes(arrays, n_outputs)
         self.n_outputs = n_outputs
         self.gate = GATES[gate]
         self.steepness = steepness
@@ -118,6 +135,8 @@ cdef class Router:
 
         X is uint8 or float32; the response is (n_samples, n_outputs), float64.
         """
+        if self.has_slopes and X.dtype != np.float32:
+            X = X.astype(np.float32)
         cdef Table table = as_table(X)
         response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
         if response.size == 0:
@@ -153,7 +172,7 @@ cdef class Router:
         with nogil:
             for tree in range(first_tree, last_tree):
                 self.route_tree(tree, table, &unfolded, &rows)
-                self.store(tree, rows.leaf, weight, 0, n, leaves, response)
+                self.store(tree, table, rows.leaf, weight, 0, n, leaves, response)
         return 0
 
     cdef void route_tree(
@@ -234,7 +253,7 @@ cdef class Router:
                 )
                 for tree in range(first_tree, last_tree):
                     sum_router.route(tree, &sums[0], n, &leaf[0])
-                    self.store(tree, &leaf[0], NULL, start, n, leaves, response)
+                    self.store(tree, table, &leaf[0], NULL, start, n, leaves, response)
                 start += n
         return 0
 
@@ -278,23 +297,36 @@ cdef class Router:
                     pool.route(
                         tree, self.tree_start[tree], &projections[0], n, &leaf[0], margin
                     )
-                    self.store(tree, &leaf[0], margin, start, n, leaves, response)
+                    self.store(tree, table, &leaf[0], margin, start, n, leaves, response)
                 start += n
         return 0
 
     # --------------------------------------------------------------------------- values of leaves
 
     cdef void store(
-        self, int64_t tree, const int32_t* leaf, const float* weight, int64_t start, int64_t n,
-        int32_t[:, ::1] leaves, double[:, ::1] response
+        self, int64_t tree, const Table* table, const int32_t* leaf, const float* weight,
+        int64_t start, int64_t n, int32_t[:, ::1] leaves, double[:, ::1] response
     ) noexcept nogil:
         """Store the leaves of the n rows from `start` on, or add their values to `response`."""
         cdef int64_t i
         if leaves is None:
             self.add_values(tree, leaf, weight, n, &response[start, 0])
+            if self.has_slopes:
+                self.add_linear(tree, table, leaf, start, n, &response[start, 0])
             return
         for i in range(n):
             leaves[start + i, tree] = leaf[i]
+
+    cdef void add_linear(
+        self, int64_t tree, const Table* table, const int32_t* leaf, int64_t start, int64_t n,
+        double* out
+    ) noexcept nogil:
+        """Add the linear functions of leaves, for the n rows of a float32 table from `start` on."""
+        cdef int64_t i, row
+        cdef const float* x = <const float*>table.data + start * table.n_features
+        for i in range(n):
+            row = -1 - <int64_t>self.child[self.tree_start[tree] + leaf[i]]
+            add_slopes(&self.slopes, row, x + i * table.n_features, out + i * self.n_outputs)
 
     cdef void add_values(
         self, int64_t tree, const int32_t* leaf, const float* weight, int64_t n, double* out

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
 from ._base import (
@@ -24,6 +25,7 @@ from ._base import (
 from ._docs import described, with_texts
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._threads import Control
 from .forest import Forest
 from .forest.statistics import labels_of, probabilities, staged_responses
 from .forest.storage import join
@@ -39,6 +41,8 @@ from .training.losses import (
     make_loss,
 )
 
+# linear_leaves="auto" compares models of so many rows and rounds, from so many rows on.
+TRIAL_ROWS, TRIAL_ROUNDS, MIN_LINEAR_ROWS = 4000, 150, 100
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 FOLD_SEED = 2**61  # far from the numbers of the bags
@@ -77,6 +81,10 @@ monotonic_cst : array-like of int of shape (n_features,), dict or None
     output or two classes. 1: the prediction, or the probability of the second class, does not
     decrease with the column, -1: it does not increase, 0: no constraint. Columns with a constraint
     are not part of oblique directions.
+linear_leaves : "auto" or bool
+    Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
+    constants. "auto": in regression with the squared error, if that has the lower loss on held-out
+    rows in a comparison of two small models; otherwise constants.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
@@ -118,14 +126,16 @@ delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float or array-like of float of shape (n_quantiles,)
     In (0, 1), for loss="quantile". Of several quantiles, `predict` returns one column each; only
-    for one output. The columns do not cross: predictions are sorted [4]_.
+    for one output. The columns do not cross: predictions are sorted [5]_.
 power : float
     In (1, 2), for loss="tweedie": the variance is proportional to this power of the mean.
 """
 )
 
 ATTRIBUTES = """
-learning_rate_, min_samples_leaf_, n_directions_, n_bags_, early_stopping_ : float, int or bool
+learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
+    Resolved values of these parameters.
+linear_leaves_, early_stopping_ : bool
     Resolved values of these parameters.
 validation_scores_ : list of ndarray
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
@@ -152,12 +162,14 @@ REFERENCES = """
    Forests", JMLR 21, 2020.
 .. [3] L. Iosipoi, A. Vakhrushev, "SketchBoost: Fast Gradient Boosted Decision Tree for Multioutput
    Problems", NeurIPS 2022.
+.. [4] Y. Shi, J. Li, Z. Li, "Gradient Boosting with Piece-Wise Linear Regression Trees", IJCAI
+   2019.
 """
 
 REGRESSOR_REFERENCES = (
     REFERENCES.rstrip()
     + """
-.. [4] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
+.. [5] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
    Crossing", Econometrica 78, 2010.
 """
 )
@@ -181,6 +193,7 @@ class _ObliqueBoosting(BaseForest):
         "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
         "monotonic_cst": ["array-like", dict, None],
+        "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -225,6 +238,7 @@ class _ObliqueBoosting(BaseForest):
             max_terms=int(self.max_nonzeros),
             max_bins=int(self.max_bins),
             n_iter_no_change=int(self.n_iter_no_change),
+            linear_leaves=getattr(self, "linear_leaves_", False),
             kept=KEPT if self.n_bags_ > 1 else 1.0,
         )
 
@@ -234,8 +248,40 @@ class _ObliqueBoosting(BaseForest):
         if data.fold is None and self.early_stopping_ and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(self._folds(data, n_folds), n_folds)
-        rows = BinnedRows(data, self.max_bins, self._monotonic_features(data))
+        monotonic = self._monotonic_features(data)
+        if bags[0] == 0:
+            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None)
+        rows = BinnedRows(data, self.max_bins, monotonic)
         return super()._fit_forest(data, bags, rows=rows)
+
+    def _resolve_leaves(self, data, is_monotonic):
+        """Whether leaves are linear; "auto": whether that is better on held-out rows."""
+        loss = self._make_loss()
+        if self.linear_leaves is True:
+            for is_wrong, what in (
+                (loss.renews_leaves, f"loss={getattr(self, 'loss', None)!r}"),
+                (is_monotonic, "monotonic_cst"),
+            ):
+                if is_wrong:
+                    raise ValueError(f"linear_leaves=True is not possible with {what}")
+        is_open = isinstance(loss, SquaredError) and not is_monotonic and self.early_stopping_
+        is_open = is_open and not is_classifier(self)
+        if self.linear_leaves != "auto" or not is_open or len(data) < MIN_LINEAR_ROWS:
+            return self.linear_leaves is True
+        seed = tree_seed(self._seed, FOLD_SEED)
+        random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
+        chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
+        data = data.subset(chosen)
+        rows = BinnedRows(data, self.max_bins)
+        held_out = np.where(self._draw_held_out(data, seed), data.weight, 0.0)
+        weight = data.weight - held_out
+        scores = []
+        for is_linear in (False, True):
+            n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
+            settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
+            training = self._training(data, rows, weight, held_out, settings, seed, Control())
+            scores.append(max(training.scores))
+        return bool(scores[1] > scores[0])
 
     def _monotonic_features(self, data):
         """Constraints of the features that are made of the columns of X; None without any."""
@@ -387,6 +433,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,
@@ -522,6 +569,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,

@@ -46,8 +46,8 @@ KERNEL_LAYERS = (
     ).split(),
     "split search loss row_reader".split(),
     (
-        "grow boost surrogate coordinate joint logistic alternate soft soft_stump hinge "
-        "hinge_layer"
+        "grow boost linear_leaf surrogate coordinate joint logistic alternate soft soft_stump "
+        "hinge hinge_layer"
     ).split(),
 )
 KERNEL_LAYER = {name: layer for layer, names in enumerate(KERNEL_LAYERS) for name in names}

@@ -33,6 +33,25 @@ cdef struct RoutedRows:
     int32_t* stack_end
 
 
+cdef struct Slopes:
+    # Linear functions of features in leaves. Row r of values has the entries start[r] to
+    # start[r + 1] - 1, each a feature and the slopes of all outputs along it. No start: none.
+    const int64_t* start
+    const int32_t* feature
+    const float* slope
+    int64_t n_outputs
+
+
+cdef inline void add_slopes(
+    const Slopes* slopes, int64_t value_row, const float* x, double* out
+) noexcept nogil:
+    """out += the linear function of a row of values, at the features x."""
+    cdef int64_t j, k
+    for j in range(slopes.start[value_row], slopes.start[value_row + 1]):
+        for k in range(slopes.n_outputs):
+            out[k] += <double>slopes.slope[j * slopes.n_outputs + k] * x[slopes.feature[j]]
+
+
 cdef inline RoutedRows routed_rows(Scratch scratch, int64_t n) except *:
     """Arrays for a block of n rows, which `scratch` keeps alive."""
     cdef RoutedRows rows

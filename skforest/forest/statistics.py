@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from .._feature_map import dense
+from .._kernels.linear_leaf import add_linear
 from .storage import LINKS, without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")
@@ -333,7 +334,11 @@ def staged_responses(forest, Z):
         for tree in range(max(n_trees for n_trees, _, _ in parts)):
             for bag, (n_trees, child, leaves) in enumerate(parts):
                 if tree < n_trees:
-                    raw[bag] += value[-1 - child[leaves[:, tree]]]
+                    row = -1 - child[leaves[:, tree]]
+                    raw[bag] += value[row]
+                    if len(forest.slope_start):
+                        own = forest.slope_start, forest.slope_feature, forest.slope
+                        add_linear(np.asarray(Z, np.float32), row, *own, raw[bag])
             yield sum(LINKS[forest.link](own + forest.baseline) for own in raw) / n_bags
 
 

@@ -41,6 +41,9 @@ ARRAYS = {
     "value": (np.float32, 1),
     "value_start": (np.int64, 1),
     "value_index": (np.int32, 1),
+    "slope_start": (np.int64, 1),
+    "slope_feature": (np.int32, 1),
+    "slope": (np.float32, 2),
     "box_corner": (np.int32, 1),
     "box_other": (np.int32, 1),
     "box_size": (np.int32, 2),
@@ -69,6 +72,7 @@ METADATA = (
 ).split()
 BOX_ARRAYS = ("box_corner", "box_other", "box_size", "box_subset")  # one entry per box
 SPARSE_ARRAYS = ("sparse_feature", "sparse_weight")  # one entry per weight
+SLOPE_ARRAYS = ("slope_feature", "slope")  # one entry per feature of a linear leaf
 HALF_ARRAYS = ("sparse_weight", "dense")  # float16 in a forest of `weight_dtype` float16
 
 
@@ -324,6 +328,21 @@ def _check_values(forest):
     n_values = _n_values(forest)
     _need(_within(-1 - leaf.astype(np.int64), 0, n_values), "a leaf has no value")
     _need(0 <= forest.n_shared_values <= n_values, "n_shared_values is out of range")
+    _check_slopes(forest, n_values)
+
+
+def _check_slopes(forest, n_values):
+    n_slopes = len(forest.slope_feature)
+    _need(forest.slope.shape == (n_slopes, forest.n_outputs), "slope is not (n, n_outputs)")
+    if not len(forest.slope_start):
+        _need(n_slopes == 0, "slope_feature is given without slope_start")
+        return
+    is_plain = forest.gate == "hard" and not len(forest.value_start)
+    _need(is_plain, 'slopes need the gate "hard", and values without value_start')
+    _need(forest.n_shared_values == 0, "slopes need n_shared_values to be 0")
+    _need(len(forest.slope_start) == n_values + 1, "slope_start needs one entry per row of values")
+    _check_starts(forest.slope_start, n_slopes, "slope_start")
+    _need(_within(forest.slope_feature, 0, forest.n_features), "slope_feature is out of range")
 
 
 def _check_boxes(forest):
@@ -431,6 +450,14 @@ def join(forests, consume=False):
         arrays[name] = np.concatenate([v[name] for v in values])
     if len(head.value_start):
         arrays["value_start"] = _join_starts([v["value_start"] for v in values])
+    if any(len(f.slope_start) for f in forests):
+        starts = [
+            f.slope_start if len(f.slope_start) else np.zeros(n + 1, dtype=np.int64)
+            for f, n in zip(forests, n_values)
+        ]
+        arrays["slope_start"] = _join_starts(starts)
+        for name in SLOPE_ARRAYS:
+            arrays[name] = np.concatenate([getattr(f, name) for f in forests])
     return arrays
 
 
@@ -461,6 +488,8 @@ def without_unused(forest):
         _take_rows(arrays, "value_start", ("value", "value_index"), row)
     else:
         arrays["value"] = forest.value.reshape(-1, forest.n_outputs)[row].ravel()
+    if len(forest.slope_start):
+        _take_rows(arrays, "slope_start", SLOPE_ARRAYS, row)
     return arrays
 
 

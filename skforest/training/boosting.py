@@ -14,6 +14,7 @@ import numpy as np
 
 from .._kernels.boost import TreeGrower, bin_columns, leaf_sums
 from .._kernels.rows import tree_seed
+from .linear_leaves import LinearLeaves
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
@@ -42,6 +43,7 @@ class BoostingSettings:
     max_terms: int
     max_bins: int
     n_iter_no_change: int
+    linear_leaves: bool = False
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
 
 
@@ -180,8 +182,16 @@ class BoostingTraining:
             grower.split_level(settings.max_leaves)
         tree, leaf = grower.finish()
         self._count_gains(tree)
-        value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
-        self.raw += value[leaf]
+        if settings.linear_leaves:
+            derivatives = self.gradient, self.curvature
+            linear = LinearLeaves(self.rows.X, tree, leaf, rows, *derivatives, settings.l2)
+            linear.scaled(settings.learning_rate).add_to(self.raw)
+            tree |= {"slope_start": linear.start, "slope_feature": linear.feature}
+            tree["slope"] = linear.slope
+            value = linear.value
+        else:
+            value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
+            self.raw += value[leaf]
         self.trees.append(tree)
         self.values.append(value)
 
@@ -280,14 +290,27 @@ class BoostingTraining:
             is_sparse = tree["direction"] >= n_features
             direction.append(tree["direction"] + np.int32(sparse) * is_sparse)
         n_terms = np.concatenate([np.diff(tree["sparse_start"]) for tree in trees])
-        names = ("node_weight", "threshold", "gain", "sparse_feature", "sparse_weight")
-        return {name: np.concatenate([tree[name] for tree in trees]) for name in names} | {
-            "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
-            "child": np.concatenate(child),
-            "direction": np.concatenate(direction),
-            "sparse_start": np.cumsum(np.concatenate([[0], n_terms])),
-            "value": (values * unit).astype(np.float32).ravel(),
-        }
+        names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
+        linear = {}
+        if self.settings.linear_leaves and self.trees:
+            names.append("slope_feature")
+            n_slopes = np.concatenate([np.diff(tree["slope_start"]) for tree in trees])
+            slopes = np.concatenate([tree["slope"] for tree in trees])
+            if len(unit) == 2 and slopes.shape[1] == 1:
+                slopes = slopes * [-0.5, 0.5]
+            slopes = slopes * unit
+            linear = {"slope_start": np.cumsum(np.concatenate([[0], n_slopes])), "slope": slopes}
+        return (
+            {name: np.concatenate([tree[name] for tree in trees]) for name in names}
+            | linear
+            | {
+                "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
+                "child": np.concatenate(child),
+                "direction": np.concatenate(direction),
+                "sparse_start": np.cumsum(np.concatenate([[0], n_terms])),
+                "value": (values * unit).astype(np.float32).ravel(),
+            }
+        )
 
 
 # A tree without a split, of a model whose first round does not lower the validation loss.
