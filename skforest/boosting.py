@@ -40,6 +40,7 @@ from .training.losses import (
 )
 
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
+MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 FOLD_SEED = 2**61  # far from the numbers of the bags
 
@@ -210,7 +211,7 @@ class _ObliqueBoosting(BaseForest):
             max_depth=int(self.max_depth or 30),
             max_leaves=int(self.max_leaf_nodes or 0),
             min_samples_leaf=int(self.min_samples_leaf),
-            l2=float(self.l2_regularization),
+            l2=max(float(self.l2_regularization), MIN_L2),
             subsample=float(self.subsample),
             n_directions=int(self.n_directions_),
             max_terms=int(self.max_nonzeros),
