@@ -44,6 +44,7 @@ from .training.losses import (
 # linear_leaves="auto" compares models of so many rows and rounds, from so many rows on.
 TRIAL_ROWS, TRIAL_ROUNDS, MIN_LINEAR_ROWS = 4000, 150, 100
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
+MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 FOLD_SEED = 2**61  # far from the numbers of the bags
 
@@ -231,7 +232,7 @@ class _ObliqueBoosting(BaseForest):
             max_depth=int(self.max_depth or 30),
             max_leaves=int(self.max_leaf_nodes or 0),
             min_samples_leaf=int(self.min_samples_leaf_),
-            l2=float(self.l2_regularization),
+            l2=max(float(self.l2_regularization), MIN_L2),
             subsample=float(self.subsample),
             max_features=float(self.max_features),
             n_directions=int(self.n_directions_),

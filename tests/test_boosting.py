@@ -483,6 +483,23 @@ def test_bags_with_quantiles_are_added_on_other_rows():
     assert 0.5 < (y < model.predict(X)).mean()
 
 
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie", "log"])
+def test_newton_steps_are_finite_without_a_penalty(loss):
+    """Curvatures vanish where rows are predicted with certainty."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    own = {"l2_regularization": 0.0, "min_samples_leaf": 1, "learning_rate": 1.0, "n_bags": 1}
+    own |= {"early_stopping": False, "n_estimators": 300}
+    if loss == "log":
+        y = np.digitize(X[:, 0] + X[:, 1], [-1, 0, 1])
+        model = quick(ObliqueBoostingClassifier, **own).fit(X, y)
+    else:
+        y = 1e3 * np.exp(4 * X[:, 0])
+        model = quick(ObliqueBoostingRegressor, loss=loss, **own).fit(X, y)
+    assert model.score(X, y) > 0.99
+    assert np.isfinite(model.forest_.gain).all() and np.isfinite(model.forest_.value).all()
+
+
 # ------------------------------------------------------------------------------------------ stages
 
 

@@ -36,7 +36,7 @@ class BoostingSettings:
     max_depth: int
     max_leaves: int  # 0: no limit
     min_samples_leaf: int
-    l2: float
+    l2: float  # more than 0, since the curvatures of a node may all be 0
     subsample: float
     max_features: float  # share of the features that a tree may use by themselves
     n_directions: int
@@ -252,8 +252,7 @@ class BoostingTraining:
     def _values(self, leaf, rows, n_leaves):
         """Values of the leaves."""
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
-        curvature = sums[1] + self.settings.l2
-        value = -sums[0] / np.where(curvature > 0, curvature, np.inf)
+        value = -sums[0] / (sums[1] + self.settings.l2)
         value = np.clip(value, -self.loss.max_step, self.loss.max_step)
         if self.loss.renews_leaves:
             value = self._renewed(leaf[rows], rows, value)
