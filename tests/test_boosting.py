@@ -15,9 +15,10 @@ from sklearn.datasets import make_classification, make_friedman1
 from sklearn.metrics import log_loss
 
 import skforest
-from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
-from skforest.training import losses
+from skforest.training import linear_leaves, losses
+from skforest.training.linear_leaves import LinearLeaves
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
 LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
@@ -653,3 +654,77 @@ def test_monotonic_constraints_need_one_output():
     for all_of_them in ([1] * 6, [1] * 5 + [0]):
         model = quick(ObliqueBoostingClassifier, monotonic_cst=all_of_them).fit(X, y == 1)
         assert not len(model.forest_.sparse_feature)
+
+
+# ----------------------------------------------------------------------------------- linear leaves
+
+
+def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
+    """Against a general least-squares solution in one leaf at a time."""
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 5)).astype(np.float32)
+    gradient = (X[:, 0] - 2 * X[:, 1] + 0.1 * rng.normal(size=400)).astype(np.float32)[:, None]
+    curvature = rng.uniform(0.5, 1.5, size=(400, 1)).astype(np.float32)
+    rows = np.arange(0, 400, 2, dtype=np.int32)
+    tree = {  # node 0 splits on feature 1, node 2 on a mixture
+        "child": np.array([1, -1, 3, -2, -3], dtype=np.int32),
+        "direction": np.array([1, 5], dtype=np.int32),
+        "sparse_start": np.array([0, 2]),
+        "sparse_feature": np.array([0, 3], dtype=np.int32),
+        "sparse_weight": np.array([1.5, -0.5], dtype=np.float32),
+    }
+    mixture = 1.5 * X[:, 0] - 0.5 * X[:, 3]
+    leaf = np.where(X[:, 1] <= 0.4, 0, np.where(mixture <= 0.5, 1, 2)).astype(np.int32)
+    linear = LinearLeaves(X, tree, leaf, rows, gradient, curvature, 3.0)
+    raw = np.zeros((400, 1))
+    linear.add_to(raw)
+    for number, regressors in enumerate([X[:, [1]], *2 * [np.stack([mixture, X[:, 1]], axis=1)]]):
+        own = rows[leaf[rows] == number]
+        g, h = gradient[own, 0].astype(float), curvature[own, 0].astype(float)
+        z = regressors.astype(float)
+        mean = np.average(z[own], axis=0, weights=h)
+        deviation = np.sqrt(np.average((z[own] - mean) ** 2, axis=0, weights=h))
+        s = (z - mean) / deviation
+        hessian = (s[own] * h[:, None]).T @ s[own] + linear_leaves.PENALTY * np.eye(s.shape[1])
+        expected = -g.sum() / (h.sum() + 3.0) - s @ np.linalg.solve(hessian, s[own].T @ g)
+        mask = leaf == number
+        np.testing.assert_allclose(raw[mask, 0], expected[mask], rtol=1e-4, atol=1e-5)
+
+
+def test_linear_leaves_are_chosen_where_they_help():
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 4))
+    smooth, steps = X @ [3.0, -2.0, 1.0, 0.5], (np.floor(4 * X[:, 0]) % 2) + (X[:, 1] > 0.5)
+    options = {"n_estimators": 40, "n_bags": 2}
+    assert quick(ObliqueBoostingRegressor, **options).fit(X, smooth).linear_leaves_
+    assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_leaves_
+    assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 0).linear_leaves_
+
+
+@BOTH
+def test_models_of_linear_leaves(cls, tmp_path):
+    """Staged, saved and copied models predict the same; leaves continue linearly."""
+    X, y = rows_of(cls)
+    model = quick(cls, linear_leaves=True, n_bags=2).fit(X, y)
+    assert len(model.forest_.slope)
+    method = "predict_proba" if hasattr(model, "predict_proba") else "predict"
+    expected = getattr(model, method)(X)
+    *_, last = getattr(model, f"staged_{method}")(X)
+    np.testing.assert_allclose(last, expected, rtol=1e-9, atol=1e-12)
+    save(model, tmp_path / "model.npz")
+    np.testing.assert_array_equal(getattr(load(tmp_path / "model.npz"), method)(X), expected)
+    part = model.forest_[1:4]
+    np.testing.assert_array_equal(part.compact().response(X), part.response(X))
+    if method == "predict":
+        line = np.repeat(X[:1], 3, axis=0) + np.outer([0, 100, 200], np.ones(X.shape[1]))
+        far = model.predict(line)
+        assert abs(far[2] - far[1]) > 0
+
+
+def test_linear_leaves_need_a_curvature():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match="linear_leaves=True .* loss='absolute_error'"):
+        quick(ObliqueBoostingRegressor, loss="absolute_error", linear_leaves=True).fit(X, y)
+    signs = [1] + [0] * (X.shape[1] - 1)
+    with pytest.raises(ValueError, match="linear_leaves=True .* monotonic_cst"):
+        quick(ObliqueBoostingRegressor, monotonic_cst=signs, linear_leaves=True).fit(X, y)

@@ -281,10 +281,47 @@ def test_a_box_that_leaves_the_array_is_refused():
 
 
 # A dense row more or less, and an empty row of ragged values more, are another sound forest.
+RESIZABLE = [name for name in ARRAYS if name != "dense" and not name.startswith("slope")]
 RESIZED = [
-    *((shorter, name) for name in ARRAYS if name != "dense"),
-    *((longer, name) for name in ARRAYS if name not in ("dense", "sparse_start", "value_start")),
+    *((shorter, name) for name in RESIZABLE),
+    *((longer, name) for name in RESIZABLE if name not in ("sparse_start", "value_start")),
 ]
+
+
+SLOPES = {
+    "slope_start": [0, 2, 3, 3, 3],
+    "slope_feature": [0, 3, 1],
+    "slope": [[1.0], [2.0], [-1.0]],
+}
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"slope_start": [0, 3]}, "slope_start needs one entry per row of values"),
+        ({"slope_start": [0, 2, 4, 4, 4]}, "slope_start must rise"),
+        ({"slope_start": [0, 4, 3, 3, 3]}, "slope_start must rise"),
+        ({"slope_start": []}, "without slope_start"),
+        ({"slope_feature": [0, 4, 1]}, "slope_feature is out of range"),
+        ({"slope_feature": [0, -1, 1]}, "slope_feature is out of range"),
+        ({"slope_feature": [0, 1]}, "slope is not"),
+        ({"slope": [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]]}, "slope is not"),
+        ({"slope": [[1.0], [np.nan], [-1.0]]}, "not finite"),
+    ],
+)
+def test_slopes_of_leaves_are_checked(wrong, message):
+    meta = {"n_features": 4, "n_outputs": 1, "task": "regression"}
+    X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    plain, linear = Forest(TREE, **meta), Forest(TREE | SLOPES, **meta)
+    value_row = -1 - plain.child[plain.apply(X)[:, 0]]
+    none = np.zeros(20)
+    slope = np.array([X[:, 0] + 2 * X[:, 3], -X[:, 1], none, none])[value_row, np.arange(20)]
+    first = linear[0].response(X)[:, 0] - plain[0].response(X)[:, 0]
+    np.testing.assert_allclose(first, slope, rtol=1e-6)
+    with pytest.raises(ValueError, match=message):
+        Forest(TREE | SLOPES | wrong, **meta)
+    with pytest.raises(ValueError, match="gate"):
+        Forest(TREE | SLOPES, **meta, gate="margin")
 
 
 @pytest.mark.parametrize("resize, name", RESIZED)

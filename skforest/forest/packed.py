@@ -78,8 +78,7 @@ class Forest:
             Leaf values, as deviations from the baseline: row after row; or, if `value_start`
             (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
-            Linear functions that are added to leaf values, with the gate "hard": feature and
-            slopes of every entry of a row of values. Empty: leaves are constant.
+            Linear functions that are added to rows of values; empty if leaves are constant.
         box_corner, box_other : (n_boxes,)
             First entry of a box in the array of features, and that of a box of the same size that
             is subtracted, or -1.
@@ -226,8 +225,6 @@ class Forest:
             return np.zeros(len(self.child))
         if name == "gain":
             return np.zeros(len(self.threshold))
-        if name == "sparse_start":
-            return [0]
         if name == "table_start":
             return np.zeros(len(self.source) + 1)
         if name == "bag_start":
@@ -240,6 +237,7 @@ class Forest:
             "box_subset": (n_boxes, 0 if n_boxes else self.n_subset_bytes),
             "dense": (0, self.n_features),
             "slope": (0, self.n_outputs),
+            "sparse_start": 1,
         }
         return np.zeros(shape.get(name, 0))
 
