@@ -321,7 +321,7 @@ cdef class Router:
         self, int64_t tree, const Table* table, const int32_t* leaf, int64_t start, int64_t n,
         double* out
     ) noexcept nogil:
-        """Add the linear functions of leaves, for the n rows of a float32 table from `start` on."""
+        """Add the linear functions of leaves, for the n rows of a float32 table from `start`."""
         cdef int64_t i, row
         cdef const float* x = <const float*>table.data + start * table.n_features
         for i in range(n):
