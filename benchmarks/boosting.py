@@ -1,0 +1,107 @@
+"""Measurements of oblique boosting and of blends: large tables, and one row at a time.
+
+    python benchmarks/boosting.py scale [--rounds N] [--quick]
+    python benchmarks/boosting.py one-row [--rounds N] [--quick]
+
+``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
+its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
+and with blends. Rows are merged into ``benchmarks/results/boosting.json``.
+"""
+
+import multiprocessing
+import resource
+import statistics
+import time
+
+import groups
+import lightgbm
+import numpy as np
+from groups import pick
+from results import Measure, Row
+from sklearn.datasets import make_friedman1
+from timing import interleave, ratios, seconds
+
+import skforest
+
+N_ROUNDS = 50
+MEASURES = {
+    "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
+    "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
+    "one-row/boosting": Measure("predict of one row, 500 rounds in one bag", "us", more=False),
+    "one-row/blend": Measure("predict of one row, blend of 4 kinds", "us", more=False),
+}
+
+
+def scale(options):
+    """Time and memory of a fit on many rows."""
+    n_rows = pick(options, 10**6, 20_000)
+    models = {"skforest": _boosting, "LightGBM": _lightgbm}
+    measured = interleave(
+        {name: lambda _, make=make: _in_process(make, n_rows) for name, make in models.items()},
+        options.rounds or 1,
+        warm_up=False,
+    )
+    times = {name: [run[0] for run in runs] for name, runs in measured.items()}
+    memory = {name: [run[1] for run in runs] for name, runs in measured.items()}
+    matrix = n_rows * 50 * 4 / 2**20
+    note = ", ".join(f"{name} {statistics.median(v):.1f} s" for name, v in times.items())
+    yield Row("scale/time", ratios(times["LightGBM"], times["skforest"]), note)
+    note = f"LightGBM {statistics.median(memory['LightGBM']):.0f} MiB; X is {matrix:.0f} MiB"
+    yield Row("scale/memory", memory["skforest"], note)
+
+
+def _boosting():
+    return skforest.ObliqueBoostingRegressor(
+        N_ROUNDS, n_bags=1, early_stopping=False, random_state=0
+    )
+
+
+def _lightgbm():
+    return lightgbm.LGBMRegressor(n_estimators=N_ROUNDS, n_jobs=1, verbose=-1, random_state=0)
+
+
+def _in_process(make, n_rows):
+    """Seconds of a fit in a new process, and the MiB that it adds to the peak of its memory."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_fit, args=(make, n_rows, queue))
+    process.start()
+    result = queue.get()
+    process.join()
+    return result
+
+
+def _fit(make, n_rows, queue):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((n_rows, 50), dtype=np.float32)
+    y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + X[:, 3:8].sum(axis=1)
+    y += random.standard_normal(n_rows, dtype=np.float32) / 2
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    make().fit(X, y)
+    passed = time.perf_counter() - start
+    queue.put((passed, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+
+
+def one_row(options):
+    """Time to predict one row of an array."""
+    X, y = make_friedman1(pick(options, 2000, 200), 20, noise=1.0, random_state=0)
+    n_rounds = pick(options, 500, 20)
+    boosting = skforest.ObliqueBoostingRegressor(
+        n_rounds, n_bags=1, early_stopping=False, random_state=0
+    )
+    for name, model in (
+        ("boosting", boosting),
+        ("blend", skforest.BlendedForestRegressor(random_state=0)),
+    ):
+        model.fit(X, y)
+        model.predict(X[:1])
+        times = [
+            1e6 * min(seconds(model.predict, X[i : i + 1]) for i in range(100))
+            for _ in range(options.rounds or 5)
+        ]
+        yield Row(f"one-row/{name}", times)
+
+
+if __name__ == "__main__":
+    groups.main(__doc__, (scale, one_row), MEASURES)
