@@ -265,8 +265,8 @@ def test_early_stopping_keeps_the_rounds_of_least_validation_loss(n_bags):
     assert len(model.n_iter_) == len(model.validation_scores_) == n_bags
     for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
         best = int(scores.argmax())
-        # Several bags keep 1.5 times the best rounds, since their mean overfits later. A single bag
-        # is trained again on all rows, by rounds in proportion to these.
+        # Several bags keep 1.5 times the best rounds, since their mean overfits later. A single
+        # bag is trained again on all rows, by rounds in proportion to these.
         assert len(scores) - 1 - best == max(5, np.ceil(best / 2) if n_bags > 1 else 0)
         assert n_iter == (int(1.5 * best) if n_bags > 1 else np.ceil(best * 200 / 160))
     n_trees = np.diff(model.forest_.bag_start)
