@@ -112,11 +112,11 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 """
 
 NOTES = """
-A forest of this package is trained once with each of its trees (bags, for hinge forests and oblique
-boosting) on all folds but one. Its prediction of a row is the mean over those trees that left out
-the fold of the row; with 100 trees and 5 folds, over 20 of them. The settings of a forest that are
-chosen from the data are chosen once, on all rows. Oblique boosting is also stopped early on the
-fold that a bag leaves out, so its score is slightly too high.
+A forest of this package is trained once with each of its trees (bags, for hinge forests and
+oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
+left out the fold of the row; with 100 trees and 5 folds, over 20 of them. The settings of a forest
+that are chosen from the data are chosen once, on all rows. Each bag of oblique boosting is stopped
+early on the fold that it leaves out, so its score is slightly too high.
 
 {weighted_rows}
 """
