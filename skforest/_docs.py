@@ -157,8 +157,8 @@ X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Or of shape (n_samples, *feature_shape). Rows with the columns of fit; levels may be unknown
-    and values missing, see :doc:`/guide/tables`.
+    Or of shape ``(n_samples, *feature_shape)``. Rows with the columns of fit; levels may be
+    unknown and values missing, see :doc:`/guide/tables`.
 """,
     "returns_self": """
 Returns

@@ -49,11 +49,11 @@ MEMBERS = {
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
-    What is blended. "auto": all of "manifold", "co2" and "hinge", the forests of this package
-    with default parameters. A list contains these names, and estimators, with or without a name:
-    forests of this package with other parameters, or any estimators of scikit-learn. Put the
-    fastest first if there is a `time_limit`. A `random_state` or `n_jobs` of a member that is None
-    is set from that of the blend.
+    What is blended. "auto": all of "manifold", "co2", "hinge" and "boosting", the estimators of
+    this package with default parameters. A list contains these names, and estimators, with or
+    without a name: forests of this package with other parameters, or any estimators of
+    scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state` or `n_jobs` of
+    a member that is None is set from that of the blend.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is the number of folds, at least 2; they are
     stratified by class, equal rows are in one fold, and so are all rows of a group if `groups` are
@@ -66,8 +66,8 @@ n_rounds : int
 refit : bool
     Whether members with a positive weight are trained again on all rows. False: forests of this
     package remain as they were trained for the weights, each of their trees without one fold of
-    the rows. That halves the time of a fit and increases the error. Estimators of other packages
-    are always trained again.
+    the rows. That shortens the fit and increases the error. Estimators of other packages are
+    always trained again. Oblique boosting is not: each of its bags leaves out a fold in any case.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
@@ -112,10 +112,11 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 """
 
 NOTES = """
-A forest of this package is trained once with each of its trees (bags, for hinge forests) on all
-folds but one. Its prediction of a row is the mean over those trees that left out the fold of the
-row; with 100 trees and 5 folds, over 20 of them. The settings of a forest that are chosen from the
-data are chosen once, on all rows.
+A forest of this package is trained once with each of its trees (bags, for hinge forests and
+oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
+left out the fold of the row; with 100 trees and 5 folds, over 20 of them. The settings of a forest
+that are chosen from the data are chosen once, on all rows. Each bag of oblique boosting is stopped
+early on the fold that it leaves out, so its score is slightly too high.
 
 {weighted_rows}
 """

@@ -66,11 +66,11 @@ l2_regularization : float
     divided. Not negative. Weights of rows are in units of their median.
 n_directions : "auto" or int
     Number of oblique directions that are drawn for a tree; its splits are the best ones among
-    these and the features. 0: single features only. "auto": 64, fewer from 20000 rows on, and 16
-    from 80000 rows on.
+    these and the single features. 0: single features only. "auto": 64, fewer from 20000 rows on,
+    and 16 from 80000 rows on.
 max_nonzeros : int
-    Largest number of features of an oblique direction, 2 to 8; it has 2 at least. Half of the time
-    features are drawn evenly, otherwise in proportion to the gains they have had so far.
+    Largest number of features of an oblique direction, 2 to 8; the smallest is 2. Half of the
+    time, features are drawn uniformly, otherwise in proportion to their gains so far.
 subsample : float
     Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
 max_features : float
@@ -97,8 +97,9 @@ validation_fraction : float
     Fraction of the distinct rows that a single bag holds out, in (0, 1). Several bags hold out
     one over `n_bags` each.
 n_iter_no_change : int
-    Training ends after this many rounds without a lower loss on the held-out rows. At least 1. Of
-    several bags, 1.5 times the rounds of least loss are kept: their mean overfits later.
+    Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
+    Each of several bags keeps 1.5 times its best number of rounds, because their mean overfits
+    later, and ends after half that number of rounds without a lower loss if that is more.
 verbose : int
     1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
     where there is only one bag. More than 1, without tqdm: a line for each of them.

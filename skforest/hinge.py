@@ -492,7 +492,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Or of shape (n_samples, *feature_shape).
+            Or of shape ``(n_samples, *feature_shape)``.
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
             All labels of the stream; needed in the first call only. None: those of the first
@@ -606,7 +606,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Or of shape (n_samples, *feature_shape).
+            Or of shape ``(n_samples, *feature_shape)``.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
 
