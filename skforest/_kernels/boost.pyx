@@ -38,6 +38,10 @@ cdef enum:
     N_SAMPLED = 256      # rows that the bins of a direction are made from
     MAX_TERMS = 8        # features of a direction
 
+# Smallest curvature of a child, over that of its parent: less is the rounding error of sums.
+cdef double MIN_CURVATURE = 1e-12
+cdef float LARGEST = 3.0e38          # gains are float32
+
 
 cdef struct Node:
     int64_t start             # rows of the sample: positions start .. end - 1
@@ -400,7 +404,8 @@ cdef class TreeGrower:
             longer = np.empty(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
-        self.found_bytes = np.zeros(self.n_open * max(self.n_columns, 1) * sizeof(Found), np.uint8)
+        n_found = max(self.n_open, 1) * max(self.n_columns, 1)
+        self.found_bytes = np.zeros(n_found * sizeof(Found), np.uint8)
         view = self.found_bytes
         self.found = <Found*>&view[0]
         return 0
@@ -501,7 +506,7 @@ cdef class TreeGrower:
         cdef const double* total = &self.total[i, 0]
         cdef double g = 0, h = 0, count = 0, gain, square, right
         cdef double all_h = total[self.n_search], all_count = total[self.n_search + 1]
-        cdef double least = self.min_leaf, l2 = self.l2
+        cdef double least = self.min_leaf, l2 = self.l2, least_h = MIN_CURVATURE * (all_h + l2)
         cdef int32_t k, K = self.n_search
         cdef double left[64]
         cdef double own = 0
@@ -523,6 +528,8 @@ cdef class TreeGrower:
                 continue
             if all_count - count < least:
                 break
+            if not min(h, all_h - h) + l2 > least_h:
+                continue
             if K == 1:
                 right = total[0] - g
                 gain = g * g / (h + l2) + right * right / (all_h - h + l2)
@@ -564,6 +571,8 @@ cdef class TreeGrower:
             if total[2] - count < self.min_leaf:
                 break
             right_g, right_h = total[0] - g, all_h - h + self.l2
+            if not min(h, right_h) > MIN_CURVATURE * all_h:
+                continue
             left_value = bounded_value(g, h, node)
             right_value = bounded_value(right_g, right_h, node)
             if sign * (right_value - left_value) < 0:
@@ -629,7 +638,7 @@ cdef class TreeGrower:
             self.child[node.number] = self.n_nodes
             self.threshold.append(self.threshold_of(node))
             self.direction.append(node.column)
-            self.gain.append(node.gain)
+            self.gain.append(min(node.gain, LARGEST))
             left = self.nodes + at
             right = left + 1
             left.number, right.number = self.n_nodes, self.n_nodes + 1
