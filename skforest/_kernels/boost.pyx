@@ -38,10 +38,6 @@ cdef enum:
     N_SAMPLED = 256      # rows that the bins of a direction are made from
     MAX_TERMS = 8        # features of a direction
 
-# Smallest curvature of a child, over that of its parent: less is the rounding error of sums.
-cdef double MIN_CURVATURE = 1e-12
-cdef float LARGEST = 3.0e38          # gains are float32
-
 
 cdef struct Node:
     int64_t start             # rows of the sample: positions start .. end - 1
@@ -77,6 +73,11 @@ cdef inline double bounded_value(double g, double h, const Node* node) noexcept 
 cdef inline double score(double g, double h, double value) noexcept nogil:
     """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
     return -value * (2 * g + h * value)
+
+
+cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
+    """Is the curvature of a child more than the rounding error of that of its parent?"""
+    return part > 1e-12 * total
 
 
 cdef class TreeGrower:
@@ -506,7 +507,7 @@ cdef class TreeGrower:
         cdef const double* total = &self.total[i, 0]
         cdef double g = 0, h = 0, count = 0, gain, square, right
         cdef double all_h = total[self.n_search], all_count = total[self.n_search + 1]
-        cdef double least = self.min_leaf, l2 = self.l2, least_h = MIN_CURVATURE * (all_h + l2)
+        cdef double least = self.min_leaf, l2 = self.l2
         cdef int32_t k, K = self.n_search
         cdef double left[64]
         cdef double own = 0
@@ -528,7 +529,7 @@ cdef class TreeGrower:
                 continue
             if all_count - count < least:
                 break
-            if not min(h, all_h - h) + l2 > least_h:
+            if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
                 continue
             if K == 1:
                 right = total[0] - g
@@ -571,7 +572,7 @@ cdef class TreeGrower:
             if total[2] - count < self.min_leaf:
                 break
             right_g, right_h = total[0] - g, all_h - h + self.l2
-            if not min(h, right_h) > MIN_CURVATURE * all_h:
+            if not exceeds_rounding(min(h, right_h), all_h):
                 continue
             left_value = bounded_value(g, h, node)
             right_value = bounded_value(right_g, right_h, node)
@@ -638,7 +639,7 @@ cdef class TreeGrower:
             self.child[node.number] = self.n_nodes
             self.threshold.append(self.threshold_of(node))
             self.direction.append(node.column)
-            self.gain.append(min(node.gain, LARGEST))
+            self.gain.append(min(node.gain, 3e38))  # float32
             left = self.nodes + at
             right = left + 1
             left.number, right.number = self.n_nodes, self.n_nodes + 1
