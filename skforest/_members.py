@@ -19,6 +19,13 @@ class BlendedRows:
         self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
         self.first = rows.first_samples()
 
+    @property
+    def n_columns(self):
+        """Number of columns of a response."""
+        if self.classes is None:
+            return self.rows.y.shape[1]
+        return sum(len(labels) for labels in self.classes)
+
     def batch(self):
         """Samples whose prediction is timed."""
         return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), PREDICTED))
@@ -83,7 +90,7 @@ class OtherMember:
 
     def train_folds(self, samples, limit):
         """Responses of the distinct rows, each by an estimator that did not see its fold."""
-        response = None
+        response = np.full((len(samples.fold), samples.n_columns), np.nan)
         for k in range(samples.n_folds):
             if limit is not None and not limit.left() and k >= limit.at_least:
                 raise TimeoutError(self.name)
@@ -92,8 +99,8 @@ class OtherMember:
             )
             own = np.flatnonzero(samples.fold == k)
             found = response_of(model, take_rows(samples.X, own), samples.classes)
-            if response is None:
-                response = np.full((len(samples.fold), found.shape[1]), np.nan)
+            is_proba = samples.classes is not None
+            check_response(found, (len(own), samples.n_columns), self.name, is_proba)
             response[own] = found
         self.fitted = model
         return response[samples.first]
@@ -127,9 +134,49 @@ def response_of(model, X, classes):
     proba, known = model.predict_proba(X), model.classes_
     if len(classes) == 1:
         proba, known = [proba], [known]
+    if not isinstance(proba, list):
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returns no list of arrays, one for each output"
+        )
     parts = []
     for part, own, labels in zip(proba, known, classes):
+        if part.shape[1:] != own.shape:
+            raise ValueError(
+                f"{type(model).__name__}.predict_proba returns an array of shape {part.shape} for "
+                f"{len(own)} classes"
+            )
         whole = np.zeros((len(part), len(labels)))
         whole[:, np.searchsorted(labels, own)] = part
         parts.append(whole)
     return np.concatenate(parts, axis=1)
+
+
+def check_response(response, shape, name, is_proba=False):
+    """Raise ValueError if the response of a member is not what a blend can average."""
+    if response.shape != shape:
+        message = f"an array of shape {response.shape}, expected {shape}"
+    elif not np.isfinite(response).all():
+        message = "values that are not finite"
+    elif is_proba and (response < -1e-6).any():
+        message = "negative probabilities"
+    else:
+        return
+    raise ValueError(f"the member {name!r} predicts {message}")
+
+
+def read_groups(groups, n_samples):
+    """The parameter `groups` as an array of shape (n_samples,)."""
+    groups = np.asarray(groups)
+    if groups.shape not in ((n_samples,), (n_samples, 1)):
+        raise ValueError(
+            f"groups.shape == {groups.shape}, expected {(n_samples,)}, one group per row"
+        )
+    groups = groups.ravel()
+    try:
+        is_missing = any(group is None or group != group for group in groups.tolist())
+        np.unique(groups)
+    except TypeError:  # of pandas.NA, and of an order of strings and numbers
+        raise ValueError("groups must be numbers or strings, without missing values") from None
+    if is_missing:
+        raise ValueError("groups contains NaN or None; rows without a group need one of their own")
+    return groups

@@ -128,6 +128,11 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             from_dtype = isinstance(categorical_features, str)
             if categorical_features is None or from_dtype or len(categorical_features) == 0:
                 return None, None
+            if sparse.issparse(X):
+                raise TypeError(
+                    f"categorical_features={categorical_features!r} takes no sparse X; "
+                    "pass X.toarray()"
+                )
             X = check_array(X, dtype=None, ensure_all_finite=False)
             table = table_of_matrix(X)
         validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
@@ -156,6 +161,11 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                     "Sparse data was passed for X, but dense data is required by "
                     f"{self._needs_dense}; pass X.toarray()"
                 )
+            if hasattr(X, "check_format"):
+                try:
+                    X.check_format(full_check=True)
+                except ValueError as error:
+                    raise ValueError(f"X is not a valid sparse matrix: {error}") from None
             dtype = np.float64 if dtype == np.float64 else np.float32
             options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
         try:

@@ -14,13 +14,21 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters, take_rows
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
-from ._members import PREDICTED, BlendedRows, OtherMember, OwnMember, response_of
+from ._members import (
+    PREDICTED,
+    BlendedRows,
+    OtherMember,
+    OwnMember,
+    check_response,
+    read_groups,
+    response_of,
+)
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
@@ -224,15 +232,24 @@ class _Blend(TableEstimator):
         present = np.flatnonzero(rows.row_of_sample >= 0)
         samples = np.arange(len(fold))  # those that the splitter sees
         if groups is not None:
-            groups = column_or_1d(groups)
-            check_consistent_length(y, groups)
+            groups = read_groups(groups, len(fold))
         if isinstance(cv, Integral):
             is_stratified = is_class and y.ndim == 1
-            cv, samples = (StratifiedGroupKFold if is_stratified else GroupKFold)(cv), present
-            groups = groups[samples]
+            samples, groups = present, groups[present]
+            n_folds = min(cv, len(np.unique(groups)))
+            if n_folds < 2:
+                raise ValueError("groups must have at least 2 groups with rows of positive weight")
+            cv = (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
         cv = check_cv(cv, y[samples], classifier=is_class)
         n_times = np.zeros(len(fold), dtype=int)
         for k, (_, test) in enumerate(cv.split(take_rows(X, samples), y[samples], groups)):
+            test = np.asarray(test)
+            if (
+                test.dtype != bool
+                and test.size
+                and not 0 <= test.min() <= test.max() < len(samples)
+            ):
+                raise ValueError(f"cv has test rows outside of 0 .. {len(samples) - 1}")
             fold[samples[test]] = k
             n_times[samples[test]] += 1
         if (n_times[present] != 1).any():
@@ -282,7 +299,9 @@ class _Blend(TableEstimator):
             if item not in MEMBERS:
                 raise ValueError(f"members contains {item!r}; the names are {list(MEMBERS)}")
             return item, MEMBERS[item][is_regressor(self)]()
-        name, estimator = item if isinstance(item, tuple) else (None, item)
+        name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+        if not isinstance(name, (str, type(None))):
+            raise TypeError(f"members contains {item!r}; its name must be a str")
         if isinstance(estimator, str):
             return name, self._named(estimator)[1]
         if not isinstance(estimator, BaseEstimator):
@@ -309,6 +328,11 @@ class _Blend(TableEstimator):
                 response = member.train_folds(samples, own)
             except TimeoutError:
                 continue
+            except Exception as error:
+                error.add_note(f"The member {member.name!r} of the blend raised this.")
+                raise
+            shape = len(samples.rows), samples.n_columns
+            check_response(response, shape, member.name)
             kept.append(member)
             responses.append(response)
             self._fit_seconds[member.name] = time.perf_counter() - start
@@ -334,6 +358,8 @@ class _Blend(TableEstimator):
         costs = [self._predict_us[name] for name in names]
         budget = np.inf if self.max_predict_us is None else self.max_predict_us
         weights, self.score_ = greedy_weights(criterion, responses, self.n_rounds, costs, budget)
+        if not np.isfinite(self.score_):
+            raise ValueError(f"scoring={self.scoring!r} is {self.score_} for all members")
         if np.dot(weights > 0, costs) > budget:
             warnings.warn(
                 f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used",

@@ -7,10 +7,12 @@ are drawn anew for every tree.
 """
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from ._base import (
@@ -24,6 +26,7 @@ from ._base import (
 )
 from ._docs import described, with_texts
 from ._kernels.rows import tree_seed
+from ._monotonic import read_constraints
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
 from .forest import Forest
@@ -282,36 +285,26 @@ class _ObliqueBoosting(BaseForest):
         for is_linear in (False, True):
             n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
             settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
-            training = self._training(data, rows, weight, held_out, settings, seed, Control())
-            scores.append(max(training.scores))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself warns
+                    own = data, rows, weight, held_out, settings, seed, Control()
+                    scores.append(max(self._training(*own).scores))
+            except ValueError:  # it diverged
+                scores.append(-np.inf)
         return bool(scores[1] > scores[0])
 
     def _monotonic_features(self, data):
         """Constraints of the features that are made of the columns of X; None without any."""
-        given = self.monotonic_cst
-        if given is None:
+        if self.monotonic_cst is None:
             return None
-        if isinstance(given, dict):
-            names = list(getattr(self, "feature_names_in_", ()))
-            unknown = set(given) - set(names)
-            if unknown:
-                raise ValueError(f"monotonic_cst={given!r} names no columns of X: {unknown}")
-            given = [given.get(name, 0) for name in names]
-        given = np.asarray(given)
-        if given.shape != (self.n_features_in_,) or not np.isin(given, (-1, 0, 1)).all():
-            raise ValueError(
-                f"monotonic_cst={self.monotonic_cst!r} must have -1, 0 or 1 for each of the "
-                f"{self.n_features_in_} columns of X"
-            )
-        if given[list(data.feature_map.levels)].any():
-            raise ValueError(f"monotonic_cst={self.monotonic_cst!r} has a category")
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        signs = read_constraints(self.monotonic_cst, names, data.feature_map.levels)
         if len(self._problem(data)[2]) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
             )
-        if not given.any():
-            return None
-        return data.feature_map.per_feature(given).astype(np.int8)
+        return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
 
     def _folds(self, data, n_folds):
         """Fold of each row: at random, with about the same targets in all folds."""
@@ -587,7 +580,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
 
     @property
     def _has_several_quantiles(self):
-        return self.loss == "quantile" and np.ndim(self.quantile) > 0
+        return self.loss == "quantile" and not isinstance(self.quantile, Real)
 
     @property
     def _task_metadata(self):
@@ -595,6 +588,20 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
 
     def _encode_target(self, y, is_warm_start):
         y = super()._encode_target(y, is_warm_start)
+        self._check_levels(y)
+        loss = self._make_loss()
+        if is_warm_start and (loss.link, loss.n_outputs) != (
+            self.forest_.link,
+            self.forest_.n_outputs,
+        ):
+            raise ValueError(
+                f"loss={self.loss!r} does not fit the trees that warm_start=True keeps; fit a new "
+                "estimator, or take the loss and the number of quantiles of the first fit"
+            )
+        return y
+
+    def _check_levels(self, y):
+        """Raise ValueError if several quantiles are not valid, or y has several outputs."""
         if self._has_several_quantiles:
             levels = np.asarray(self.quantile)
             is_valid = levels.ndim == 1 and levels.size and levels.dtype.kind in "fiu"
@@ -605,7 +612,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
                     f"quantile={self.quantile!r} takes one output, y has {y.shape[1]}; pass one "
                     "quantile, or fit an estimator for each output"
                 )
-        return y
 
     def _make_loss(self):
         if self._has_several_quantiles:

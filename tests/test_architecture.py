@@ -29,6 +29,7 @@ LAYERS = {
         "_greedy",
         "_selection",
         "_members",
+        "_monotonic",
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],

@@ -19,6 +19,7 @@ from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit, cross_va
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import skforest
 from skforest import (
@@ -28,6 +29,7 @@ from skforest import (
     CO2ForestRegressor,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
@@ -521,6 +523,8 @@ def test_a_class_that_a_member_did_not_see_has_probability_0():
         ([], ValueError, "members is empty"),
         (["cart"], ValueError, "members contains 'cart'; the names are"),
         ([3], TypeError, "members contains 3, which is not an estimator"),
+        ([(3, ManifoldForestClassifier())], TypeError, "its name must be a str"),
+        ([("a", "b", "c")], TypeError, "which is not an estimator"),
         ([Ridge()], ValueError, "which is not a classifier"),
         ([Perceptron()], ValueError, "which has no predict_proba"),
         ("some", ValueError, "The 'members' parameter"),
@@ -537,7 +541,7 @@ def test_other_errors_leave_no_trace():
     X, y = classes()
     blend = classifier().fit(X, y)
     before = vars(blend).copy()
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="groups.shape"):
         blend.fit(X, y, groups=[1, 2])
     with pytest.raises(ValueError, match="2 distinct rows"):
         blend.fit(X[[3, 3]], y[[3, 3]])
@@ -548,6 +552,91 @@ def test_other_errors_leave_no_trace():
         blend.set_params(n_jobs=0).fit(X, y)
     blend.set_params(members=before["members"], n_jobs=None)
     assert vars(blend) == before
+
+
+class Strange(DecisionTreeClassifier):
+    """Predicts other probabilities."""
+
+    def __init__(self, change=None, max_depth=None):
+        super().__init__(max_depth=max_depth)
+        self.change = change
+
+    def predict_proba(self, X):
+        return self.change(super().predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda proba: proba * np.nan, "'Strange' predicts values that are not finite"),
+        (lambda proba: 2 * proba - 1, "'Strange' predicts negative probabilities"),
+        (lambda proba: proba[:, :1], r"an array of shape \(40, 1\) for 2 classes"),
+        (lambda proba: proba[1:], r"an array of shape \(39, 2\), expected \(40, 2\)"),
+    ],
+)
+def test_responses_of_members_are_checked(change, message):
+    X, y = make_classification(120, random_state=0)
+    members = [ManifoldForestClassifier(2), Strange(change)]
+    with pytest.raises(ValueError, match=message):
+        BlendedForestClassifier(members, cv=3).fit(X, y)
+
+
+def test_members_with_several_quantiles_are_refused():
+    X, y = make_friedman1(60, random_state=0)
+    member = ObliqueBoostingRegressor(2, loss="quantile", quantile=[0.1, 0.9], n_bags=1)
+    with pytest.raises(
+        ValueError, match=r"'ObliqueBoosting' predicts an array of shape \(60, 2\)"
+    ):
+        BlendedForestRegressor([member], cv=2).fit(X, y)
+
+
+def test_an_error_names_the_member():
+    X, y = make_classification(60, random_state=0)
+    X[0, 0] = np.nan
+    blend = BlendedForestClassifier([("linear", LogisticRegression())], cv=2)
+    with pytest.raises(ValueError) as caught:
+        blend.fit(X, y)
+    assert "'linear'" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "groups, message",
+    [
+        (np.zeros(60), "groups must have at least 2 groups"),
+        (np.full(60, np.nan), "groups contains NaN"),
+        ([None, "a", 3] * 20, "groups must be numbers or strings"),
+        (np.ones((60, 2)), "groups.shape"),
+    ],
+)
+def test_bad_groups(groups, message):
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier([ManifoldForestClassifier(2)], cv=3)
+    with pytest.raises(ValueError, match=message):
+        blend.fit(X, y, groups=groups)
+
+
+def test_there_are_no_more_folds_than_groups():
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier([DecisionTreeClassifier()], cv=5)
+    assert blend.fit(X, y, groups=np.arange(60) % 2).members_
+
+
+def test_rows_of_folds_are_checked():
+    X, y = make_classification(60, random_state=0)
+    half = np.arange(30)
+    cv = [(half, half + 40), (half + 30, half)]
+    with pytest.raises(ValueError, match="cv has test rows outside of 0 .. 59"):
+        BlendedForestClassifier([DecisionTreeClassifier()], cv=cv).fit(X, y)
+
+
+@pytest.mark.parametrize("found, error", [(np.nan, ValueError), (None, TypeError)])
+def test_scoring_must_return_finite_numbers(found, error):
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier(
+        [DecisionTreeClassifier()], cv=2, scoring=lambda estimator, X, y: found
+    )
+    with pytest.raises(error, match="scoring"):
+        blend.fit(X, y)
 
 
 def test_an_interrupted_fit_changes_nothing(monkeypatch):

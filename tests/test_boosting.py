@@ -12,6 +12,7 @@ from makers import fixed, grow_boosted
 from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 import skforest
@@ -463,7 +464,9 @@ def test_several_quantiles_in_files_and_of_tables(tmp_path):
         assert type(again.quantile) is type(levels)
 
 
-@pytest.mark.parametrize("quantile", [[], [0.5, 1.0], [[0.1, 0.9]], ["a"], [0.1, np.nan]])
+@pytest.mark.parametrize(
+    "quantile", [[], [0.5, 1.0], [[0.1, 0.9]], ["a"], [0.1, np.nan], {"q": 1}]
+)
 def test_bad_quantiles(quantile):
     X, y = rows_of(ObliqueBoostingRegressor)
     with pytest.raises(ValueError, match="quantile="):
@@ -475,6 +478,19 @@ def test_several_quantiles_take_one_output():
     model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=[0.1, 0.9])
     with pytest.raises(ValueError, match="takes one output, y has 2"):
         model.fit(X, np.column_stack([y, y]))
+
+
+@pytest.mark.parametrize(
+    "other", [{"loss": "poisson"}, {"loss": "quantile", "quantile": [0.1, 0.9]}]
+)
+def test_bags_of_another_link_or_number_of_outputs_are_not_added(other):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, n_bags=1, warm_start=True).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="loss=.*does not fit the trees that warm_start=True"):
+        model.set_params(n_bags=2, **other).fit(X, y)
+    model.set_params(loss="squared_error")
+    np.testing.assert_array_equal(model.predict(X), before)
 
 
 def test_bags_with_quantiles_are_added_on_other_rows():
@@ -639,7 +655,7 @@ def test_monotonic_constraints_of_a_data_frame():
     assert (np.diff(model.predict(grid)) >= 0).all() and np.ptp(model.predict(grid)) > 1
     again = quick(ObliqueBoostingRegressor, monotonic_cst=[0, 1, 0]).fit(frame, y)
     assert_same(model, again)
-    for wrong in ({"c": 1}, {"q": 1}, [1, 0, 0], [0, 1], [0, 2, 0]):
+    for wrong in ({"c": 1}, {"q": 1}, {"x": [1]}, [1, 0, 0], [0, 1], [0, 2, 0]):
         with pytest.raises(ValueError, match="monotonic_cst="):
             clone(model).set_params(monotonic_cst=wrong).fit(frame, y)
 
@@ -728,3 +744,52 @@ def test_linear_leaves_need_a_curvature():
     signs = [1] + [0] * (X.shape[1] - 1)
     with pytest.raises(ValueError, match="linear_leaves=True .* monotonic_cst"):
         quick(ObliqueBoostingRegressor, monotonic_cst=signs, linear_leaves=True).fit(X, y)
+
+
+# ------------------------------------------------------------------------------------- divergence
+
+
+def test_a_loss_that_grows_is_reported():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, learning_rate=3.0, early_stopping=False)
+    with pytest.warns(ConvergenceWarning, match=r"diverged.*lower learning_rate=3"):
+        model.fit(X, y)
+    # No round lowers the validation loss.
+    with pytest.warns(ConvergenceWarning, match="diverged"):
+        assert model.set_params(early_stopping=True).fit(X, y).n_iter_ == [0, 0]
+
+
+@pytest.mark.parametrize("rate", [100.0, 1e300])
+def test_values_that_are_too_large_are_refused(rate):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, learning_rate=rate, early_stopping=False)
+    with pytest.raises(ValueError, match="diverged.*lower learning_rate"):
+        model.fit(X, y)
+    assert not hasattr(model, "forest_")
+
+
+def test_weights_of_too_large_a_range_are_refused():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    weight = np.r_[1e30, np.ones(len(y) - 1)]
+    with pytest.raises(ValueError, match="weights of rows, from sample_weight"):
+        quick(ObliqueBoostingRegressor).fit(X, y, weight)
+
+
+@pytest.mark.filterwarnings("ignore:boosting diverged")
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_curvatures_that_vanish_leave_gains_finite(loss):
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    y = np.r_[1e30, np.ones(79)]
+    model = ObliqueBoostingRegressor(
+        100, loss=loss, learning_rate=1.0, l2_regularization=0, min_samples_leaf=1, n_bags=1,
+        early_stopping=False, random_state=0,
+    )  # fmt: skip
+    assert np.isfinite(model.fit(X, y).predict(X)).all()
+
+
+@pytest.mark.parametrize("power", [1 + 1e-7, 2 - 1e-7])
+def test_early_stopping_for_powers_near_the_limits(power):
+    X, y = make_friedman1(150, 6, noise=0.5, random_state=0)
+    model = quick(ObliqueBoostingRegressor, loss="tweedie", power=power).fit(X, y)
+    assert min(model.n_iter_) > 0
+    assert model.score(X, y) > 0.5

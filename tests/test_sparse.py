@@ -345,3 +345,22 @@ def test_memory_of_a_wide_matrix(model):
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert used * 1024 < 3 * (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
     assert time.process_time() - start < 120
+
+
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, ManifoldForestClassifier])
+def test_numbers_of_columns_are_checked(cls):
+    X = sparse.random(40, 6, 0.5, format="csr", random_state=0)
+    y = np.arange(40) % 2
+    model = cls(2, random_state=0).fit(X, y)
+    damaged = X.copy()
+    damaged.indices[3] = 99
+    with pytest.raises(ValueError, match="X is not a valid sparse matrix"):
+        model.predict(damaged)
+    with pytest.raises(ValueError, match="X is not a valid sparse matrix"):
+        cls(2).fit(damaged, y)
+
+
+def test_categories_need_dense_rows():
+    X = sparse.random(40, 6, 0.5, format="csr", random_state=0)
+    with pytest.raises(TypeError, match=r"categorical_features=\[0\] takes no sparse X"):
+        CO2ForestClassifier(2, categorical_features=[0]).fit(X, np.arange(40) % 2)

@@ -75,6 +75,11 @@ cdef inline double score(double g, double h, double value) noexcept nogil:
     return -value * (2 * g + h * value)
 
 
+cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
+    """Is the curvature of a child more than the rounding error of that of its parent?"""
+    return part > 1e-12 * total
+
+
 cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
@@ -400,7 +405,8 @@ cdef class TreeGrower:
             longer = np.empty(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
-        self.found_bytes = np.zeros(self.n_open * max(self.n_columns, 1) * sizeof(Found), np.uint8)
+        n_found = max(self.n_open, 1) * max(self.n_columns, 1)
+        self.found_bytes = np.zeros(n_found * sizeof(Found), np.uint8)
         view = self.found_bytes
         self.found = <Found*>&view[0]
         return 0
@@ -523,6 +529,8 @@ cdef class TreeGrower:
                 continue
             if all_count - count < least:
                 break
+            if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
+                continue
             if K == 1:
                 right = total[0] - g
                 gain = g * g / (h + l2) + right * right / (all_h - h + l2)
@@ -564,6 +572,8 @@ cdef class TreeGrower:
             if total[2] - count < self.min_leaf:
                 break
             right_g, right_h = total[0] - g, all_h - h + self.l2
+            if not exceeds_rounding(min(h, right_h), all_h):
+                continue
             left_value = bounded_value(g, h, node)
             right_value = bounded_value(right_g, right_h, node)
             if sign * (right_value - left_value) < 0:
@@ -629,7 +639,7 @@ cdef class TreeGrower:
             self.child[node.number] = self.n_nodes
             self.threshold.append(self.threshold_of(node))
             self.direction.append(node.column)
-            self.gain.append(node.gain)
+            self.gain.append(min(node.gain, 3e38))  # float32
             left = self.nodes + at
             right = left + 1
             left.number, right.number = self.n_nodes, self.n_nodes + 1

@@ -9,7 +9,8 @@ With d = f - y, and summed over outputs:
     quantile            (1 - q) d for d > 0, else -q d
     Poisson             exp(f) - y f
     gamma               f + y exp(-f)
-    Tweedie             exp((2 - r) f) / (2 - r) - y exp((1 - r) f) / (1 - r),  1 < r < 2
+    Tweedie             (exp((2 - r) f) - 1) / (2 - r) - y (exp((1 - r) f) - 1) / (1 - r),
+                        1 < r < 2
     log loss            log(sum_k exp(f_k)) - sum_k p_k f_k,  p = (1 - s) onehot(y) + s / K
     binary log loss     log(1 + exp(f)) - y f
 
@@ -18,7 +19,7 @@ them. The constant to start from, the link and the check
 of the target are Python's: `training/losses.py`.
 """
 
-from libc.math cimport exp, fabs, log, log1p
+from libc.math cimport exp, expm1, fabs, log, log1p
 from libc.stdint cimport int64_t
 
 import numpy as np
@@ -229,7 +230,8 @@ cdef class TweedieLoss(SumOfLosses):
         cdef double r = self.parameter
         cdef double one = y * exp((1 - r) * raw), two = exp((2 - r) * raw)
         slope[0] = two - one
-        return two / (2 - r) - one / (1 - r)
+        # The constants that are subtracted would hide all differences for r near 1 or 2.
+        return expm1((2 - r) * raw) / (2 - r) - y * expm1((1 - r) * raw) / (1 - r)
 
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature

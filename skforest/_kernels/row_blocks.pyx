@@ -58,6 +58,8 @@ cdef class RowBlocks:
         cdef int32_t t, j, e, n_touched = 0
         cdef double x, mean, variance
         cdef const float* entry = <const float*>self.table.data
+        cdef double* sum = self.sum
+        cdef double* square = self.square
         if not self.is_sparse or self.table.n_features <= MAX_CHOSEN:
             return
         for t in range(self.n_features):
@@ -71,15 +73,15 @@ cdef class RowBlocks:
                     self.position[j] = 0
                     self.touched[n_touched] = j
                     n_touched += 1
-                self.sum[j] += weight[i] * x
-                self.square[j] += weight[i] * x * x
+                sum[j] += weight[i] * x
+                square[j] += weight[i] * x * x
         for t in range(n_touched):
             j = self.touched[t]
-            mean = self.sum[j] / n
-            variance = INFINITY if j == needed else self.square[j] / n - mean * mean
+            mean = sum[j] / n
+            variance = INFINITY if j == needed else square[j] / n - mean * mean
             self.key[t] = skf_sort_key(<float>-variance, t)
             self.position[j] = -1
-            self.sum[j] = self.square[j] = 0
+            sum[j] = square[j] = 0
         self.n_features = min(n_touched, self.capacity)
         if n_touched > self.capacity:
             skf_sort(self.key, self.key_spare, n_touched)

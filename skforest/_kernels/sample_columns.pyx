@@ -38,8 +38,10 @@ cdef class SampleColumns:
         cdef int64_t i, row, first, total = 0
         cdef int32_t t, j, e
         cdef const int32_t* start = self.table.row_start
+        cdef int32_t* n_entries = self.n_entries
+        cdef int64_t* end = self.end
         for t in range(self.n_touched):
-            self.n_entries[self.touched[t]] = 0
+            n_entries[self.touched[t]] = 0
         self.n_touched = 0
         self.n = n
         for i in range(n):
@@ -55,22 +57,22 @@ cdef class SampleColumns:
             row = offset[i] // self.table.n_features
             for e in range(start[row], start[row + 1]):
                 j = self.table.column[e]
-                if self.n_entries[j] == 0:
+                if n_entries[j] == 0:
                     self.touched[self.n_touched] = j
                     self.n_touched = self.n_touched + 1
-                self.n_entries[j] += 1
+                n_entries[j] += 1
         first = 0
         for t in range(self.n_touched):
             j = self.touched[t]
-            self.end[j] = first
-            first += self.n_entries[j]
+            end[j] = first
+            first += n_entries[j]
         for i in range(n):
             row = offset[i] // self.table.n_features
             for e in range(start[row], start[row + 1]):
                 j = self.table.column[e]
-                (<int32_t*>self.row.data)[self.end[j]] = <int32_t>i
-                (<float*>self.entry.data)[self.end[j]] = (<const float*>self.table.data)[e]
-                self.end[j] += 1
+                (<int32_t*>self.row.data)[end[j]] = <int32_t>i
+                (<float*>self.entry.data)[end[j]] = (<const float*>self.table.data)[e]
+                end[j] += 1
         return 0
 
     cdef bint project(self, const Unfolded* unfolded, float* out) noexcept nogil:

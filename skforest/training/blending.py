@@ -75,7 +75,11 @@ class Scorer:
 
     def score(self, response):
         """Score of a mean of responses."""
-        return float(self.scorer(self.estimator_of(response), self.rows, self.y, **self.options))
+        found = self.scorer(self.estimator_of(response), self.rows, self.y, **self.options)
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raise TypeError(f"scoring must return a number, got {found!r}") from None
 
 
 def greedy_weights(criterion, responses, n_rounds, costs=None, budget=np.inf):

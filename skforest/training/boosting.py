@@ -7,10 +7,12 @@ more than N_SEARCHED outputs, its splits are searched with random projections of
 (Iosipoi and Vakhrushev, "SketchBoost", 2022); the values of the leaves are those of all outputs.
 """
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.boost import TreeGrower, bin_columns, leaf_sums
 from .._kernels.rows import tree_seed
@@ -24,6 +26,7 @@ MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # An average of bags overfits later than each of them: this many times the rounds that are best for
 # a bag are kept.
 KEPT = 1.5
+LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 
 
@@ -107,7 +110,7 @@ class BoostingTraining:
         self.held_out = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out] / (held_out.sum() or 1)
         n_rows, n_outputs = len(weight), len(start)
-        self.raw = np.tile(start, (n_rows, 1))
+        self.start, self.raw = start, np.tile(start, (n_rows, 1))
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.rows = rows
@@ -142,6 +145,7 @@ class BoostingTraining:
             self._boost(number)
             if report is not None:
                 report(number + 1, n_rounds)
+        self._warn_of_divergence(best)
         if len(self.held_out):
             n_kept = int(self.settings.kept * best)
             del self.trees[n_kept:], self.values[n_kept:]
@@ -155,6 +159,29 @@ class BoostingTraining:
         loss = float(np.einsum("i,i->", losses, self.held_out_weight))
         self.scores.append(-loss)
         return loss
+
+    def _training_loss(self, raw):
+        target = np.ascontiguousarray(self.target[self.train])
+        losses, _ = self.kernel.evaluate(raw, target)
+        return np.einsum("i,i->", losses, self.weight[self.train])
+
+    def _warn_of_divergence(self, n_best):
+        """Warn if the trees, none of which is left out, have made the training loss larger."""
+        if not self.trees or (len(self.held_out) and n_best):
+            return
+        before = self._training_loss(np.tile(self.start, (len(self.train), 1)))
+        after = self._training_loss(self.raw[self.train])
+        if after > before + 1e-6 * abs(before):
+            warnings.warn(
+                f"boosting diverged: the loss of the training rows is larger after "
+                f"{len(self.trees)} rounds than before; lower {self._of_learning_rate}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    @property
+    def _of_learning_rate(self):
+        return f"learning_rate={self.settings.learning_rate:g}"
 
     def _boost(self, number):
         """One round."""
@@ -185,7 +212,9 @@ class BoostingTraining:
         if settings.linear_leaves:
             derivatives = self.gradient, self.curvature
             linear = LinearLeaves(self.rows.X, tree, leaf, rows, *derivatives, settings.l2)
-            linear.scaled(settings.learning_rate).add_to(self.raw)
+            self._check_values(linear.scaled(settings.learning_rate).value)
+            self._check_values(linear.slope)
+            linear.add_to(self.raw)
             tree |= {"slope_start": linear.start, "slope_feature": linear.feature}
             tree["slope"] = linear.slope
             value = linear.value
@@ -253,12 +282,24 @@ class BoostingTraining:
         """Values of the leaves."""
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
         value = -sums[0] / (sums[1] + self.settings.l2)
+        self._check_values(value)
         value = np.clip(value, -self.loss.max_step, self.loss.max_step)
         if self.loss.renews_leaves:
             value = self._renewed(leaf[rows], rows, value)
         if self.rows.monotonic is not None:
             value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
-        return self.settings.learning_rate * value
+        value = self.settings.learning_rate * value
+        self._check_values(value)
+        return value
+
+    def _check_values(self, value):
+        """Values are stored as float32, and so are gradients."""
+        if not (np.abs(value) < LARGEST_VALUE).all():
+            raise ValueError(
+                f"boosting diverged, values of leaves are too large in round "
+                f"{len(self.trees) + 1}: lower {self._of_learning_rate}, or make the weights of "
+                "rows, from sample_weight and class_weight, more alike"
+            )
 
     def _renewed(self, leaf, rows, value):
         """The constants of least loss of the leaves, for losses whose curvature is not known."""
