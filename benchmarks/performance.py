@@ -29,7 +29,7 @@ TITLES = {
     "mnist": "MNIST",
     "connect4": "Connect4",
 }
-SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "endtoend", "layer", "tables")
+SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "boosting", "endtoend", "layer", "tables")
 
 
 def main():

@@ -70,7 +70,6 @@ class BaseForest(TableEstimator):
         "warm_start": ["boolean"],
     }
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
-    _leaves_folds_out = False  # does each member leave out a fold of the rows in any case?
     _time_limit = None  # a TimeLimit of training
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -321,6 +320,10 @@ class BaseForest(TableEstimator):
         """
         X = self._validate_predict(X)
         return decision_path(self.forest_, self._in_blocks(X, self.forest_.apply_mapped))
+
+    def _keeps_folds(self, n_folds):
+        """Are members that leave folds out what `fit` trains in any case?"""
+        return False
 
     def _mean_of_members(self, data, is_predicted):
         """Mean response of each row by the members that predict it, and their number.

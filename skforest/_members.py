@@ -60,7 +60,7 @@ class OwnMember:
         """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
         model = self.estimator
         self.is_refitted = is_wanted or self.n_wanted < samples.n_folds
-        if model._leaves_folds_out:
+        if model._keeps_folds(samples.n_folds):
             self.is_refitted = False
         if self.is_refitted:
             before = model.__dict__.copy()

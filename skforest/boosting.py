@@ -185,7 +185,6 @@ class _ObliqueBoosting(BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
-    _leaves_folds_out = True
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -214,6 +213,9 @@ class _ObliqueBoosting(BaseForest):
     def _member(self, number):
         first, last = self.forest_.bag_start[number : number + 2]
         return self.forest_[first:last]
+
+    def _keeps_folds(self, n_folds):
+        return self.early_stopping_ and n_folds >= self.n_bags_
 
     def _resolve_settings(self, data, is_warm_start):
         n_rows = int(np.count_nonzero(data.weight))
