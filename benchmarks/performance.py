@@ -241,6 +241,16 @@ def size_table(stored):
     return ("100 trees on MNIST", *co2.DTYPES, "Command"), rows
 
 
+def boosting_table(stored):
+    """Return head and rows of times and memory of oblique boosting and blends."""
+    found = [row for name, row in stored.items() if name.startswith("boosting:")]
+    rows = [
+        (row["what"], results.show(row["value"], row["unit"]), row["note"], _commands([row]))
+        for row in found
+    ]
+    return ("What", "Measured", "", "Command"), rows
+
+
 def layer_table(stored):
     """Return head and rows of the steps of a hinge forest as a PyTorch layer."""
     rows = []
@@ -331,6 +341,7 @@ TABLES = {
     "speed": speed_table,
     "simulations": simulations_table,
     "size": size_table,
+    "boosting": boosting_table,
     "layer": layer_table,
     "co2_procedure": procedure_table,
     "special": special_table,
