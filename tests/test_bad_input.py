@@ -314,7 +314,7 @@ def test_targets_too_large_for_a_mean(regressor):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("max_features", "min_impurity_decrease")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -327,7 +327,7 @@ def test_one_row(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("max_features", "min_impurity_decrease")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -336,7 +336,7 @@ def test_two_rows(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("max_features", "min_impurity_decrease")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -383,7 +383,7 @@ def test_one_feature_among_constant_ones(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("max_features", "min_impurity_decrease")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -542,7 +542,7 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    of_trees = ["balanced_subsample"] if "max_features" in classifier.get_params() else []
+    of_trees = ["balanced_subsample"] if "min_impurity_decrease" in classifier.get_params() else []
     for class_weight in (None, "balanced", *of_trees):
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]
