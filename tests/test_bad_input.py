@@ -348,7 +348,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -394,7 +394,7 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
@@ -521,7 +521,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -600,6 +600,7 @@ BAD_VALUES = {
     "kernel_size": [0, -1, 2.5, "wide", None],
     "stride": [0, -1, 2.5, "wide", None],
     "n_directions": [-1, 1.5, "many", None, 2**21],
+    "linear_leaves": ["yes", 2, None],
     "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
     "max_nonzeros": [1, 9, 2.5, "many", None],
     "l2_regularization": [-0.1, "some", None, np.nan, np.inf],
@@ -714,7 +715,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -723,7 +724,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_parameters_that_need_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()

@@ -72,7 +72,7 @@ def assert_same_forest(a, b):
 # ------------------------------------------------------------------------ scikit-learn's tools
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_grid_search_finds_what_a_loop_finds(estimator):
     X, y = task(estimator)
     grid = {"min_samples_leaf": [1, 30], "n_estimators": [3, 12]}
@@ -93,7 +93,7 @@ def test_grid_search_finds_what_a_loop_finds(estimator):
     assert_same_forest(search.best_estimator_, best)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_parallel_forest_inside_a_parallel_search(estimator):
     X, y = task(estimator)
     grid = {"min_samples_leaf": [1, 10]}
@@ -124,7 +124,7 @@ def test_cross_val_score_equals_fit_and_score(estimator):
     assert scores.mean() > 0.4
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_clone_is_unfitted_and_learns_the_same(estimator):
     X, y = task(estimator)
     estimator.set_params(min_samples_leaf=2, n_estimators=4).fit(X, y)
@@ -185,7 +185,7 @@ def test_metadata_routing_of_sample_weight(estimator):
         assert score == by_hand.score(X[b], y[b], sample_weight=weight[b])
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_repr_and_html_repr(estimator):
     X, y = task(estimator, 30)
     name = type(estimator).__name__
@@ -336,7 +336,7 @@ def test_rows_in_the_shape_of_features(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_fitted_attributes(estimator):
     X, y = task(estimator)
     assert estimator.fit(X, y) is estimator
@@ -395,7 +395,7 @@ def recall(model, X, y, label):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 1, 1: 8}], ids=str)
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_class_weight_helps_the_rare_class(classifier, weight):
     X, y = imbalanced()
     X_new, y_new = imbalanced(1, times=20)
@@ -409,7 +409,7 @@ def test_class_weight_helps_the_rare_class(classifier, weight):
 
 @pytest.mark.every_class
 @pytest.mark.parametrize("bootstrap", [True, False])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_class_weight_is_sample_weight(classifier, bootstrap):
     X, y = imbalanced()
     classifier.set_params(max_depth=3, bootstrap=bootstrap)
@@ -442,7 +442,7 @@ def test_balanced_counts_weights_not_rows(classifier):
     np.testing.assert_array_equal(balanced.predict_proba(X), plain.predict_proba(X))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_balanced_subsample_balances_every_tree(classifier):
     X, y = imbalanced()
     classifier.set_params(class_weight="balanced_subsample", max_depth=1, n_estimators=20)
@@ -479,7 +479,7 @@ def test_class_weight_by_name(classifier):
 
 @pytest.mark.every_class
 @pytest.mark.parametrize("params", [{}, {"bootstrap": False}, {"max_samples": 0.5}], ids=str)
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_a_weight_of_k_is_k_copies_and_0_is_absence(estimator, params):
     X, y = task(estimator)
     rng = np.random.default_rng(0)
@@ -508,7 +508,7 @@ def test_the_scale_of_weights_does_not_matter(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_the_order_of_rows_does_not_matter(estimator):
     X, y = task(estimator)
     X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40]])
@@ -538,7 +538,7 @@ def drawn(model, X, y, weight=None):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_oob_score_by_hand(estimator, weighted):
     X, y = task(estimator)
     X, y = (
@@ -574,7 +574,7 @@ def test_oob_score_by_hand(estimator, weighted):
     assert 0.4 < estimator.oob_score_ < estimator.score(X, y)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_oob_score_of_noise_is_chance(classifier):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 4)), rng.integers(0, 2, 200)
@@ -584,7 +584,7 @@ def test_oob_score_of_noise_is_chance(classifier):
     assert 0.35 < classifier.oob_score_ < 0.65
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_oob_of_several_outputs(regressor):
     X, y = targets(n_targets=3)
     regressor.set_params(oob_score=True, n_estimators=40).fit(X, y)
@@ -592,7 +592,7 @@ def test_oob_of_several_outputs(regressor):
     assert regressor.oob_score_ == pytest.approx(r2_score(y, regressor.oob_prediction_))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_oob_with_too_few_trees_warns_and_is_nan(estimator):
     X, y = task(estimator)
     estimator.set_params(oob_score=True, n_estimators=1)
@@ -627,7 +627,7 @@ def test_every_tree_has_a_bootstrap_of_its_own(estimator):
 
 
 @pytest.mark.parametrize("value, n_draws", [(None, N), (0.25, 30), (1.0, N), (17, 17), (1, 1)])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_max_samples_is_the_number_of_draws(estimator, value, n_draws):
     X, y = task(estimator)
     estimator.set_params(max_samples=value).fit(X, y)
@@ -635,7 +635,7 @@ def test_max_samples_is_the_number_of_draws(estimator, value, n_draws):
     np.testing.assert_array_equal(roots, np.full(10, n_draws))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_without_bootstrap_every_tree_sees_all_rows(estimator):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False).fit(X, y)
@@ -676,7 +676,7 @@ def test_trees_of_a_forest_differ(estimator):
 
 @pytest.mark.every_class
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_gives_the_forest_of_one_fit(estimator):
     X, y = task(estimator)
     estimator.set_params(oob_score=True, n_estimators=30)
@@ -690,7 +690,7 @@ def test_warm_start_gives_the_forest_of_one_fit(estimator):
     assert steps.oob_score_ == whole.oob_score_
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_with_a_generator_as_random_state(estimator):
     X, y = task(estimator)
     whole = clone(estimator).set_params(random_state=np.random.RandomState(0)).fit(X, y)
@@ -700,7 +700,7 @@ def test_warm_start_with_a_generator_as_random_state(estimator):
     assert_same_forest(steps, whole)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_with_fewer_trees(estimator):
     X, y = task(estimator)
     estimator.set_params(warm_start=True).fit(X, y)
@@ -710,7 +710,7 @@ def test_warm_start_with_fewer_trees(estimator):
     np.testing.assert_array_equal(response(estimator, X), before)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_with_as_many_trees_warns_and_keeps_them(estimator):
     X, y = task(estimator)
     estimator.set_params(warm_start=True).fit(X, y)
@@ -720,7 +720,7 @@ def test_warm_start_with_as_many_trees_warns_and_keeps_them(estimator):
     np.testing.assert_array_equal(response(estimator, X), before)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_refuses_other_data(estimator):
     X, y = task(estimator)
     estimator.set_params(warm_start=True).fit(X, y)
@@ -737,7 +737,7 @@ def test_warm_start_refuses_other_data(estimator):
     assert estimator.fit(X, y).score(X, y) > 0.8
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_on_more_data(estimator):
     X, y = task(estimator)
     first = clone(estimator).fit(X[:60], y[:60])
@@ -748,7 +748,7 @@ def test_warm_start_on_more_data(estimator):
     assert estimator.score(X[60:], y[60:]) > first.score(X[60:], y[60:])
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_on_targets_of_another_scale(regressor):
     X, y = targets()
     regressor.set_params(warm_start=True).fit(X, y)
@@ -769,7 +769,7 @@ def test_without_warm_start_a_second_fit_starts_anew(estimator):
 
 @pytest.mark.every_class
 @pytest.mark.parametrize("n_jobs", [2, pytest.param(4, marks=slow), pytest.param(-1, marks=slow)])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_same_bits_for_every_number_of_threads(estimator, n_jobs):
     X, y = task(estimator)
     estimator.set_params(oob_score=True, n_estimators=30)
@@ -864,7 +864,7 @@ def test_input_is_left_alone(estimator):
 # --------------------------------------------------------------------------------- predictions
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_probabilities(classifier):
     X, y = classes()
     classifier.set_params(min_samples_leaf=7).fit(X, y)
@@ -879,7 +879,7 @@ def test_probabilities(classifier):
     assert classifier.score(X, y) == accuracy_score(y, classifier.predict(X))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_log_of_a_zero_probability_is_silent(classifier):
     X, y = classes()
     classifier.fit(X, y)
@@ -888,7 +888,7 @@ def test_log_of_a_zero_probability_is_silent(classifier):
         assert np.isneginf(classifier.predict_log_proba(X)).any()
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_probabilities_of_a_single_tree_are_shares_of_the_training_rows(classifier):
     X, y = classes()
     classifier.set_params(n_estimators=1, bootstrap=False, max_depth=2).fit(X, y)
@@ -898,7 +898,7 @@ def test_probabilities_of_a_single_tree_are_shares_of_the_training_rows(classifi
     np.testing.assert_allclose(classifier.predict_proba(X), expected, rtol=1e-6)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_predictions_of_a_single_tree_are_means_of_the_training_rows(regressor):
     X, y = targets(n_targets=2)
     weight = np.random.default_rng(0).integers(1, 5, len(X)) * 1.0
@@ -911,7 +911,7 @@ def test_predictions_of_a_single_tree_are_means_of_the_training_rows(regressor):
     np.testing.assert_allclose(regressor.predict(X), expected, rtol=1e-5)
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_apply_and_decision_path_agree_with_the_trees(estimator):
     X, y = task(estimator)
     estimator.set_params(n_estimators=5).fit(X, y)
@@ -938,7 +938,7 @@ def test_apply_and_decision_path_agree_with_the_trees(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_response_is_the_mean_of_the_trees(estimator):
     X, y = task(estimator)
     estimator.fit(X, y)
@@ -961,7 +961,7 @@ def test_several_outputs(regressor):
     assert (r2_score(y[200:], found, multioutput="raw_values") > 0.4).all()
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_shape_of_the_prediction_follows_the_target(regressor):
     X, y = targets()
     flat = clone(regressor).fit(X, y).predict(X)
@@ -980,7 +980,7 @@ def test_integer_targets(regressor):
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_target_far_from_zero(regressor):
     X, y = targets(300)
     y = y / np.abs(y).max()
@@ -1020,7 +1020,7 @@ def test_targets_beyond_the_range_are_refused_or_learned(regressor, power):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_constant_target(regressor):
     X, _ = targets()
     regressor.fit(X, np.full(N, 1 / 3))
@@ -1029,7 +1029,7 @@ def test_constant_target(regressor):
     np.testing.assert_array_equal(regressor.feature_importances_, np.zeros(6))
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_predictions_stay_within_the_targets(regressor):
     X, y = targets()
     regressor.fit(X, y)
@@ -1149,7 +1149,7 @@ def comes_to_rest(seconds):
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("shape", ["many trees", "long trees"])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_an_interrupted_fit_ends_soon_and_changes_nothing(estimator, shape, n_jobs):
     estimator, X, y = long_fit(estimator, shape)
     estimator.set_params(n_jobs=n_jobs)
@@ -1163,7 +1163,7 @@ def test_an_interrupted_fit_ends_soon_and_changes_nothing(estimator, shape, n_jo
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_an_interrupted_fit_leaves_the_fitted_model(estimator, n_jobs):
     X, y = task(estimator)
     estimator.fit(X, y)
@@ -1205,7 +1205,7 @@ def test_pure_leaves_take_no_memory_for_the_other_classes(classifier):
     assert many < 3 * few
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_no_global_state(estimator):
     X, y = task(estimator)
     other_X, other_y = task(estimator, 80, seed=5)

@@ -162,7 +162,7 @@ def test_every_kind_of_direction(estimator, way, tmp_path, params):
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_predictions_that_are_missing_stay_missing(estimator, way, tmp_path):
     model = fitted(estimator, oob_score=True, n_estimators=2)
     other = way(model, tmp_path)
@@ -310,7 +310,7 @@ def test_a_parameter_that_cannot_be_saved(estimator, tmp_path):
         assert not (tmp_path / layout).exists()
 
 
-@pytest.mark.needs("max_features")
+@pytest.mark.needs("min_impurity_decrease")
 def test_warm_start_continues_after_loading(estimator, way, tmp_path):
     model = fitted(estimator, warm_start=True)
     other = way(model, tmp_path)

@@ -333,10 +333,10 @@ def _check_values(forest):
 
 def _check_slopes(forest, n_values):
     n_slopes = len(forest.slope_feature)
-    _need(forest.slope.shape == (n_slopes, forest.n_outputs), "slope is not (n, n_outputs)")
     if not len(forest.slope_start):
-        _need(n_slopes == 0, "slope_feature is given without slope_start")
+        _need(n_slopes == forest.slope.size == 0, "slopes are given without slope_start")
         return
+    _need(forest.slope.shape == (n_slopes, forest.n_outputs), "slope is not (n, n_outputs)")
     is_plain = forest.gate == "hard" and not len(forest.value_start)
     _need(is_plain, 'slopes need the gate "hard", and values without value_start')
     _need(forest.n_shared_values == 0, "slopes need n_shared_values to be 0")
