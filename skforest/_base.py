@@ -353,6 +353,26 @@ class BaseForest(TableEstimator):
         return self.forest_.feature_map.per_input(found)
 
 
+class BagMixin:
+    """Forests that are trained in bags of trees; before `BaseForest` in the list of bases."""
+
+    def _member_counts(self, is_warm_start):
+        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0
+
+    def _member(self, number):
+        first, last = self.forest_.bag_start[number : number + 2]
+        return self.forest_[first:last]
+
+    def _joined(self, forests, consume=False):
+        """One forest of all bags."""
+        ends = np.cumsum([0] + [len(forest) for forest in forests])
+        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
+        metadata = forests[0].metadata
+        arrays = join(forests, consume)
+        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
+        return Forest(arrays, **metadata)
+
+
 class BootstrapMixin:
     """Bootstrap samples and out-of-bag scores; before `BaseForest` in the list of bases."""
 

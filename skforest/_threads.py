@@ -55,7 +55,7 @@ class TimeLimit:
         def limited(member, control):
             try:
                 result = None if control.stop[0] else function(member, control)
-            except Exception:
+            except Exception:  # what was cut short need not be valid
                 if not control.stop[0]:
                     raise
             return None if control.stop[0] else result

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from ._base import (
+    BagMixin,
     BaseForest,
     Integral,
     Interval,
@@ -29,9 +30,7 @@ from ._kernels.rows import tree_seed
 from ._monotonic import read_constraints
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
-from .forest import Forest
 from .forest.statistics import labels_of, probabilities, staged_responses
-from .forest.storage import join
 from .training.boosting import KEPT, BinnedRows, BoostingSettings, BoostingTraining
 from .training.losses import (
     ABSENT,
@@ -181,7 +180,7 @@ REGRESSOR_REFERENCES = (
 )
 
 
-class _ObliqueBoosting(BaseForest):
+class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
@@ -206,13 +205,6 @@ class _ObliqueBoosting(BaseForest):
     }
 
     # ----------------------------------------------------------------------------------- settings
-
-    def _member_counts(self, is_warm_start):
-        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0
-
-    def _member(self, number):
-        first, last = self.forest_.bag_start[number : number + 2]
-        return self.forest_[first:last]
 
     def _keeps_folds(self, n_folds):
         return self.early_stopping_ and n_folds >= self.n_bags_
@@ -265,7 +257,8 @@ class _ObliqueBoosting(BaseForest):
     def _resolve_leaves(self, data, is_monotonic):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
         loss = self._make_loss()
-        if self.linear_leaves is True:
+        is_auto = isinstance(self.linear_leaves, str)
+        if not is_auto and self.linear_leaves:
             for is_wrong, what in (
                 (loss.renews_leaves, f"loss={getattr(self, 'loss', None)!r}"),
                 (is_monotonic, "monotonic_cst"),
@@ -274,8 +267,8 @@ class _ObliqueBoosting(BaseForest):
                     raise ValueError(f"linear_leaves=True is not possible with {what}")
         is_open = isinstance(loss, SquaredError) and not is_monotonic and self.early_stopping_
         is_open = is_open and not is_classifier(self)
-        if self.linear_leaves != "auto" or not is_open or len(data) < MIN_LINEAR_ROWS:
-            return self.linear_leaves is True
+        if not is_auto or not is_open or len(data) < MIN_LINEAR_ROWS:
+            return not is_auto and bool(self.linear_leaves)
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
@@ -370,15 +363,6 @@ class _ObliqueBoosting(BaseForest):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
-
-    def _joined(self, forests, consume=False):
-        """One forest of all bags."""
-        ends = np.cumsum([0] + [len(forest) for forest in forests])
-        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
-        metadata = forests[0].metadata
-        arrays = join(forests, consume)
-        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
-        return Forest(arrays, **metadata)
 
 
 def has_one_output(classifier):

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ._base import (
+    BagMixin,
     BaseForest,
     BootstrapMixin,
     Integral,
@@ -26,8 +27,6 @@ from ._feature_map import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from .forest import Forest
-from .forest.storage import join
 from .training.hinge import HingeInput, HingeSettings, HingeTraining
 from .training.losses import LOSSES, SquaredError, TargetUnits, calibrated_baseline, make_loss
 
@@ -173,7 +172,7 @@ REFERENCES = """
 """
 
 
-class _HingeForest(BootstrapMixin, BaseForest):
+class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
@@ -207,13 +206,6 @@ class _HingeForest(BootstrapMixin, BaseForest):
         return "features='conv'" if self.features == "conv" else None
 
     # ----------------------------------------------------------------------------------- settings
-
-    def _member_counts(self, is_warm_start):
-        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0
-
-    def _member(self, number):
-        first, last = self.forest_.bag_start[number : number + 2]
-        return self.forest_[first:last]
 
     def _resolve_settings(self, data, is_warm_start):
         """The values of "auto" depend on the number of rows; chosen on validation rows."""
@@ -354,12 +346,7 @@ class _HingeForest(BootstrapMixin, BaseForest):
             # New bags change the calibration of those that exist.
             first = forests[0].replaced(forests[0].arrays | {"baseline": baseline})
             forests = [first, *forests[1:]]
-        ends = np.cumsum([0] + [len(forest) for forest in forests])
-        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
-        metadata = forests[0].metadata
-        arrays = join(forests, consume)
-        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
-        return Forest(arrays, **metadata)
+        return super()._joined(forests, consume)
 
     # ------------------------------------------------------------------------- training on streams
 

@@ -721,7 +721,7 @@ def test_linear_leaves_are_chosen_where_they_help():
 def test_models_of_linear_leaves(cls, tmp_path):
     """Staged, saved and copied models predict the same; leaves continue linearly."""
     X, y = rows_of(cls)
-    model = quick(cls, linear_leaves=True, n_bags=2).fit(X, y)
+    model = quick(cls, linear_leaves=np.True_, n_bags=2).fit(X, y)
     assert len(model.forest_.slope)
     method = "predict_proba" if hasattr(model, "predict_proba") else "predict"
     expected = getattr(model, method)(X)

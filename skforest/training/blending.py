@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 # Smallest probability of a label: a row of which all trees are wrong counts as much as a few
 # others, not as all of them together.
-FLOOR = 1e-3
+MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0
 
@@ -140,4 +140,4 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_exceed_1=Tru
 
 
 def _log(probability):
-    return np.log(np.maximum(probability, FLOOR))
+    return np.log(np.maximum(probability, MIN_PROBABILITY))
