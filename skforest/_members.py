@@ -126,7 +126,7 @@ def response_of(model, X, classes):
     `classes` are those of the blend, a list with one array for each output; None in regression. A
     model that did not see a class gives it the probability 0.
     """
-    if isinstance(model, BaseForest):
+    if isinstance(model, BaseForest) and (classes is None or _has_classes(model, classes)):
         return model._response(X)
     if classes is None:
         found = np.asarray(model.predict(X), dtype=np.float64)
@@ -149,6 +149,11 @@ def response_of(model, X, classes):
         whole[:, np.searchsorted(labels, own)] = part
         parts.append(whole)
     return np.concatenate(parts, axis=1)
+
+
+def _has_classes(model, classes):
+    own = model._every_classes
+    return len(own) == len(classes) and all(map(np.array_equal, own, classes))
 
 
 def check_response(response, shape, name, is_proba=False):

@@ -33,11 +33,12 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._members import OwnMember
+from skforest._members import OwnMember, response_of
 from skforest.training.blending import (
     R2,
     LogLoss,
     Scorer,
+    blend_weights,
     find_temperature,
     greedy_weights,
     sharpened,
@@ -85,23 +86,51 @@ def test_greedy_weights_by_hand():
     opposite = y - [[0.25], [-0.25], [0.25], [-0.25]]
     wrong = 1 - y
     criterion = R2(y, np.ones(4))
-    weights, score = greedy_weights(criterion, [wrong, right, opposite], 40)
-    assert weights.tolist() == [0, 0.5, 0.5]
-    assert score == 1
+    residuals = [criterion.reduce(response) for response in (wrong, right, opposite)]
+    assert greedy_weights(criterion, residuals, 40).tolist() == [0, 0.5, 0.5]
     farther = y + 3 * (right - y)
-    weights, score = greedy_weights(criterion, [farther, right], 40)
+    residuals = [criterion.reduce(response) for response in (farther, right)]
+    assert greedy_weights(criterion, residuals, 40).tolist() == [0, 1]
+    weights, score = blend_weights(criterion, [farther, right], 40, seed=0)
     assert weights.tolist() == [0, 1]
     assert score == pytest.approx(r2_score(y, right))
+
+
+def test_weights_are_means_over_bootstrap_samples():
+    rng = np.random.default_rng(0)
+    codes, proba = rng.integers(0, 2, (60, 1)), rng.dirichlet([1, 1], (3, 60))
+    criterion = LogLoss(codes, [2], rng.random(60) + 0.5)
+    weights, score = blend_weights(criterion, proba, 10, seed=3)
+    random, expected = np.random.RandomState(3), np.zeros(3)
+    for _ in range(20):
+        rows = random.randint(60, size=60)
+        own = LogLoss(codes[rows], [2], criterion.weight[rows])
+        expected += greedy_weights(own, [own.reduce(part[rows]) for part in proba], 10) / 20
+    expected[expected < 0.05] = 0
+    np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-12)
+    blended = np.einsum("m,mij->ij", weights, proba)
+    assert score == pytest.approx(criterion.score(criterion.reduce(blended)))
+
+
+def test_samples_of_rows_stay_within_the_budget():
+    rng = np.random.default_rng(0)
+    y = rng.random((50, 1))
+    responses = [y + rng.normal(0, scale, y.shape) for scale in (0.2, 0.2, 0.4)]
+    costs = [3.0, 4.0, 1.0]
+    weights, _ = blend_weights(R2(y, np.ones(50)), responses, 20, 0, costs, budget=7)
+    assert np.dot(weights > 0, costs) <= 7
+    weights, _ = blend_weights(R2(y, np.ones(50)), responses, 20, 0)
+    assert (weights > 0).all()
 
 
 def test_greedy_weights_within_a_budget():
     y = np.array([[0.0], [1.0]])
     first, second, wrong = y + [[0.25], [-0.25]], y - [[0.25], [-0.25]], 1 - y
     criterion = R2(y, np.ones(2))
-    responses, costs = [first, second, wrong], [3.0, 4.0, 1.0]
+    parts, costs = [first - y, second - y, wrong - y], [3.0, 4.0, 1.0]
 
     def chosen(budget):
-        return greedy_weights(criterion, responses, 10, costs, budget)[0].tolist()
+        return greedy_weights(criterion, parts, 10, costs, budget).tolist()
 
     assert chosen(7) == [0.5, 0.5, 0]
     assert chosen(6) == [1, 0, 0]
@@ -167,7 +196,7 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(forest, data):
     kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
     blend = kind([forest], random_state=0)
     samples = blend._read_samples(X, y, None, None)
-    (member,) = blend._new_members()
+    (member,) = blend._new_members(np.random.RandomState(0))
     found = member.train_folds(samples, None)
     model, data = member.estimator, member.data
     fold = samples.fold[data.first_samples()]
@@ -503,6 +532,14 @@ def test_cross_validation_of_members_of_other_packages():
         predicted[b] = Ridge(random_state=1).fit(X[a], y[a]).predict(X[b])
     assert blend.member_scores_["Ridge"] == pytest.approx(r2_score(y, predicted))
     assert blend.feature_importances_.sum() == pytest.approx(1)
+
+
+def test_a_class_that_a_forest_of_this_package_did_not_see_has_probability_0():
+    X, y = classes(40)
+    forest = ManifoldForestClassifier(2, random_state=0).fit(X[y > 0], y[y > 0])
+    response = response_of(forest, X, [np.arange(3)])
+    assert not response[:, 0].any()
+    np.testing.assert_array_equal(response[:, 1:], forest.predict_proba(X))
 
 
 def test_a_class_that_a_member_did_not_see_has_probability_0():

@@ -2,8 +2,11 @@
 
 Weights are found by greedy selection with replacement (Caruana et al. 2004): the blend is a bag of
 members, each of which may be in it several times. In every round the member is added that makes
-the bag best, and the best of all bags seen is kept.
+the bag best, and the best of all bags seen is kept. On few rows, members that are best by chance
+get too much weight, so that weights are averaged over bootstrap samples of the rows.
 """
+
+from copy import copy
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -13,9 +16,22 @@ from scipy.optimize import minimize_scalar
 MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0
+N_SAMPLES = 20  # bootstrap samples of the rows
+MAX_DRAWN = 400_000  # rows of all these samples; on many rows, weights hardly vary
+MIN_WEIGHT = 0.05  # a member with less is not worth the time of its predictions
 
 
-class LogLoss:
+class _RowMean:
+    """A criterion that is a mean over rows."""
+
+    def resampled(self, counts):
+        """The criterion for `counts` copies of each row."""
+        other = copy(self)
+        other.weight = self.weight * counts
+        return other
+
+
+class LogLoss(_RowMean):
     """Minus the log loss of the labels, averaged over outputs; larger is better."""
 
     def __init__(self, codes, n_classes, weight):
@@ -31,7 +47,7 @@ class LogLoss:
         return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
 
 
-class R2:
+class R2(_RowMean):
     """Coefficient of determination, averaged over outputs."""
 
     def __init__(self, y, weight):
@@ -82,13 +98,32 @@ class Scorer:
             raise TypeError(f"scoring must return a number, got {found!r}") from None
 
 
-def greedy_weights(criterion, responses, n_rounds, costs=None, budget=np.inf):
+def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.inf):
     """Weights of responses, with sum 1, and the score of their weighted mean.
 
     With a `budget`, the costs of all members of positive weight do not exceed it together; the
     cheapest member is taken alone where none is within the budget.
     """
     parts = [criterion.reduce(response) for response in responses]
+    weights = greedy_weights(criterion, parts, n_rounds, costs, budget)
+    n_rows, random = len(responses[0]), np.random.RandomState(seed)
+    n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
+    # Scorers of scikit-learn may fail on a sample, for instance without one of the classes.
+    if isinstance(criterion, _RowMean) and n_samples > 1:
+        # Other samples may choose other members, which might exceed the budget.
+        chosen = np.flatnonzero(weights) if budget < np.inf else np.arange(len(parts))
+        own = [parts[m] for m in chosen]
+        weights = np.zeros(len(parts))
+        for _ in range(n_samples):
+            counts = np.bincount(random.randint(n_rows, size=n_rows), minlength=n_rows)
+            weights[chosen] += greedy_weights(criterion.resampled(counts), own, n_rounds)
+        weights = np.where(weights < min(MIN_WEIGHT * n_samples, weights.max()), 0, weights)
+        weights /= weights.sum()
+    return weights, criterion.score(sum(w * part for w, part in zip(weights, parts)))
+
+
+def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
+    """Weights from greedy selection; `parts` are what ``criterion.reduce`` returns."""
     costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
     counts, total = np.zeros(len(parts), dtype=int), 0.0
     best, best_score = None, -np.inf
@@ -104,7 +139,7 @@ def greedy_weights(criterion, responses, n_rounds, costs=None, budget=np.inf):
         total = total + parts[chosen]
         if best is None or scores[chosen] > best_score:
             best, best_score = counts / n, scores[chosen]
-    return best, float(best_score)
+    return best
 
 
 # ------------------------------------------------------------------------------------ temperature
