@@ -15,9 +15,9 @@ TOLERANCE = 1.15
 
 
 def with_raw(stored, raw):
-    """Add models on raw tables: the stored runs, with those of `raw` where there are any.
+    """Runs on all tables, of which those with categories or missing values are given as they are.
 
-    Tables without categories and missing values are the same in both forms.
+    The other tables are the same in both forms. RandomForest keeps its runs.
 
     Parameters
     ----------
@@ -27,15 +27,17 @@ def with_raw(stored, raw):
     Returns
     -------
     dict
-        `stored`, and the model "NAME, raw" for each model that was fitted on all raw tables.
+        Of RandomForest and of the models that were fitted on all raw tables.
     """
-    added = {}
-    for model, entry in raw.items():
-        if model in stored and entry["errors"].keys() >= set(data.RAW):
-            added[f"{model}, raw"] = {
-                what: {**stored[model].get(what, {}), **entry.get(what, {})} for what in MEASURES
-            }
-    return stored | added
+    fitted = [name for name in raw if raw[name].get("errors", {}).keys() >= set(data.RAW)]
+    return {
+        name: {
+            what: {**stored[name].get(what, {}), **raw.get(name, {}).get(what, {})}
+            for what in MEASURES
+        }
+        for name in (REFERENCE, *fitted)
+        if name in stored
+    }
 
 
 def mean(stored, model, name, what="errors"):
@@ -73,10 +75,9 @@ def relative(stored, model, names, what="errors", offset=0.0, base=REFERENCE):
 
 
 def complete(stored):
-    """Models that were fitted on all tables, in the order of `MODELS`."""
-    order = [name for model in MODELS for name in (model, f"{model}, raw")]
+    """Names of the models that were fitted on all tables."""
     return [
-        model for model in order if stored.get(model, {}).get("errors", {}).keys() >= set(EVERY)
+        model for model in MODELS if stored.get(model, {}).get("errors", {}).keys() >= set(EVERY)
     ]
 
 

@@ -106,10 +106,11 @@ def _codes(column, levels):
 
 
 class AutoGluonRegressor:
-    """AutoGluon with its preset "best_quality", as a scikit-learn estimator.
+    """AutoGluon as a scikit-learn estimator.
 
     Parameters
     ----------
+    presets : str
     time_limit : float
         Seconds of a fit.
     n_threads : int
@@ -117,7 +118,8 @@ class AutoGluonRegressor:
         Not used: AutoGluon has fixed seeds.
     """
 
-    def __init__(self, time_limit=60, n_threads=2, random_state=None):
+    def __init__(self, presets="best_quality", time_limit=60, n_threads=2, random_state=None):
+        self.presets = presets
         self.time_limit = time_limit
         self.n_threads = n_threads
         self.random_state = random_state
@@ -130,7 +132,7 @@ class AutoGluonRegressor:
         self.predictor = TabularPredictor("y", path=self.folder.name, verbosity=0)
         self.predictor.fit(
             self._table(X).assign(y=y),
-            presets="best_quality",
+            presets=self.presets,
             time_limit=self.time_limit,
             num_cpus=self.n_threads,
             num_gpus=0,
@@ -150,7 +152,7 @@ class AutoGluonRegressor:
 
 
 class AutoGluonClassifier(AutoGluonRegressor):
-    """AutoGluon with its preset "best_quality" for classes."""
+    """AutoGluon for classes."""
 
     def fit(self, X, y):
         """Fit, and keep the classes that the ensemble predicts; rare ones may be left out."""
@@ -199,7 +201,7 @@ MODELS = {
         parameters={},
         package="autogluon",
         n_threads=2,
-        for_quick_run={"time_limit": 10},
+        for_quick_run={"presets": "medium_quality", "time_limit": 10},
     ),
     "ManifoldForest": _ours("ManifoldForest"),
     "CO2Forest": _ours("CO2Forest"),
