@@ -124,14 +124,14 @@ def better(stored, rival, what, model=BLEND):
     Returns
     -------
     n_better, n_tables : int
-        Tables for which it is stored of both models.
+        Tables for which it is stored of both models, with means over the seeds of both.
     """
-    pairs = [
-        [mean(stored, name, table, what) for name in (model, rival)]
-        for table in data.CLASSIFICATION
-    ]
-    pairs = [pair for pair in pairs if None not in pair]
-    return sum(own < other for own, other in pairs), len(pairs)
+    differences = []
+    for table in data.CLASSIFICATION:
+        runs = (stored[name].get(what, {}).get(table, ()) for name in (model, rival))
+        if pairs := list(zip(*runs, strict=False)):
+            differences.append(sum(own - other for own, other in pairs))
+    return sum(difference < 0 for difference in differences), len(differences)
 
 
 def worse_than_member(stored):
