@@ -150,7 +150,10 @@ def _run(model, task, name, seed, load, options):
             estimator = model.make(task, seed, is_categorical, options.quick)
             seconds = _seconds(model.n_threads, estimator.fit, split.X_train, y_train)[0]
             return _evaluate(estimator, model, task, split.X_test, y_test) | {"seconds": seconds}
-        except Exception as problem:  # a long run continues with the other models
+        except Exception as problem:
+            # A long run continues with the other models; a quick one has to show what fails.
+            if options.quick:
+                raise
             return f"{type(problem).__name__}: {problem}"
 
 
