@@ -51,6 +51,9 @@ REGRESSION = [
     "reg_pol",
     "reg_wind",
 ]
+# Tables with categories, and those with categories or missing values.
+WITH_CATEGORIES = ["adult", "churn", "german_credit", "krkopt", "nursery", "sick", "soybean"]
+RAW = ["arrhythmia", *WITH_CATEGORIES]
 
 # Name and version on OpenML; other data sets can only come from a folder. OpenML's copies may
 # differ in row order and in the coding of categories.
@@ -99,6 +102,14 @@ class Split:
             self.X_train[:n_train], self.y_train[:n_train],
             self.X_test[:n_test], self.y_test[:n_test],
         )  # fmt: skip
+
+    def inner(self, seed):
+        """Split the training rows at random, 75 to 25; the test rows are left out."""
+        order = np.random.RandomState(100 + seed).permutation(len(self.X_train))
+        train, test = np.split(order, [3 * len(order) // 4])
+        return Split(
+            self.X_train[train], self.y_train[train], self.X_train[test], self.y_train[test]
+        )
 
     def save(self, path):
         """Write the arrays uncompressed, so that reading them back needs no extra memory."""
@@ -225,6 +236,11 @@ def load_raw_table(name, folder=None, seed=0, max_rows=5000):
     split = _split(arrays, seed, max_rows)
     n_features = split.X_train.shape[1]
     return split, np.asarray(arrays.get("categorical", np.zeros(n_features)), dtype=bool)
+
+
+def levels(X):
+    """Sorted values of each column, without NaN."""
+    return [np.unique(column[~np.isnan(column)]) for column in X.T]
 
 
 def synthetic(n=100_000, p=50, n_classes=5, n_informative=15, n_test=10_000, seed=0):

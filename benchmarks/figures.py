@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 
 def folder(options):
@@ -95,38 +97,118 @@ def posteriors(pictures, image, labels, path):
     figure.savefig(path, dpi=90)
 
 
-def peers(summary, ours, path):
-    """Draw error against fit time, both relative to RandomForest, one point for each model.
+def peers(summary, ours, what, xlabel, path):
+    """Draw error relative to RandomForest against a time, one point for each model.
 
     Parameters
     ----------
     summary : dict of str to dict
-        As `peers.summary` returns it.
+        As `compare.summary` returns it.
+    ours : collection of str
+        Models of this package.
+    what : {"time", "predict_us"}
+        Models without it are left out.
+    xlabel : str
+    path : path
+        Of the picture.
+    """
+    summary = {name: row for name, row in summary.items() if row[what] is not None}
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    titles = {"classification": "22 classification tables", "regression": "10 regression tables"}
+    for panel, (task, title) in zip(panels, titles.items(), strict=True):
+        panel.axhline(1, color="0.8", linewidth=1, zorder=0)
+        points = {name: (row[what], row[task]) for name, row in summary.items()}
+        panel.set(title=title, xscale="log", xlabel=xlabel)
+        panel.xaxis.set_major_formatter("{x:g}")
+        for name, point in points.items():
+            panel.plot(*point, "o" if name in ours else "s", color=_color(name, ours))
+        panel.margins(x=0.12, y=0.1)
+    panels[0].set_ylabel("error relative to RandomForest")
+    figure.draw_without_rendering()
+    for panel, task in zip(panels, titles, strict=True):
+        points = {name: (row[what], row[task]) for name, row in summary.items()}
+        _label_points(panel, points, ours)
+    figure.savefig(path, dpi=120)
+
+
+def _label_points(panel, points, ours):
+    """Write names beside points, each on the first side where it covers nothing else."""
+    renderer = FigureCanvasAgg(panel.figure).get_renderer()
+    frame = panel.get_window_extent(renderer)
+    at = panel.transData.transform(list(points.values()))
+    covered = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at]
+    shifts = [(6, -3), (-6, -3), (0, 6), (0, -12), (6, 5), (-6, 5), (6, -11), (-6, -11)]
+    shifts += [(6, 14), (-6, 14), (6, -20), (-6, -20)]
+    sides = {1: "left", 0: "center", -1: "right"}
+    for name in sorted(points, key=lambda name: points[name][1]):
+        candidates = []
+        for shift in shifts:
+            text = panel.annotate(
+                *(name, points[name], shift),
+                textcoords="offset points",
+                ha=sides[np.sign(shift[0])],
+                fontsize=8,
+                color=_color(name, ours),
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            )
+            box = text.get_window_extent(renderer)
+            outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0
+            overlaps = sum(box.overlaps(other) for other in covered) + 2 * outside
+            candidates.append((overlaps, len(candidates), text, box))
+        *_, kept, box = min(candidates, key=lambda candidate: candidate[:2])
+        for *_, text, _ in candidates:
+            if text is not kept:
+                text.remove()
+        covered.append(box)
+
+
+def critical_difference(rank, cliques, ours, path):
+    """Draw average ranks on a line, and bars over models that cannot be told apart.
+
+    Parameters
+    ----------
+    rank : dict of str to float
+        From the smallest.
+    cliques : list of (int, int)
+        First and last position in `rank` of each group.
     ours : collection of str
         Models of this package.
     path : path
         Of the picture.
     """
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    panels = figure.subplots(1, 2)
-    titles = {"classification": "22 classification tables", "regression": "10 regression tables"}
-    times = [row["time"] for row in summary.values()]
-    middle = np.sqrt(min(times) * max(times))
-    for panel, (task, title) in zip(panels, titles.items(), strict=True):
-        panel.axhline(1, color="0.8", linewidth=1, zorder=0)
-        for k, name in enumerate(sorted(summary, key=lambda name: summary[name][task])):
-            point = summary[name]["time"], summary[name][task]
-            color, marker = ("tab:blue", "o") if name in ours else ("tab:gray", "s")
-            panel.plot(*point, marker, color=color)
-            # Labels point inwards and alternate, so that those of close points do not overlap.
-            side = ("right", -6) if point[0] > middle else ("left", 6)
-            shift = (side[1], 4 if k % 2 else -9)
-            panel.annotate(
-                name, point, shift, textcoords="offset points", ha=side[0], fontsize=8, color=color
-            )
-        panel.set(title=title, xscale="log", xlabel="fit time relative to RandomForest")
-        panel.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
-        panel.minorticks_off()
-        panel.margins(x=0.08, y=0.1)
-    panels[0].set_ylabel("error relative to RandomForest")
+    names, values = list(rank), list(rank.values())
+    n_left = (len(names) + 1) // 2
+    first, last = int(np.floor(values[0])), int(np.ceil(values[-1]))
+    bottom = 1.2 + 0.35 * len(cliques)
+    figure = Figure(figsize=(9, 1 + 0.28 * (n_left + bottom)), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([first, last], [0, 0], color="black", linewidth=1)
+    for tick in range(first, last + 1):
+        axes.plot([tick, tick], [0, 0.25], color="black", linewidth=1)
+        axes.text(tick, 0.4, str(tick), ha="center", va="bottom", fontsize=9)
+    for k, (name, value) in enumerate(rank.items()):
+        is_left = k < n_left
+        row = k if is_left else len(names) - 1 - k
+        end = first - 0.1 if is_left else last + 0.1
+        color = _color(name, ours)
+        axes.plot([value, value, end], [0, -bottom - row, -bottom - row], color=color, lw=0.8)
+        axes.text(
+            *(end, -bottom - row, f" {name} {value:.1f} "),
+            ha="right" if is_left else "left",
+            va="center",
+            fontsize=9,
+            color=color,
+        )
+    for k, (i, j) in enumerate(cliques):
+        height = -0.6 - 0.35 * k
+        ends = [values[i] - 0.04, values[j] + 0.04]
+        axes.plot(ends, [height, height], color="black", linewidth=3, solid_capstyle="butt")
+    margin = 0.35 * (last - first)
+    axes.set(xlim=(first - margin, last + margin), ylim=(-bottom - n_left + 0.3, 1.6))
+    axes.set_axis_off()
     figure.savefig(path, dpi=120)
+
+
+def _color(name, ours):
+    return "tab:blue" if name in ours else "0.35"

@@ -1,229 +1,199 @@
-"""Error and fit time of forests and gradient boosting, every estimator with default settings.
+"""Error, probabilities and times of forests and gradient boosting, all with default settings.
 
     python benchmarks/peers.py tables [--data FOLDER] [--rounds N] [--models NAME ...]
+    python benchmarks/peers.py raw [--data FOLDER] [--rounds N] [--models NAME ...]
     python benchmarks/peers.py images [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``tables`` fits every model on the same splits of 22 classification and 10 regression tables,
-``images`` on letters, digits and satellite pixels. Errors and fit times go to
-``benchmarks/results/peers.json`` and ``peers_images.json``.
+``images`` on letters, digits and satellite pixels. All see the same matrix; of tables at most 5000
+training rows, missing values replaced by medians, categories as 0/1 columns. ``raw`` fits the
+eight tables with categories or missing values in the same splits, and gives each model what it
+takes itself: a DataFrame with NaN and categories. Results are stored for each model in
+``benchmarks/results/peers.json``, ``peers_raw.json`` and ``peers_images.json``.
 
-Nothing is tuned: a model gets `random_state`, one thread and silence. All see the same matrix; of
-tables at most 5000 training rows, missing values replaced by medians, categories as 0/1 columns.
+Nothing is tuned: a model gets `random_state`, one thread and silence. A model whose package is not
+installed is left out. AutoGluon has 60 seconds and two threads.
+
 The error of a classifier is the share of wrong labels, that of a regressor the root mean squared
-error divided by the standard deviation of the test targets, both in percent. Fit times are
-processor seconds, which depend little on what else the machine does.
+error divided by the standard deviation of the test targets, both in percent; ``noise`` is its
+standard error over the test rows. Classifiers have a log loss and an expected calibration error
+in percent, too (`scores`). Fit times are processor seconds, which depend little on what else the
+machine does; of models with several threads, wall-clock seconds times threads. Predict times are
+microseconds per row, when all test rows are predicted in one call.
 """
 
-import importlib
 import time
+import warnings
 
+import compare
 import data
 import groups
 import joblib
 import numpy as np
 import results
+import scores
+from models import MODELS, REFERENCE
 from threadpoolctl import threadpool_limits
 from timing import environment
 
-TABLES = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
+RAW = {"classification": data.RAW}
 IMAGES = {"classification": ["letter", "letter_libsvm", "usps", "pendigits", "satimage", "mnist"]}
-REFERENCE = "RandomForest"
-ONE_THREAD = {"n_jobs": 1}
-# Module, classifier, regressor, and the parameters that mean one thread and no output.
-MODELS = {
-    "RandomForest": (
-        "sklearn.ensemble",
-        "RandomForestClassifier",
-        "RandomForestRegressor",
-        ONE_THREAD,
-    ),
-    "HistGradientBoosting": (
-        "sklearn.ensemble",
-        "HistGradientBoostingClassifier",
-        "HistGradientBoostingRegressor",
-        {},
-    ),
-    "LightGBM": ("lightgbm", "LGBMClassifier", "LGBMRegressor", ONE_THREAD | {"verbose": -1}),
-    "CatBoost": (
-        "catboost",
-        "CatBoostClassifier",
-        "CatBoostRegressor",
-        {"thread_count": 1, "verbose": 0, "allow_writing_files": False},
-    ),
-    "ManifoldForest": (
-        "skforest",
-        "ManifoldForestClassifier",
-        "ManifoldForestRegressor",
-        ONE_THREAD,
-    ),
-    "CO2Forest": ("skforest", "CO2ForestClassifier", "CO2ForestRegressor", ONE_THREAD),
-    "NonGreedyForest": (
-        "skforest",
-        "NonGreedyForestClassifier",
-        "NonGreedyForestRegressor",
-        ONE_THREAD,
-    ),
-    "E2EDecisionForest": (
-        "skforest",
-        "E2EDecisionForest",
-        "E2EDecisionForestRegressor",
-        ONE_THREAD,
-    ),
-    "RandomHingeForest": (
-        "skforest",
-        "RandomHingeForestClassifier",
-        "RandomHingeForestRegressor",
-        ONE_THREAD,
-    ),
-    "ObliqueBoosting": (
-        "skforest",
-        "ObliqueBoostingClassifier",
-        "ObliqueBoostingRegressor",
-        ONE_THREAD,
-    ),
-    "BlendedForest": (
-        "skforest",
-        "BlendedForestClassifier",
-        "BlendedForestRegressor",
-        ONE_THREAD,
-    ),
-}
-OURS = [name for name, (module, *_) in MODELS.items() if module == "skforest"]
 
 
 def tables(options):
     """Measure all models on the 32 tables."""
     quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
-    return _measure(options, groups.pick(options, TABLES, quick), _table, "peers.json")
+    return measure(options, groups.pick(options, compare.TASKS, quick), _table, "peers.json")
+
+
+def raw(options):
+    """Measure all models but the reference on tables with categories or missing values."""
+    options.models = [model for model in options.models if model != REFERENCE]
+    quick = {"classification": ["german_credit"]}
+    return measure(options, groups.pick(options, RAW, quick), _raw_table, "peers_raw.json")
 
 
 def images(options):
     """Measure all models on letters, digits and satellite pixels."""
     quick = {"classification": ["satimage"]}
-    return _measure(options, groups.pick(options, IMAGES, quick), _image, "peers_images.json")
+    return measure(options, groups.pick(options, IMAGES, quick), _image, "peers_images.json")
 
 
-def _table(name, seed, options):
-    return data.load_table(name, options.data, seed, groups.pick(options, 5000, 300))
+def _table(_, name, seed, options):
+    split = data.load_table(name, options.data, seed, groups.pick(options, 5000, 300))
+    return split, None
 
 
-def _image(name, seed, options):
-    return groups.load(name, options)
+def _raw_table(model, name, seed, options):
+    """Return the split with DataFrames, and which of their columns are categories."""
+    n_rows = groups.pick(options, 5000, 300)
+    split, is_categorical = data.load_raw_table(name, options.data, seed, n_rows)
+    # Not every model takes columns without any value.
+    has_values = ~np.isnan(split.X_train).all(axis=0)
+    X_train, is_categorical = split.X_train[:, has_values], is_categorical[has_values]
+    levels = data.levels(X_train)
+    X_train, X_test = (
+        model.frame(X, is_categorical, levels) for X in (X_train, split.X_test[:, has_values])
+    )
+    return data.Split(X_train, split.y_train, X_test, split.y_test), is_categorical
 
 
-def _measure(options, sets, load, file):
-    """Fit all models on all sets, one seed after another, and store each run."""
+def _image(_, name, seed, options):
+    return groups.load(name, options), None
+
+
+def measure(options, sets, load, file, models=MODELS):
+    """Fit all models on all sets, one seed after another, and store each run.
+
+    Parameters
+    ----------
+    options : Namespace
+        Options of the command line; ``options.models`` are names of models.
+    sets : dict of str to list of str
+        Names of data sets, by task.
+    load : callable
+        Takes a model, the name of a set, a seed and the options; returns a `data.Split` and which
+        columns are categories, or None.
+    file : str
+        Name of the file of results.
+    models : dict of str to Model
+
+    Returns
+    -------
+    tuple
+        Empty: the runs are not stored as rows.
+    """
     path = options.results / file
-    stored = results.read(path)
+    installed = [name for name in options.models if models[name].is_installed()]
+    for name in options.models:
+        if name not in installed:
+            print(f"{name} is left out: its package is not installed", flush=True)
     jobs = [
         (model, task, name, seed)
         for seed in range(options.rounds or 3)
         for task, names in sets.items()
         for name in names
-        for model in options.models
+        for model in installed
         if not options.sets or name in options.sets
     ]
-    for model, _, name, _ in jobs:
-        entry = stored.setdefault(model, {"errors": {}, "seconds": {}})
-        entry |= {"command": options.command, "environment": environment()}
-        entry["errors"][name], entry["seconds"][name] = [], []
     runs = joblib.Parallel(options.n_jobs, return_as="generator")(
-        joblib.delayed(_run)(*job, load, options) for job in jobs
+        joblib.delayed(_run)(models[model], *job, load, options) for model, *job in jobs
     )
-    for (model, _, name, seed), (error, seconds) in zip(jobs, runs, strict=True):
-        stored[model]["errors"][name].append(round(error, 4))
-        stored[model]["seconds"][name].append(round(seconds, 4))
+    for (model, _, name, seed), run in zip(jobs, runs, strict=True):
+        title = f"{model}, {name}, seed {seed}"
+        if isinstance(run, str):
+            print(f"{title}: failed with {run}", flush=True)
+            continue
+        # Read again, since other models may have been measured meanwhile.
+        stored = results.read(path)
+        entry = stored.setdefault(model, {})
+        entry |= {"command": options.command, "environment": environment()}
+        for what, value in run.items():
+            values = entry.setdefault(what, {})
+            values[name] = (values.get(name, []) if seed else []) + [float(f"{value:.5g}")]
         results.write(path, stored)
-        print(f"{model}, {name}, seed {seed}: {error:.2f} %, {seconds:.2f} s", flush=True)
+        print(f"{title}: {run['errors']:.2f} %, {run['seconds']:.2f} s", flush=True)
     return ()
 
 
 def _run(model, task, name, seed, load, options):
-    """Error in percent and processor seconds of one fit."""
-    split = load(name, seed, options)
-    module, *kinds, parameters = MODELS[model]
-    kind = getattr(importlib.import_module(module), kinds[task == "regression"])
-    with threadpool_limits(1):
-        start = time.process_time()
-        estimator = kind(random_state=seed, **parameters).fit(split.X_train, split.y_train)
-        seconds = time.process_time() - start
-        predicted = np.ravel(estimator.predict(split.X_test))
+    """Measurements of one fit, or the error message of a model that cannot be fitted."""
+    split, is_categorical = load(model, name, seed, options)
+    y_train, y_test = split.y_train, split.y_test
     if task == "classification":
-        return 100 * float(np.mean(predicted != split.y_test)), seconds
-    residual = np.asarray(split.y_test, dtype=np.float64) - predicted
-    return 100 * float(np.sqrt(np.mean(residual**2)) / np.std(split.y_test)), seconds
+        # Some models take labels 0, 1, ... only. Classes without a training row are -1.
+        labels, y_train = np.unique(y_train, return_inverse=True)
+        y_test = np.where(np.isin(y_test, labels), np.searchsorted(labels, y_test), -1)
+    with threadpool_limits(model.n_threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            estimator = model.make(task, seed, is_categorical, options.quick)
+            seconds = _seconds(model.n_threads, estimator.fit, split.X_train, y_train)[0]
+            return _evaluate(estimator, model, task, split.X_test, y_test) | {"seconds": seconds}
+        except Exception as problem:
+            # A long run continues with the other models; a quick one has to show what fails.
+            if options.quick:
+                raise
+            return f"{type(problem).__name__}: {problem}"
 
 
-def relative(stored, model, names, what="errors", offset=0.0):
-    """Means over seeds, divided by those of RandomForest, for each data set.
+def _evaluate(estimator, model, task, X, y):
+    """Errors and predict time on test rows with labels 0, 1, ..."""
+    seconds, predicted = _seconds(model.n_threads, estimator.predict, X)
+    # Short calls are repeated: the first one may compile or allocate.
+    n_calls = 4 if seconds < 0.5 else 0
+    seconds = min(
+        [seconds, *(_seconds(model.n_threads, estimator.predict, X)[0] for _ in range(n_calls))]
+    )
+    error, noise = scores.error(task, y, np.ravel(predicted))
+    measured = {"errors": error, "noise": noise, "predict_us": 1e6 * seconds / len(y)}
+    if task == "regression":
+        return measured
+    probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    # A model may leave out rare classes; their probability is 0.
+    full = np.zeros((len(y), 1 + max(y.max(), *estimator.classes_.astype(int))))
+    full[:, estimator.classes_.astype(int)] = probabilities / probabilities.sum(1, keepdims=True)
+    return measured | {
+        "log_loss": scores.log_loss(y, full),
+        "calibration": scores.calibration_error(y, full),
+    }
 
-    Parameters
-    ----------
-    stored : dict
-        As `results.read` returns it.
-    model : str
-    names : list of str
-        Data sets.
-    what : {"errors", "seconds"}
-    offset : float
-        Added to both means, since an error may be 0.
 
-    Returns
-    -------
-    ndarray
+def _seconds(n_threads, function, *arguments):
+    """Processor seconds of a call and its result; of several threads, wall-clock times threads.
+
+    Processes that a model starts itself do not count as processor seconds of this one.
     """
-    return np.array([
-        (np.mean(ours) + offset) / (np.mean(theirs[: len(ours)]) + offset)
-        for ours, theirs in (
-            (stored[model][what][name], stored[REFERENCE][what][name]) for name in names
-        )
-    ])  # fmt: skip
-
-
-def summary(stored):
-    """Summarize the runs of the models that were fitted on all tables.
-
-    Parameters
-    ----------
-    stored : dict
-        As `results.read` returns it.
-
-    Returns
-    -------
-    dict of str to dict
-        By model: geometric means and medians of the relative errors, number of tables on which the
-        error is smaller than that of RandomForest, median fit time, geometric mean of the relative
-        fit times, and numbers of seeds.
-    """
-    every = [*data.CLASSIFICATION, *data.REGRESSION]
-    found = {}
-    for model in (name for name in MODELS if name in stored):
-        if not stored[model]["errors"].keys() >= set(every):
-            continue
-        means = {}
-        for task, names in TABLES.items():
-            ratios = relative(stored, model, names, offset=0.05)
-            means |= {task: _geometric(ratios), f"{task}_median": float(np.median(ratios))}
-        smaller = relative(stored, model, every) if model != REFERENCE else np.ones(1)
-        seconds = [np.mean(stored[model]["seconds"][name]) for name in every]
-        found[model] = {
-            **means,
-            "better": int(np.sum(smaller < 1)),
-            "seconds": float(np.median(seconds)),
-            "time": _geometric(relative(stored, model, every, "seconds")),
-            "seeds": sorted({len(runs) for runs in stored[model]["errors"].values()}),
-        }
-    return found
-
-
-def _geometric(values):
-    return float(np.exp(np.mean(np.log(values))))
+    clock = time.process_time if n_threads == 1 else time.perf_counter
+    start = clock()
+    result = function(*arguments)
+    return (clock() - start) * n_threads, result
 
 
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (tables, images),
+        (tables, raw, images),
         options=groups.SETS
         | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
     )

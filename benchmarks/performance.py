@@ -8,11 +8,16 @@ comparison with other libraries as Markdown. It measures nothing.
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
+import choose
 import co2
+import compare
+import data
 import figures
 import hinge
+import models
 import nongreedy
 import numpy as np
 import peers
@@ -45,19 +50,33 @@ def main():
         head, rows = table(stored)
         if rows:
             (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
-    compared = results.read(FOLDER / "results" / "peers.json")
-    images = results.read(FOLDER / "results" / "peers_images.json")
-    rows = [*stored.values(), *compared.values(), *images.values()]
+    runs = [_runs(name) for name in ("peers", "peers_raw", "peers_images", "choose")]
+    rows = [*stored.values(), *(row for of_file in runs for row in of_file.values())]
     (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")
-    if compared:
-        figures.peers(peers.summary(compared), peers.OURS, output / "peers.png")
-        print("\n".join(markdown(*peers_table(stored))))
+    print("\n".join(markdown(*peers_table(stored))))
+    peers_figures(output)
     if curves := results.read(FOLDER / "results" / "manifold_simulations.json"):
         figures.learning_curves(curves, output / "manifold_simulations.png")
     figures.depth_curves(depth_curves(stored), output / "nongreedy_depths.png")
 
 
-def peers_table(_):
+def peers_figures(output):
+    """Draw the comparison on 32 tables."""
+    compared = {"peers": _runs("peers"), "peers_raw": _compared(is_raw=True)}
+    summary = compare.summary(compared["peers"])
+    for what, name, label in (
+        ("time", "peers", "fit time relative to RandomForest"),
+        ("predict_us", "peers_predict", "microseconds to predict one of many rows"),
+    ):
+        if any(row[what] is not None for row in summary.values()):
+            figures.peers(summary, models.OURS, what, label, output / f"{name}.png")
+    for name, runs in compared.items():
+        if len(compare.complete(runs)) > 2:
+            path = output / f"{name}_ranks.png"
+            figures.critical_difference(*compare.ranks(runs), models.OURS, path)
+
+
+def peers_table(_, is_raw=False):
     """Return head and rows of the comparison on 32 tables."""
     head = (
         "Model",
@@ -66,45 +85,86 @@ def peers_table(_):
         "Tables with a smaller error",
         "Median fit time",
         "Fit time",
+        "Predict, one row of many",
         "Seeds",
     )
-    found = peers.summary(results.read(FOLDER / "results" / "peers.json"))
     rows = [
         (
             name,
             f"{row['classification']:.3f} ({row['classification_median']:.3f})",
             f"{row['regression']:.3f} ({row['regression_median']:.3f})",
-            f"{row['better']} of 32" if name != peers.REFERENCE else "",
+            f"{row['better']} of 32" if name != models.REFERENCE else "",
             f"{row['seconds']:.2f} s",
             f"{row['time']:.2f}x",
+            _known(row["predict_us"], "{:.1f} us"),
             " or ".join(map(str, row["seeds"])),
         )
-        for name, row in found.items()
+        for name, row in compare.summary(_compared(is_raw)).items()
     ]
+    return head, rows if len(rows) > 1 else []
+
+
+def probabilities_table(_, is_raw=False):
+    """Return head and rows of log loss and calibration, with those of the blend beside them."""
+    runs = _compared(is_raw)
+    rows = []
+    for name, row in compare.summary(runs).items():
+        means = _known(row["log_loss"], "{:.3f}"), _known(row["calibration"], "{:.2f} %")
+        cells = ["", ""]
+        if models.BLEND in runs and name != models.BLEND:
+            pairs = (compare.better(runs, name, what) for what in ("log_loss", "calibration"))
+            cells = [f"{n} of {n_tables}" if n_tables else "" for n, n_tables in pairs]
+        rows.append((name, *means, *cells))
+    head = ("Model", "Log loss", "Calibration error", "Blend's log loss is smaller")
+    return (*head, "Blend's calibration error is smaller"), _filled(rows)
+
+
+def members_table(_):
+    """Return head and rows of tables on which the blend is much worse than a member."""
+    known = {True: "yes", False: "no", None: "not known"}
+    rows = [
+        (table, member, f"{ratio:.2f}", known[beyond])
+        for table, member, ratio, beyond in compare.worse_than_member(_runs("peers"))
+    ]
+    return ("Table", "Best member", "Error of the blend to its", "Beyond the noise"), rows
+
+
+def settings_table(_):
+    """Return head and rows of the settings of oblique boosting on inner splits."""
+    rows = [
+        (
+            name,
+            *(f"{row[key]:.3f}" for key in ("all", "classification", "regression")),
+            f"{row['change']:.3f} +- {row['noise']:.3f}" if row["noise"] else "",
+            f"{row['time']:.2f}x",
+        )
+        for name, row in choose.summary(_runs("choose")).items()
+    ]
+    head = ("Setting", "All", "Classification", "Regression", "To the defaults", "Fit time")
     return head, rows
 
 
 def categories_table(stored):
     """Return head and rows of errors on tables with categories."""
-    reference = _errors(stored.get(f"tables:categories/{tables.REFERENCE}"))
+    reference = _errors(stored.get(f"tables:categories/{models.REFERENCE}"))
     rows = []
     for model in tables.ALL:
         row = stored.get(f"tables:categories/{model}")
         if not row:
             continue
         errors, bases = _errors(row), _errors(row, "base")
-        ours = model in tables.OURS
+        ours = model in models.OURS
         cells = [
             (f"{errors[name]:.2f} ({bases[name]:.2f})" if ours else f"{errors[name]:.2f}")
             if name in errors
             else ""
-            for name in tables.WITH_CATEGORIES
+            for name in data.WITH_CATEGORIES
         ]
         to_codes = f"{row['value']:.3f}" if ours else ""
         rows.append(
             (model, *cells, to_codes, _relative(errors, reference), _commands([row], True))
         )
-    head = ("Model", *tables.WITH_CATEGORIES, "To codes", "To RandomForest", "Command")
+    head = ("Model", *data.WITH_CATEGORIES, "To codes", "To RandomForest", "Command")
     return head, rows
 
 
@@ -115,9 +175,9 @@ def holes_table(stored):
         found = [stored.get(f"tables:holes/{kind}/{model}") for kind in tables.HOLES]
         cells = []
         for kind, row in zip(tables.HOLES, found):
-            reference = _errors(stored.get(f"tables:holes/{kind}/{tables.REFERENCE}"))
+            reference = _errors(stored.get(f"tables:holes/{kind}/{models.REFERENCE}"))
             cell = _relative(_errors(row), reference)
-            if row and model in tables.OURS:
+            if row and model in models.OURS:
                 cell += f" ({row['value']:.3f})"
             cells.append(cell)
         rows.append((model, *cells, _commands([row for row in found if row], True)))
@@ -127,17 +187,16 @@ def holes_table(stored):
 
 def choose_table(stored):
     """Return head and rows of the features that were compared for categories."""
-    columns = [(model,) for model in tables.OURS]
+    columns = [(model,) for model in models.OURS]
     rows = _pivot(stored, tables.SETTINGS, columns, "tables:choose/{0}/{1}")
-    return ("Features of categories", *tables.OURS, "Command"), _filled(rows)
+    return ("Features of categories", *models.OURS, "Command"), _filled(rows)
 
 
 def images_table(stored):
     """Return head and rows of test errors on letters, digits and satellite pixels."""
     sets = peers.IMAGES["classification"]
     rows = []
-    compared = results.read(FOLDER / "results" / "peers_images.json")
-    for name, runs in compared.items():
+    for name, runs in _runs("peers_images").items():
         cells = [f"{sum(e) / len(e):.2f}" if (e := runs["errors"].get(s)) else "" for s in sets]
         rows.append((f"{name}, defaults", *cells, _commands([runs])))
 
@@ -332,6 +391,11 @@ def engines_table(stored):
 
 TABLES = {
     "peers": peers_table,
+    "peers_raw": partial(peers_table, is_raw=True),
+    "peers_probabilities": probabilities_table,
+    "peers_raw_probabilities": partial(probabilities_table, is_raw=True),
+    "peers_members": members_table,
+    "choose": settings_table,
     "tables_categories": categories_table,
     "tables_holes": holes_table,
     "tables_choose": choose_table,
@@ -388,6 +452,22 @@ def markdown(head, rows):
     """Return the lines of a Markdown table, numbers to the right."""
     align = ["---"] + ["---:"] * (len(head) - 1)
     return ["| " + " | ".join(row) + " |" for row in (head, align, *rows)]
+
+
+def _runs(name):
+    """Return the runs of models that a script stored."""
+    return results.read(FOLDER / "results" / f"{name}.json")
+
+
+def _compared(is_raw):
+    """Return the runs of models on the 32 tables."""
+    runs = _runs("peers")
+    return compare.with_raw(runs, _runs("peers_raw")) if is_raw and runs else runs
+
+
+def _known(value, form):
+    """Format a value, or return an empty cell where it is not stored."""
+    return "" if value is None else form.format(value)
 
 
 def _pivot(stored, labels, columns, name):

@@ -18,25 +18,22 @@ medians. Errors are those of peers.py, plus 0.05 %. Rows are merged into
 ``benchmarks/results/tables.json``; their notes have the errors on each table.
 """
 
-import importlib
 import warnings
 
 import data
 import groups
 import joblib
 import numpy as np
-import pandas as pd
-from peers import MODELS, OURS
+import scores
+from models import MODELS, OURS, REFERENCE
 from results import Measure, Row
 from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
 
 from skforest import _feature_map, _selection
 
-REFERENCE = "RandomForest"
 RIVALS = ["HistGradientBoosting", "LightGBM", "CatBoost"]
 ALL = [*OURS, REFERENCE, *RIVALS]
-WITH_CATEGORIES = ["adult", "churn", "german_credit", "krkopt", "nursery", "sick", "soybean"]
 # Most levels with an indicator each, and fewest with target statistics, by the name of a choice.
 SETTINGS = {
     "codes": (0, 2**31),
@@ -68,31 +65,6 @@ MEASURES = {
 }
 
 
-def _model(name, task, seed, mask):
-    """An untuned model that is given which columns are categories."""
-    module, *kinds, parameters = MODELS[name]
-    kind = getattr(importlib.import_module(module), kinds[task == "regression"])
-    parameters = parameters | {"random_state": seed}
-    if name in OURS or name == "HistGradientBoosting":
-        parameters["categorical_features"] = mask if mask.any() else None
-    if name == "CatBoost":
-        parameters["cat_features"] = np.flatnonzero(mask).tolist()
-    return kind(**parameters)
-
-
-def _frame(name, X, mask, levels):
-    """X in the form in which a rival takes categories."""
-    if not mask.any() or name not in ("LightGBM", "CatBoost"):
-        return X
-    frame = pd.DataFrame(X)
-    for j in np.flatnonzero(mask):
-        if name == "CatBoost":
-            frame[j] = [str(value) for value in X[:, j]]
-        else:
-            frame[j] = pd.Categorical(X[:, j], categories=levels[j])
-    return frame
-
-
 def _error(job, options):
     """Error in percent of one fit."""
     name, task, table, seed, treatment, holes = job
@@ -120,16 +92,13 @@ def _error(job, options):
         )
         X_train, X_test = imputer.fit_transform(X_train), imputer.transform(X_test)
         mask = np.zeros(X_train.shape[1], dtype=bool)
-    levels = [np.unique(column[~np.isnan(column)]) for column in X_train.T]
+    if mask.any():
+        levels = data.levels(X_train)
+        X_train, X_test = (MODELS[name].frame(X, mask, levels) for X in (X_train, X_test))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = _model(name, task, seed, mask)
-        model.fit(_frame(name, X_train, mask, levels), split.y_train)
-        predicted = np.ravel(model.predict(_frame(name, X_test, mask, levels)))
-    if task == "classification":
-        return 100 * float(np.mean(predicted != split.y_test))
-    residual = np.asarray(split.y_test, dtype=np.float64) - predicted
-    return 100 * float(np.sqrt(np.mean(residual**2)) / np.std(split.y_test))
+        model = MODELS[name].make(task, seed, mask).fit(X_train, split.y_train)
+        return scores.error(task, split.y_test, np.ravel(model.predict(X_test)))[0]
 
 
 def _with_holes(X_train, X_test, holes, seed):
@@ -191,7 +160,7 @@ def _row(name, ours, theirs):
 
 def categories(options):
     """Errors with categories, relative to those with codes."""
-    tasks = _tasks(options, WITH_CATEGORIES)
+    tasks = _tasks(options, data.WITH_CATEGORIES)
     treatments = {model: ["codes", "native"] if model in OURS else ["native"] for model in ALL}
     treatments[REFERENCE] = ["median"]
     jobs = [
@@ -214,7 +183,7 @@ def choose(options):
     models = [model for model in options.models if model in OURS]
     jobs = [
         (model, task, table, seed, setting, None)
-        for table, task in _tasks(options, WITH_CATEGORIES).items()
+        for table, task in _tasks(options, data.WITH_CATEGORIES).items()
         for seed in range(options.rounds or 3)
         for model in models
         for setting in SETTINGS

@@ -11,6 +11,7 @@ from pathlib import Path
 PACKAGES = (
     *("skforest", "scikit-learn", "numpy", "scipy", "joblib"),
     *("torch", "lightgbm", "catboost", "treeple", "ydf"),
+    *("xgboost", "xgboost-cpu", "chimeraboost", "pytabkit", "autogluon.tabular"),
 )
 
 

@@ -1,0 +1,102 @@
+"""The default settings of oblique boosting: one change at a time, on training rows only.
+
+    python benchmarks/choose.py [--data FOLDER] [--rounds N] [--models SETTING ...]
+
+Fits the settings on three quarters of the training rows of the 32 tables of peers.py, and measures
+them on the last quarter; a further round draws other quarters of the same training rows. The test
+rows of the first seed of peers.py are never used. Results are stored for each setting in
+``benchmarks/results/choose.json``, as those of peers.py are.
+"""
+
+from dataclasses import replace
+
+import compare
+import data
+import groups
+import numpy as np
+import peers
+from models import MODELS, ONE_THREAD, REFERENCE
+
+DEFAULTS = "defaults"
+CHANGES = {
+    "max_depth": (3, 5, 6),
+    "learning_rate": (0.05, 0.07, 0.15),
+    "min_samples_leaf": (5, 15, 30),
+    "l2_regularization": (1.0, 10.0),
+    "n_directions": (0, 16, 64),
+    "max_features": (0.5, 0.75),
+    "subsample": (0.5, 0.65, 1.0),
+}
+SETTINGS = {
+    REFERENCE: MODELS[REFERENCE],
+    DEFAULTS: MODELS["ObliqueBoosting"],
+    **{
+        f"{name}={value}": replace(
+            MODELS["ObliqueBoosting"], parameters=ONE_THREAD | {name: value}
+        )
+        for name, values in CHANGES.items()
+        for value in values
+    },
+}
+
+
+def settings(options):
+    """Measure all settings on inner splits of the training rows."""
+    sets = {"classification": ["pima"], "regression": ["reg_airfoil"]}
+    if options.quick:
+        options.models = options.models[:4]
+    return peers.measure(
+        options, groups.pick(options, compare.TASKS, sets), _inner, "choose.json", SETTINGS
+    )
+
+
+def _inner(_, name, seed, options):
+    split = data.load_table(name, options.data, 0, groups.pick(options, 5000, 300))
+    return split.inner(seed), None
+
+
+def summary(stored):
+    """Summarize the settings that were fitted on the same tables as the defaults.
+
+    Parameters
+    ----------
+    stored : dict
+        As `results.read` returns it.
+
+    Returns
+    -------
+    dict of str to dict
+        By setting: geometric means of errors relative to RandomForest, over all tables and by
+        task; that of the ratios to the errors of the defaults, with the standard error of its
+        logarithm over tables; that of the ratios of fit times; and the number of tables.
+    """
+    found = {}
+    for setting in SETTINGS:
+        names = [
+            name
+            for name in compare.EVERY
+            if all(name in stored.get(key, {}).get("errors", ()) for key in (setting, DEFAULTS))
+        ]
+        if setting == REFERENCE or not names:
+            continue
+        to_forest, to_defaults = (
+            np.log(compare.relative(stored, setting, names, offset=compare.OFFSET, base=base))
+            for base in (REFERENCE, DEFAULTS)
+        )
+        time = np.log(compare.relative(stored, setting, names, "seconds", base=DEFAULTS))
+        row = {"all": to_forest.mean(), "change": to_defaults.mean(), "time": time.mean()}
+        for task, of_task in compare.TASKS.items():
+            row[task] = np.mean(to_forest[np.isin(names, of_task)])
+        row = {what: float(np.exp(value)) for what, value in row.items()}
+        noise = float(np.std(to_defaults) / np.sqrt(len(names)))
+        found[setting] = row | {"noise": noise, "n_tables": len(names)}
+    return found
+
+
+if __name__ == "__main__":
+    groups.main(
+        __doc__,
+        (settings,),
+        options=groups.SETS
+        | {"--models": {"nargs": "*", "choices": SETTINGS, "default": list(SETTINGS)}},
+    )
