@@ -12,9 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
 
+# Each once: two names may be of the same class.
 CLASSES = [
     thing
-    for thing in (getattr(skforest, name) for name in skforest.__all__)
+    for thing in dict.fromkeys(getattr(skforest, name) for name in skforest.__all__)
     if isinstance(thing, type) and issubclass(thing, BaseEstimator)
 ]
 
@@ -101,7 +102,7 @@ def configured(configurations):
             if "max_iter" in defaults:
                 own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
             elif "n_bags" in defaults:  # boosting, which needs more trees
-                own = {"learning_rate": 0.2} | own | {"n_estimators": 30}
+                own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 30}
             estimators.append(cls(**own))
     return estimators
 
