@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.boost import TreeGrower, bin_columns, leaf_sums
+from .._kernels.bins import BinnedDirections, bin_columns
+from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.rows import tree_seed
 from .linear_leaves import LinearLeaves
 
@@ -67,18 +68,15 @@ class BinnedRows:
 
     def grower(self, settings):
         """The kernel that grows the trees of one bag."""
-        return TreeGrower(
+        directions = BinnedDirections(
             self.X,
-            self.code,
-            self.cut,
-            self.cut_start,
             self.spread,
             settings.n_directions if self.is_free.sum() > 1 else 0,
             MIN_TERMS,
             settings.max_terms,
             min(settings.max_bins, DIRECTION_BINS),
-            self.monotonic,
         )
+        return TreeGrower(self.code, self.cut, self.cut_start, directions, self.monotonic)
 
 
 class BoostingTraining:
