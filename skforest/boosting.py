@@ -26,12 +26,19 @@ from ._base import (
     store_parameters,
 )
 from ._docs import described, with_texts
+from ._feature_map import dense_blocks
 from ._kernels.rows import tree_seed
 from ._monotonic import read_constraints
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
 from .forest.statistics import labels_of, probabilities, staged_responses
-from .training.boosting import KEPT, BinnedRows, BoostingSettings, BoostingTraining
+from .training.boosting import (
+    KEPT,
+    BinnedRows,
+    BoostingSettings,
+    BoostingTraining,
+    shifted,
+)
 from .training.losses import (
     ABSENT,
     LOSSES,
@@ -124,9 +131,11 @@ REGRESSOR_PARAMETERS = (
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given. "poisson": for counts, 0 or more. "gamma": for positive targets. "tweedie": for targets
-    of 0 or more, some of which are 0. With the last three, trees add up to the logarithm of the
-    mean.
+    given; with early stopping, predictions are then shifted so that `quantile` of the held-out
+    rows lie below them. "poisson": for counts, 0 or more. "gamma": for positive targets.
+    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
+    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
+    is that of the targets.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float or array-like of float of shape (n_quantiles,)
@@ -251,8 +260,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         monotonic = self._monotonic_features(data)
         if bags[0] == 0:
             self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None)
-        rows = BinnedRows(data, self.max_bins, monotonic)
-        return super()._fit_forest(data, bags, rows=rows)
+        rows, unseen = BinnedRows(data, self.max_bins, monotonic), []
+        forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
+        return self._calibrated(forest, data, bags, unseen)
 
     def _resolve_leaves(self, data, is_monotonic):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
@@ -312,8 +322,26 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             fold[own] = random.permutation(n_folds)[: len(own)]
         return fold
 
-    def _fit_tree(self, data, seed, control, rows):
-        """One bag of trees."""
+    def _calibrated(self, forest, data, bags, unseen):
+        """New bags, with predictions moved by the shift of the loss.
+
+        `unseen` has the rows that each bag held out, with its predictions of them. A loss decides
+        whether training rows are used where a single bag, or none, has held out rows.
+        """
+        loss = self._make_loss()
+        if loss.is_calibrated_in_training and len(unseen) < 2:
+            weight = data.without_fold(bags[0]).weight if len(bags) == 1 else data.weight
+            rows = np.flatnonzero(weight)
+            unseen = [(0, rows, responses(forest, data.X[rows]), weight[rows])]
+        if not unseen:
+            return forest
+        _, *found = zip(*sorted(unseen, key=lambda entry: entry[0]))
+        rows, response, weight = map(np.concatenate, found)
+        shift = loss.calibration_shift(data.y[rows], response, weight)
+        return forest if shift is None else shifted(forest, shift)
+
+    def _fit_tree(self, data, seed, control, rows, unseen):
+        """One bag of trees; `unseen` is extended by its predictions of held-out rows."""
         held_out = np.zeros(len(data))
         if data.fold is not None and self.early_stopping_:
             held_out = data.left_out_weight
@@ -324,14 +352,19 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         training = self._training(data, rows, weight, held_out, self._settings, seed, control)
         n_rounds = len(training.trees)
         record = {"validation_scores_": np.array(training.scores)}
+        forest = self._packed(training, data)
+        own = np.flatnonzero(held_out)
+        if len(own):
+            unseen.append((seed, own, responses(forest, data.X[own]), held_out[own]))
         if data.fold is None and held_out.any() and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
             settings = replace(self._settings, n_rounds=more)
             no_row = np.zeros(len(data))
             training = self._training(data, rows, data.weight, no_row, settings, seed, control)
+            forest = self._packed(training, data)
         record["n_iter_"] = len(training.trees)
-        return self._packed(training, data), record
+        return forest, record
 
     def _draw_held_out(self, data, seed):
         """Mask of the rows that a single bag holds out."""
@@ -363,6 +396,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
+
+
+def responses(forest, X):
+    """Responses of mapped rows, in blocks."""
+    return np.concatenate([forest.response_mapped(block) for block in dense_blocks(X)])
 
 
 def has_one_output(classifier):

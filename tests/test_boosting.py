@@ -155,14 +155,20 @@ def test_derivatives_are_finite_differences(name):
     kernel.derive(raw, y, weight, gradient, curvature)
     has_curve = name not in ("squared_error", "absolute_error", "huber", "quantile")
     step = 1e-5
+    if name in ("gamma", "tweedie"):  # their curvatures are those of targets equal to the mean
+        expected = np.zeros_like(curvature)
+        kernel.derive(raw, np.exp(raw), weight, np.zeros_like(gradient), expected)
+        np.testing.assert_array_equal(curvature, expected)
+        curve_y = np.exp(raw)
+    else:
+        curve_y = y
     for k in range(n_outputs):
         shift = step * np.eye(n_outputs)[k]
-        (above, slope_above), (below, slope_below) = (
-            kernel.evaluate(raw + s, y) for s in (shift, -shift)
-        )
+        above, below = (kernel.evaluate(raw + s, y)[0] for s in (shift, -shift))
         slope = (above - below) / (2 * step)
         np.testing.assert_allclose(gradient[:, k], weight * slope, rtol=1e-4, atol=1e-5)
-        curve = (slope_above - slope_below)[:, k] / (2 * step) if has_curve else np.ones(50)
+        above, below = (kernel.evaluate(raw + s, curve_y)[1][:, k] for s in (shift, -shift))
+        curve = (above - below) / (2 * step) if has_curve else np.ones(50)
         np.testing.assert_allclose(curvature[:, k], weight * curve, rtol=1e-4, atol=1e-5)
 
 
@@ -198,6 +204,47 @@ def test_losses_with_a_log_link_predict_positive_means(loss):
         clone(model).fit(X, -y)
 
 
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_means_of_predictions_are_those_of_targets(loss, n_bags):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    mean = np.exp(np.sin(2 * X[:, 0]) + X[:, 1])
+    y = rng.gamma(1.0, mean) if loss == "gamma" else rng.poisson(mean).astype(float)
+    model = quick(ObliqueBoostingRegressor, loss=loss, n_bags=n_bags, n_estimators=60)
+    model.fit(X[:1000], y[:1000])
+    assert model.predict(X[1000:]).mean() == pytest.approx(mean[1000:].mean(), rel=0.1)
+    data = copy.deepcopy(model)._prepare(X[:1000], y[:1000], None)
+    if n_bags == 1:
+        assert model.predict(X[:1000]).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
+    else:
+        fold = model._folds(data, 3)
+        members = [model._member(bag).response_mapped(data.X[fold == bag]) for bag in range(3)]
+        assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
+
+
+def test_quantiles_are_those_of_held_out_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=3000)
+    levels = [0.1, 0.9]
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=150)
+    model.set_params(n_bags=3).fit(X[:600], y[:600])
+    data = copy.deepcopy(model)._prepare(X[:600], y[:600], None)
+    fold = model._folds(data, 3)
+    below = [
+        data.y[fold == bag] <= model._member(bag).response_mapped(data.X[fold == bag])
+        for bag in range(3)
+    ]
+    np.testing.assert_allclose(np.concatenate(below).mean(axis=0), levels, atol=0.005)
+    low, high = model.predict(X[600:]).T
+    assert 0.76 < ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.9
+    # Without held-out rows, quantiles follow the training rows.
+    model.set_params(early_stopping=False).fit(X[:600], y[:600])
+    low, high = model.predict(X[600:]).T
+    assert ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.7
+
+
 # ---------------------------------------------------------------------------------------- training
 
 
@@ -220,13 +267,14 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
     packed = cls._packed
 
     def recorded(self, training, data):
-        seen.append((training, data))
-        return packed(self, training, data)
+        forest = packed(self, training, data)
+        seen.append((training, data, forest.response_mapped(data.X)))
+        return forest
 
     monkeypatch.setattr(cls, "_packed", recorded)
     options = {"loss": "poisson"} if task == "poisson" else {}
-    model = quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
-    ((training, data),) = seen
+    quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
+    ((training, data, found),) = seen
     raw, units = training.raw, data.units
     expected = {
         "regression": lambda: data.baseline + raw * units.response,
@@ -234,7 +282,6 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
         "poisson": lambda: np.exp(units.baseline + raw),
         "binary": lambda: np.hstack([expit(-raw), expit(raw)]),
     }.get(task, lambda: softmax(raw, axis=1))()
-    found = model.forest_.response_mapped(data.X)
     scale = 1 if is_class else np.abs(expected).max(axis=0)
     np.testing.assert_allclose(found / scale, expected / scale, atol=2e-6)
 

@@ -351,6 +351,19 @@ class BoostingTraining:
         )
 
 
+def shifted(forest, shift):
+    """A forest whose raw predictions are larger by `shift`, of shape (n_outputs,).
+
+    It is added to the leaves of the first tree of each bag, so that bags can still be joined.
+    """
+    value = forest.value.reshape(-1, forest.n_outputs).copy()
+    for first in forest.bag_start[:-1]:
+        child = forest.child[forest.tree_start[first] : forest.tree_start[first + 1]]
+        own = -1 - child[child < 0]
+        value[own] = (value[own] + shift).astype(np.float32)
+    return forest.replaced(forest.arrays | {"value": value.ravel()})
+
+
 # A tree without a split, of a model whose first round does not lower the validation loss.
 EMPTY = {
     "child": np.array([-1], dtype=np.int32),

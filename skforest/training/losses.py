@@ -64,6 +64,8 @@ class BaseLoss:
     has_unit = True  # are deviations from the baseline measured in units of their size?
     # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
     calibration_level = None
+    # Does boosting shift a model without held-out rows, or a single bag, by its training rows?
+    is_calibrated_in_training = False
     # Does boosting compute leaves by `leaf_value`, where curvatures say little about the loss?
     renews_leaves = False
     # Largest absolute value of a leaf of boosting, before the learning rate: Newton's method may
@@ -113,6 +115,12 @@ class BaseLoss:
         """
         raise NotImplementedError
 
+    def calibration_shift(self, y, response, weight):
+        """What is added to the raw predictions of boosting, from its predictions of some rows.
+
+        None, or an ndarray of shape (n_outputs,).
+        """
+
     def kernel_loss(self):
         """The compiled loss, of a standardized target."""
         return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
@@ -140,6 +148,12 @@ class Quantile(BaseLoss):
 
     def leaf_value(self, residual, weight):
         return weighted_quantile(residual, weight, self.quantile)
+
+    def calibration_shift(self, y, response, weight):
+        """The quantile of the residuals, so that new rows lie below with this probability."""
+        if self.calibration_level is None:
+            return None
+        return weighted_quantile(y - response, weight, self.quantile)
 
     def typical_size(self, deviation, weight):
         """The standard deviation, which does not depend on the quantile."""
@@ -192,6 +206,7 @@ class LogLink(BaseLoss):
     link = "log"
     has_unit = False
     max_step = 4.0
+    is_calibrated_in_training = True
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -203,6 +218,12 @@ class LogLink(BaseLoss):
 
     def baseline(self, y, weight):
         return np.log(np.average(y, axis=0, weights=weight))
+
+    def calibration_shift(self, y, response, weight):
+        """The logarithm of the ratio of the means, since the exponential of a mean is too low."""
+        mean, predicted = (np.average(a, axis=0, weights=weight) for a in (y, response))
+        is_usable = (mean > 0) & (predicted > 0)
+        return np.log(np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0))
 
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
