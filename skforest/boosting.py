@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
 from ._base import (
@@ -657,6 +658,30 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
         """
         return self._target_of(self._response(X))
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of `predict`, or with several quantiles the mean of their D^2.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            At most 1. With several quantiles, the mean over quantiles of scikit-learn's
+            `d2_pinball_score`, which is 0 for the empirical quantile of y.
+        """
+        if not self._has_several_quantiles:
+            return super().score(X, y, sample_weight)
+        predicted = self.predict(X).T
+        scores = [
+            d2_pinball_score(y, column, sample_weight=sample_weight, alpha=level)
+            for column, level in zip(predicted, np.asarray(self.quantile).tolist())
+        ]
+        return float(np.mean(scores))
 
     def staged_predict(self, X):
         """Predicted targets after each round, as a generator.

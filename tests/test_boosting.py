@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import log_loss
+from sklearn.metrics import d2_pinball_score, log_loss
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
@@ -492,6 +492,13 @@ def test_several_quantiles():
     np.testing.assert_allclose((y[800:, None] < found).mean(axis=0), levels, atol=0.12)
     stages = list(model.staged_predict(X[:9]))
     np.testing.assert_array_equal(stages[-1], model.predict(X[:9]))
+    weight = rng.integers(0, 3, size=400)
+    expected = [
+        d2_pinball_score(y[800:], column, sample_weight=weight, alpha=level)
+        for column, level in zip(found.T, levels)
+    ]
+    assert model.score(X[800:], y[800:], weight) == pytest.approx(np.mean(expected), abs=1e-12)
+    assert 0.2 < model.score(X[800:], y[800:]) < 1
     one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
     plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
     np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
