@@ -91,8 +91,8 @@ max_bins : int
 monotonic_cst : array-like of int of shape (n_features,), dict or None
     Constraint of each column of X, or of the columns with the names in the dict; only for one
     output or two classes. 1: the prediction, or the probability of the second class, does not
-    decrease with the column, -1: it does not increase, 0: no constraint. Columns with a constraint
-    are not part of oblique directions.
+    decrease with the column, -1: it does not increase, 0: no constraint. In directions, columns
+    with a constraint have weights of these signs.
 linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": in regression with the squared error, if that has the lower loss on held-out

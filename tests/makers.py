@@ -323,8 +323,8 @@ def grow_boosted(
     n_features = X.shape[1]
     cut, start, code = bin_columns(X, max_bins)
     spread = np.ones(n_features, dtype=np.float32)
-    directions = BinnedDirections(X, spread, n_directions, 2, 4, min(max_bins, 64))
-    grower = TreeGrower(code, cut, start, directions, monotonic)
+    directions = BinnedDirections(X, spread, n_directions, 2, 4, min(max_bins, 64), monotonic)
+    grower = TreeGrower(code, cut, start, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
         np.ascontiguousarray(derivative[rows], dtype=np.float32),

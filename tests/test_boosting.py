@@ -658,9 +658,10 @@ def test_predictions_obey_monotonic_constraints(loss):
     check_monotonic(respond[0], X, constraints)
     with pytest.raises(AssertionError):
         check_monotonic(respond[1], X, constraints)
-    # Directions have the other features only.
-    forest = model.forest_
-    assert len(forest.sparse_feature) and set(forest.sparse_feature) == {2, 3}
+    # Weights of directions have the signs of the constraints.
+    feature, weight = model.forest_.sparse_feature, model.forest_.sparse_weight
+    assert set(feature) == {0, 1, 2, 3} and {*np.sign(weight[feature == 2])} == {-1, 1}
+    assert (weight[feature == 0] > 0).all() and (weight[feature == 1] < 0).all()
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -671,7 +672,8 @@ def test_values_of_trees_are_monotonic(seed):
     X = rng.integers(0, 6, size=(60, 3)).astype(np.float32)
     derivative = np.hstack([rng.integers(-3, 4, size=(60, 1)), rng.integers(1, 4, size=(60, 1))])
     signs = rng.integers(-1, 2, size=3).astype(np.int8)
-    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5)
+    options = {"n_directions": int(rng.integers(0, 10)), "seed": seed % 2**31}
+    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5, **options)
     low, high = bounds[leaf].T
     value = -np.bincount(leaf, derivative[:, 0]) / (np.bincount(leaf, derivative[:, 1]) + 1)
     value = np.clip(value, *bounds.T)[leaf]
@@ -723,7 +725,21 @@ def test_monotonic_constraints_need_one_output():
         quick(ObliqueBoostingRegressor, **constraints).fit(X, X[:, :2])
     for all_of_them in ([1] * 6, [1] * 5 + [0]):
         model = quick(ObliqueBoostingClassifier, monotonic_cst=all_of_them).fit(X, y == 1)
-        assert not len(model.forest_.sparse_feature)
+        weight = model.forest_.sparse_weight[model.forest_.sparse_feature < 5]
+        assert len(weight) and (weight > 0).all()
+
+
+def test_a_monotonic_direction_is_found():
+    """The target rises along a sum of constrained columns."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    y = np.tanh(2 * (X[:, 0] - X[:, 1])) + 0.1 * rng.normal(size=1000)
+    options = {"n_estimators": 60, "monotonic_cst": [1, -1, 0, 0]}
+    errors = []
+    for n_directions in (0, 64):
+        model = quick(ObliqueBoostingRegressor, n_directions=n_directions, **options)
+        errors.append(1 - model.fit(X[:500], y[:500]).score(X[500:], y[500:]))
+    assert errors[1] < 0.7 * errors[0]
 
 
 # ----------------------------------------------------------------------------------- linear leaves

@@ -1,6 +1,6 @@
 # Directions that are drawn and binned for every tree.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from .direction cimport Table, Unfolded
 from .memory cimport Scratch
@@ -18,6 +18,9 @@ cdef class BinnedDirections:
     cdef int32_t max_terms
     cdef int32_t max_bins
     cdef const float[::1] spread
+    cdef bint is_bounded               # are there monotonic constraints?
+    cdef const int8_t[::1] monotonic   # sign of each constrained feature, else 0
+    cdef int32_t[::1] sign             # 1: a direction has constrained features, else 0
     cdef int32_t[::1] n_terms
     cdef int32_t[:, ::1] term_feature
     cdef float[:, ::1] term_weight

@@ -4,12 +4,13 @@ A bin is an interval of a column, numbered from the left; an entry is stored as 
 bin, uint8. Features have bins of about equal numbers of rows. A direction is a sum w . x over a
 few features j, which are drawn for each tree, with weights
 
-    w_j = u / spread_j,  u uniform in (-1, 1),
+    w_j = u / spread_j,  u uniform in (-1, 1);  sign_j |u| / spread_j  with a constraint,
 
-and has bins of about equal numbers of some sampled rows, with limits on a grid of equal cells.
+so that a response which rises along it obeys the constraints of all its features. A direction has
+bins of about equal numbers of some sampled rows, with limits on a grid of equal cells.
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabsf
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
@@ -31,12 +32,14 @@ cdef enum:
 cdef class BinnedDirections:
     """The directions of one tree, and the bins of its rows.
 
-    X : the rows as kernels read them; spread : (n_features,), by which weights are divided.
+    X : the rows as kernels read them; spread : (n_features,), by which weights are divided;
+    monotonic : (n_features,), int8, the sign with which responses may change along each feature,
+    or 0.
     """
 
     def __init__(
         self, X, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
-        int32_t max_bins
+        int32_t max_bins, monotonic=None
     ):
         cdef Grid grid
         memset(&grid, 0, sizeof(Grid))
@@ -50,6 +53,9 @@ cdef class BinnedDirections:
         self.min_terms = min(min_terms, self.n_features)
         self.max_terms = min(max_terms, self.n_features)
         self.max_bins = max_bins
+        self.is_bounded = monotonic is not None
+        self.monotonic = monotonic if self.is_bounded else np.zeros(self.n_features, np.int8)
+        self.sign = np.zeros(n_directions, dtype=np.int32)
         self.n_terms = np.zeros(n_directions, dtype=np.int32)
         self.term_feature = np.zeros((n_directions, MAX_TERMS), dtype=np.int32)
         self.term_weight = np.zeros((n_directions, MAX_TERMS), dtype=np.float32)
@@ -72,10 +78,12 @@ cdef class BinnedDirections:
         """Draw features and weights, uniform in (-1, 1) over the spread of the feature."""
         cdef int32_t d, t, other, n, feature, n_tries
         cdef bint taken
+        cdef float weight
         for d in range(self.n_directions):
             n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
             t = 0
             n_tries = 0
+            self.sign[d] = 0
             while t < n and n_tries < 50:
                 n_tries += 1
                 feature = self.draw_feature(chance, uniform(random))
@@ -84,8 +92,12 @@ cdef class BinnedDirections:
                     taken = taken or self.term_feature[d, other] == feature
                 if taken:
                     continue
+                weight = <float>(2 * uniform(random) - 1) / self.spread[feature]
+                if self.monotonic[feature] != 0:
+                    weight = self.monotonic[feature] * fabsf(weight)
+                    self.sign[d] = 1
                 self.term_feature[d, t] = feature
-                self.term_weight[d, t] = <float>(2 * uniform(random) - 1) / self.spread[feature]
+                self.term_weight[d, t] = weight
                 t += 1
             self.n_terms[d] = t
 

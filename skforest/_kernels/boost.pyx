@@ -10,9 +10,10 @@ gain
 
 (Newton boosting; the outputs share one curvature). With monotonic constraints, of one output, the
 values -G / (H + l2) of the children are clipped to bounds: the middle of both values bounds those
-below a split on a constrained feature. Of two siblings, only the smaller one is summed over its
-rows; the histogram of the other is the parent's minus that. Sums are float64 and their order is
-that of the rows, so that they depend neither on threads nor on the order of columns.
+below a split on a constrained feature or direction. Of two siblings, only the smaller one is
+summed over its rows; the histogram of the other is the parent's minus that. Sums are float64 and
+their order is that of the rows, so that they depend neither on threads nor on the order of
+columns.
 
 A tree is started (`start`), its directions are binned by rows (`write_bins`), and every level is
 searched by columns (`search`), both from several threads at once; then its nodes are split
@@ -21,7 +22,7 @@ as in prediction. Rows outside the sample of the tree are routed along, to find 
 """
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -76,8 +77,7 @@ cdef class TreeGrower:
 
     codes : (n_features, n_rows), uint8, the bins of the features; cut, cut_start : upper limits of
     the bins of all features but the last ones of each; directions : those of the tree, of the same
-    rows; monotonic : (n_features,), int8, the sign with which leaf values may change along each
-    feature, or 0.
+    rows.
     """
 
     cdef BinnedDirections directions
@@ -86,7 +86,6 @@ cdef class TreeGrower:
     cdef const uint8_t[:, ::1] code
     cdef const float[::1] cut
     cdef const int32_t[::1] cut_start
-    cdef const int8_t[::1] monotonic
     cdef bint is_bounded               # is there a constraint?
     # Columns of the tree, features before directions, and where their bins begin in a histogram.
     cdef int32_t[::1] columns
@@ -124,15 +123,11 @@ cdef class TreeGrower:
     cdef int32_t n_nodes
     cdef int32_t[::1] leaf             # of every row
 
-    def __init__(
-        self, codes, cut, cut_start, BinnedDirections directions not None, monotonic=None
-    ):
+    def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
         self.n_features, self.n_rows = codes.shape
         self.code, self.cut, self.cut_start = codes, cut, cut_start
         self.directions = directions
-        self.is_bounded = monotonic is not None
-        if self.is_bounded:
-            self.monotonic = monotonic
+        self.is_bounded = directions.is_bounded
         self.histogram = np.empty(1)
 
     # --------------------------------------------------------------------------- starting a tree
@@ -378,11 +373,9 @@ cdef class TreeGrower:
         cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
         cdef double right_g, right_h, left_value, right_value
         cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
-        cdef int32_t sign = 0
+        cdef int32_t sign = self.sign_of(self.columns[c])
         best.gain = -1
         best.column = self.columns[c]
-        if best.column < self.n_features:
-            sign = self.monotonic[best.column]
         for b in range(n_bins - 1):
             g += sums[3 * b]
             h += sums[3 * b + 1]
@@ -492,9 +485,7 @@ cdef class TreeGrower:
 
     cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
         """Bounds of the values below two children."""
-        cdef int32_t sign = 0
-        if node.column < self.n_features:
-            sign = self.monotonic[node.column]
+        cdef int32_t sign = self.sign_of(node.column)
         left.lower, left.upper = node.lower, node.upper
         right.lower, right.upper = node.lower, node.upper
         if sign > 0:
@@ -503,6 +494,12 @@ cdef class TreeGrower:
             left.lower = right.upper = node.middle
         self.bounds += [(left.lower, left.upper), (right.lower, right.upper)]
         return 0
+
+    cdef int32_t sign_of(self, int32_t column) noexcept nogil:
+        """The sign with which values may change along a column, or 0."""
+        if column < self.n_features:
+            return self.directions.monotonic[column]
+        return self.directions.sign[column - self.n_features]
 
     cdef void close(self, const Node* node) noexcept nogil:
         """Make a node a leaf: note it for its rows."""

@@ -60,8 +60,6 @@ class BinnedRows:
 
     def __init__(self, data, max_bins, monotonic=None):
         self.monotonic = monotonic
-        # Features of directions: those without a constraint.
-        self.is_free = np.ones(data.X.shape[1]) if monotonic is None else 1.0 * (monotonic == 0)
         self.X = np.ascontiguousarray(data.X)
         self.spread = data.spread()
         self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
@@ -71,12 +69,13 @@ class BinnedRows:
         directions = BinnedDirections(
             self.X,
             self.spread,
-            settings.n_directions if self.is_free.sum() > 1 else 0,
+            settings.n_directions if self.X.shape[1] > 1 else 0,
             MIN_TERMS,
             settings.max_terms,
             min(settings.max_bins, DIRECTION_BINS),
+            self.monotonic,
         )
-        return TreeGrower(self.code, self.cut, self.cut_start, directions, self.monotonic)
+        return TreeGrower(self.code, self.cut, self.cut_start, directions)
 
 
 class BoostingTraining:
@@ -194,7 +193,7 @@ class BoostingTraining:
             rows,
             np.flatnonzero(is_out).astype(np.int32),
             self._columns(),
-            np.cumsum(self._chances() * self.rows.is_free),
+            np.cumsum(self._chances()),
             settings.l2,
             MIN_GAIN,
             settings.min_samples_leaf,
