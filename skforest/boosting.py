@@ -26,10 +26,10 @@ from ._base import (
     effective_n_jobs,
     store_parameters,
 )
+from ._constraints import read_groups, read_monotonic
 from ._docs import described, with_texts
 from ._feature_map import dense_blocks
 from ._kernels.rows import tree_seed
-from ._monotonic import read_constraints
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
 from .forest.statistics import labels_of, probabilities, staged_responses
@@ -93,6 +93,10 @@ monotonic_cst : array-like of int of shape (n_features,), dict or None
     output or two classes. 1: the prediction, or the probability of the second class, does not
     decrease with the column, -1: it does not increase, 0: no constraint. In directions, columns
     with a constraint have weights of these signs.
+interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, or None
+    Groups of columns of X, by number or name, that may interact: all splits above a leaf are
+    within one group. "pairwise": all pairs of columns. "no_interactions": every column alone.
+    Columns in no set form a group. None: all may interact.
 linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": in regression with the squared error, if that has the lower loss on held-out
@@ -207,6 +211,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
         "monotonic_cst": ["array-like", dict, None],
+        "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
@@ -259,13 +264,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(self._folds(data, n_folds), n_folds)
         monotonic = self._monotonic_features(data)
+        groups = self._interaction_groups()
         if bags[0] == 0:
-            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None)
-        rows, unseen = BinnedRows(data, self.max_bins, monotonic), []
+            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
+        rows, unseen = BinnedRows(data, self.max_bins, monotonic, groups), []
         forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
         return self._calibrated(forest, data, bags, unseen)
 
-    def _resolve_leaves(self, data, is_monotonic):
+    def _resolve_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
         loss = self._make_loss()
         is_auto = isinstance(self.linear_leaves, str)
@@ -284,7 +290,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
         data = data.subset(chosen)
-        rows = BinnedRows(data, self.max_bins)
+        rows = BinnedRows(data, self.max_bins, None, groups)
         held_out = np.where(self._draw_held_out(data, seed), data.weight, 0.0)
         weight = data.weight - held_out
         scores = []
@@ -300,12 +306,25 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 scores.append(-np.inf)
         return bool(scores[1] > scores[0])
 
+    @property
+    def _column_names(self):
+        """Names of the columns of X, or numbers where they have none, as a list."""
+        return getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+
+    def _interaction_groups(self):
+        """Groups of columns of X, or the number of columns of any group; None if all interact."""
+        sizes = {"no_interactions": 1, "pairwise": 2}
+        given = self.interaction_cst
+        if given is None or isinstance(given, str):
+            return sizes.get(given)
+        return read_groups(given, self._column_names)
+
     def _monotonic_features(self, data):
         """Constraints of the features that are made of the columns of X; None without any."""
         if self.monotonic_cst is None:
             return None
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        signs = read_constraints(self.monotonic_cst, names, data.feature_map.levels)
+        levels = data.feature_map.levels
+        signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
         if len(self._problem(data)[2]) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
@@ -454,6 +473,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        interaction_cst=None,
         linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",
@@ -590,6 +610,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        interaction_cst=None,
         linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",

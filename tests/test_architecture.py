@@ -29,7 +29,7 @@ LAYERS = {
         "_greedy",
         "_selection",
         "_members",
-        "_monotonic",
+        "_constraints",
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],

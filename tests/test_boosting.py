@@ -742,6 +742,104 @@ def test_a_monotonic_direction_is_found():
     assert errors[1] < 0.7 * errors[0]
 
 
+# --------------------------------------------------------------------- constraints of interactions
+
+GROUPS = {
+    "pairs and the rest": [{0, 1}, [1, 2]],
+    "overlapping": [(0, 1, 2), {2, 3, 4}, {0, 4}],
+    "no_interactions": "no_interactions",
+    "pairwise": "pairwise",
+}
+
+
+def interactions_of(respond, X, rng):
+    """Largest mixed second difference of each pair of columns, at random rows and shifts."""
+    d = X.shape[1]
+    found = np.zeros((d, d))
+    base, other = (X[rng.integers(len(X), size=300)] for _ in range(2))
+    for i in range(d):
+        for j in range(i):
+            moved = [base.copy() for _ in range(3)]
+            for k, columns in enumerate(([i], [j], [i, j])):
+                moved[k][:, columns] = other[:, columns]
+            one, two, both = map(respond, moved)
+            found[i, j] = found[j, i] = np.abs(respond(base) + both - one - two).max()
+    return found
+
+
+@pytest.mark.parametrize("linear_leaves", [False, True])
+@pytest.mark.parametrize("given", GROUPS.values(), ids=GROUPS)
+def test_columns_of_different_groups_do_not_interact(given, linear_leaves):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = X[:, 0] * X[:, 1] + X[:, 1] * X[:, 2] + X[:, 3] * X[:, 4] + X[:, 0] * X[:, 5]
+    options = {"interaction_cst": given, "linear_leaves": linear_leaves, "max_depth": 5}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
+    found = interactions_of(model.predict, X, rng)
+    if given == "pairwise":  # no term has three columns
+        base, other = (X[rng.integers(300, size=200)] for _ in range(2))
+        total = 0
+        for number in range(8):
+            chosen = [number >> k & 1 for k in range(3)]
+            mixed = base.copy()
+            mixed[:, :3] = np.where(chosen, other[:, :3], base[:, :3])
+            total = total + (-1) ** sum(chosen) * model.predict(mixed)
+        assert np.abs(total).max() < 1e-4 and found[0, 1] > 0.1
+        return
+    allowed = np.eye(6, dtype=bool)
+    groups = [] if given == "no_interactions" else [*map(list, given)]
+    if given == GROUPS["pairs and the rest"]:
+        groups.append([3, 4, 5])
+    for group in groups:
+        allowed[np.ix_(group, group)] = True
+    assert found[~allowed].max() < 1e-4
+    assert not groups or found[allowed].max() > 0.1
+    assert (len(model.forest_.sparse_feature) > 0) == (given != "no_interactions")
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_paths_and_directions_stay_within_groups(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(120, 7)), rng.normal(size=120)
+    groups = [set(np.flatnonzero(mask).tolist()) for mask in rng.random((3, 7)) < 0.5]
+    options = {"interaction_cst": groups, "min_samples_leaf": 3, "n_bags": 1, "n_estimators": 3}
+    forest = quick(ObliqueBoostingRegressor, early_stopping=False, **options).fit(X, y).forest_
+    groups.append(set(range(7)).difference(*groups))
+    sparse = np.split(forest.sparse_feature, forest.sparse_start[1:-1])
+
+    def walk(tree, node, used):
+        assert any(used <= group for group in groups)
+        if tree.child[node] >= 0:
+            code = tree.direction[(tree.child[node] - 1) // 2]
+            own = [code] if code < 7 else sparse[code - 7].tolist()
+            for child in (0, 1):
+                walk(tree, tree.child[node] + child, used | set(own))
+
+    for tree in range(3):
+        walk(forest[tree], 0, set())
+
+
+def test_interactions_of_a_data_frame():
+    """Features of one column of X belong together."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green", "red"], size=400)
+    frame = pandas.DataFrame({"c": pandas.Categorical(colour), "x": rng.normal(size=400)})
+    frame["z"] = rng.normal(size=400)
+    y = frame["x"] * (colour == "green") + frame["z"] * (colour == "red")
+    by_name = quick(ObliqueBoostingRegressor, interaction_cst=[{"c", "x"}]).fit(frame, y)
+    assert_same(by_name, quick(ObliqueBoostingRegressor, interaction_cst=[[0, 1]]).fit(frame, y))
+    rows = frame.iloc[:40]
+    shift = [by_name.predict(rows.assign(z=z)) - by_name.predict(rows) for z in (-1.0, 1.0)]
+    slope = by_name.predict(rows.assign(z=1.0)) - by_name.predict(rows.assign(z=-1.0))
+    np.testing.assert_allclose(slope, slope[0], atol=1e-5)
+    assert np.ptp(shift[0]) > 0
+    for wrong in ([{"q"}], [{3}], [{-1}], [1, 2], ["c"], [[0.5]], ("c", "x")):
+        with pytest.raises(ValueError, match="interaction_cst="):
+            clone(by_name).set_params(interaction_cst=wrong).fit(frame, y)
+
+
 # ----------------------------------------------------------------------------------- linear leaves
 
 

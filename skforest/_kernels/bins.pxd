@@ -32,7 +32,9 @@ cdef class BinnedDirections:
     cdef float[::1] per_cell           # cells per unit
 
     cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil
-    cdef int32_t draw_feature(self, const double[::1] chance, double at) noexcept nogil
+    cdef int32_t draw_feature(
+        self, const double[::1] chance, int64_t first, int64_t end, double at
+    ) noexcept nogil
     cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1
     cdef int write_bins(self, const int32_t[::1] row, int64_t first, int64_t last) except -1
     cdef void write_codes(

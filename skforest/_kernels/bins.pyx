@@ -75,18 +75,28 @@ cdef class BinnedDirections:
         return start, features[chosen][is_term], weights[chosen][is_term]
 
     cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil:
-        """Draw features and weights, uniform in (-1, 1) over the spread of the feature."""
+        """Draw the features and weights of all directions.
+
+        `chance`, of shape (n_groups * n_features,), are the cumulative chances of the features of
+        every group; a direction has features of one group.
+        """
         cdef int32_t d, t, other, n, feature, n_tries
+        cdef int64_t first, end
         cdef bint taken
         cdef float weight
         for d in range(self.n_directions):
             n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
+            first, end = 0, chance.shape[0]
             t = 0
             n_tries = 0
             self.sign[d] = 0
             while t < n and n_tries < 50:
                 n_tries += 1
-                feature = self.draw_feature(chance, uniform(random))
+                feature = self.draw_feature(chance, first, end, uniform(random))
+                if t == 0:
+                    first += feature - feature % self.n_features
+                    end = first + self.n_features
+                feature = feature % self.n_features
                 taken = False
                 for other in range(t):
                     taken = taken or self.term_feature[d, other] == feature
@@ -101,17 +111,20 @@ cdef class BinnedDirections:
                 t += 1
             self.n_terms[d] = t
 
-    cdef int32_t draw_feature(self, const double[::1] chance, double at) noexcept nogil:
-        """The feature in whose part of the cumulative chances `at` lies."""
-        cdef int32_t low = 0, high = self.n_features - 1, middle
-        at *= chance[self.n_features - 1]
+    cdef int32_t draw_feature(
+        self, const double[::1] chance, int64_t first, int64_t end, double at
+    ) noexcept nogil:
+        """The feature from first to end - 1 in whose part of the cumulative chances `at` lies."""
+        cdef int64_t low = first, high = end - 1, middle
+        cdef double before = chance[first - 1] if first > 0 else 0
+        at = before + at * (chance[high] - before)
         while low < high:
             middle = (low + high) >> 1
             if at < chance[middle]:
                 high = middle
             else:
                 low = middle + 1
-        return low
+        return <int32_t>low
 
     cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1:
         """Limits of the bins of all directions, from some of the rows, drawn at random.

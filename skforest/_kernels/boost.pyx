@@ -120,6 +120,9 @@ cdef class TreeGrower:
     cdef int32_t max_depth
     cdef int32_t depth
     cdef list child, threshold, direction, gain, weight, bounds
+    cdef list split_node, split_column  # of the open nodes, see `open_splits`
+    cdef bint is_restricted            # do open nodes search some of the columns only?
+    cdef const uint8_t[:, ::1] allowed
     cdef int32_t n_nodes
     cdef int32_t[::1] leaf             # of every row
 
@@ -128,6 +131,7 @@ cdef class TreeGrower:
         self.code, self.cut, self.cut_start = codes, cut, cut_start
         self.directions = directions
         self.is_bounded = directions.is_bounded
+        self.is_restricted = False
         self.histogram = np.empty(1)
 
     # --------------------------------------------------------------------------- starting a tree
@@ -141,7 +145,7 @@ cdef class TreeGrower:
         derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
         the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
         rows, ascending. features : int32, those with columns of their own; chance : float64, the
-        cumulative chances with which features are drawn for directions.
+        cumulative chances with which features are drawn for directions, group by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -243,6 +247,27 @@ cdef class TreeGrower:
                 return self.n_columns == 0
         return True
 
+    def column_features(self):
+        """The features of the columns of the tree: bool of shape (n_columns, n_features)."""
+        columns = np.asarray(self.columns)
+        is_axis = columns < self.n_features
+        used = np.zeros((len(columns), self.n_features), dtype=bool)
+        used[is_axis, columns[is_axis]] = True
+        own = np.flatnonzero(~is_axis)
+        start, feature, _ = self.directions.terms(columns[own] - self.n_features)
+        used[np.repeat(own, np.diff(start)), feature] = True
+        return used
+
+    def open_splits(self):
+        """Position of the parent of each open node in the last level, and the column it used."""
+        columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
+        return np.array(self.split_node, dtype=np.intp), columns
+
+    def restrict(self, allowed):
+        """Search the columns in which `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
+        self.allowed = allowed
+        self.is_restricted = True
+
     def n_searched_columns(self):
         """Number of columns that `search` takes."""
         return self.n_columns
@@ -264,9 +289,13 @@ cdef class TreeGrower:
                     if self.nodes[i].sibling >= 0 and self.nodes[i].is_searched:
                         self.subtract(&self.nodes[i], &self.nodes[self.nodes[i].sibling], c)
                 for i in range(self.n_open):
-                    if self.nodes[i].is_searched and self.is_bounded:
+                    if not self.nodes[i].is_searched:
+                        continue
+                    if self.is_restricted and not self.allowed[i, c]:
+                        self.found[<int64_t>i * self.n_columns + c].gain = -1
+                    elif self.is_bounded:
                         self.search_bounded(i, c)
-                    elif self.nodes[i].is_searched:
+                    else:
                         self.search_column(i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
@@ -435,6 +464,7 @@ cdef class TreeGrower:
         cdef Node* old = self.nodes
         parents = self.node_bytes  # keeps the nodes that `old` refers to
         self.reserve_nodes(max(2 * n_split, 1))
+        self.split_node, self.split_column = [], []
         for i in range(self.n_open):
             node = old + i
             if not node.gain > self.min_gain:
@@ -475,6 +505,8 @@ cdef class TreeGrower:
                 self.child.append(-1)
             if self.is_bounded:
                 self.bound_children(node, left, right)
+            self.split_node += [i, i]
+            self.split_column += [node.column, node.column]
             self.n_nodes += 2
             at += 2
         self.n_open = at

@@ -51,27 +51,94 @@ class BoostingSettings:
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
 
 
+class Interactions:
+    """Which columns of X may be used together by the splits above a leaf.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_groups, n_columns), bool; or int
+        Columns that may interact; an int is the largest number of columns of any group.
+    column : ndarray of shape (n_features,), int
+        The column of X that each feature is made of.
+    """
+
+    def __init__(self, groups, column):
+        self.size = groups if isinstance(groups, int) else None
+        self.groups, self.column = groups, column
+        self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
+
+    def max_terms(self, n):
+        """Largest number of features of a direction, from that without constraints."""
+        return n if self.size is None else min(n, self.size)
+
+    def chances(self, chance):
+        """Chances of the features within each group, one group after the other.
+
+        Those of groups without two features are 0.
+        """
+        if self.size is not None:
+            return chance
+        member = self.groups[:, self.column]
+        return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
+
+    def start(self, grower):
+        """Start a tree: no column has been used."""
+        candidate, feature = np.nonzero(grower.column_features())
+        self.used = np.zeros((1, self.n_columns), dtype=np.float32)
+        self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
+        self.taken[candidate, self.column[feature]] = 1
+
+    def descend(self, parent, split):
+        """Replace nodes by children, of the given nodes, after the splits they were made by."""
+        self.used = np.maximum(self.used[parent], self.taken[split])
+
+    def allowed(self):
+        """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
+
+        Products count columns, and are exact in float32.
+        """
+        used, taken = self.used, self.taken
+        if self.size is not None:
+            n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T
+            return (n_columns <= self.size).astype(np.uint8)
+        outside = (~self.groups.T).astype(np.float32)
+        is_open, holds = (1.0 * (a @ outside == 0) for a in (used, taken))
+        return (is_open @ holds.T > 0).astype(np.uint8)
+
+
 class BinnedRows:
     """Rows and their bins, which all bags share.
 
     `monotonic` : int8 of shape (n_features,), the sign with which raw predictions may change along
-    each feature, or 0; None without constraints.
+    each feature, or 0; None without constraints. `groups`: of columns that may interact, see
+    `Interactions`; None if all may.
     """
 
-    def __init__(self, data, max_bins, monotonic=None):
-        self.monotonic = monotonic
+    def __init__(self, data, max_bins, monotonic=None, groups=None):
+        self.monotonic, self.groups = monotonic, groups
+        source = data.feature_map.source
+        self.column = source if len(source) else np.arange(data.X.shape[1])
         self.X = np.ascontiguousarray(data.X)
         self.spread = data.spread()
         self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
 
-    def grower(self, settings):
+    def interactions(self):
+        """The constraints of interactions, for one bag; None without any."""
+        return None if self.groups is None else Interactions(self.groups, self.column)
+
+    def grower(self, settings, interactions):
         """The kernel that grows the trees of one bag."""
+        has_directions, max_terms = self.X.shape[1] > 1, settings.max_terms
+        if interactions is not None:
+            max_terms = interactions.max_terms(max_terms)
+            even = interactions.chances(np.ones(self.X.shape[1]))
+            has_directions = max_terms > 1 and even.any()
         directions = BinnedDirections(
             self.X,
             self.spread,
-            settings.n_directions if self.X.shape[1] > 1 else 0,
+            settings.n_directions if has_directions else 0,
             MIN_TERMS,
-            settings.max_terms,
+            max_terms,
             min(settings.max_bins, DIRECTION_BINS),
             self.monotonic,
         )
@@ -111,7 +178,8 @@ class BoostingTraining:
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.rows = rows
-        self.grower = rows.grower(settings)
+        self.interactions = rows.interactions()
+        self.grower = rows.grower(settings, self.interactions)
         self.random = np.random.RandomState(seed % 2**32)
         self.importance = np.zeros(rows.X.shape[1])
         self.trees, self.values = [], []
@@ -201,9 +269,16 @@ class BoostingTraining:
             tree_seed(self.seed, number),
         )
         self._in_parts(grower.write_bins, len(rows))
+        interactions = self.interactions
+        if interactions is not None:
+            interactions.start(grower)
         while not (grower.is_done() or self.stop[0]):
+            if interactions is not None:
+                grower.restrict(interactions.allowed())
             self._in_parts(grower.search, grower.n_searched_columns())
             grower.split_level(settings.max_leaves)
+            if interactions is not None:
+                interactions.descend(*grower.open_splits())
         tree, leaf = grower.finish()
         self._count_gains(tree)
         if settings.linear_leaves:
@@ -257,8 +332,10 @@ class BoostingTraining:
     def _chances(self):
         """Chances of the features in the directions of a tree: half even, half by their gain."""
         total = self.importance.sum()
-        even = np.ones(len(self.importance)) / len(self.importance)
-        return even + self.importance / total if total > 0 else even
+        chance = np.ones(len(self.importance)) / len(self.importance)
+        if total > 0:
+            chance = chance + self.importance / total
+        return chance if self.interactions is None else self.interactions.chances(chance)
 
     def _count_gains(self, tree):
         """Add the gains of a tree to those of the features of its splits."""
