@@ -7,8 +7,11 @@ are drawn anew for every tree.
 """
 
 import math
+import re
 import warnings
+from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -30,6 +33,7 @@ from ._constraints import read_groups, read_monotonic
 from ._docs import described, with_texts
 from ._feature_map import dense_blocks
 from ._kernels.rows import tree_seed
+from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
 from .forest.statistics import labels_of, probabilities, staged_responses
@@ -105,8 +109,9 @@ n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
 early_stopping : "auto" or bool
-    Whether the number of rounds is found on held-out rows. A single bag is then trained again on
-    all rows. "auto": True from 20 distinct rows on.
+    Whether the number of rounds is found on held-out rows, or on `X_val` of `fit`. A single bag
+    that has held out rows is then trained again on all rows. "auto": True from 20 distinct rows
+    on, and with `X_val`.
 validation_fraction : float
     Fraction of the distinct rows that a single bag holds out, in (0, 1). Several bags hold out
     one over `n_bags` each.
@@ -198,6 +203,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -219,6 +225,49 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
+    @with_texts()
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
+        X_val : {array-like, dataframe} of shape (n_val, n_features), default=None
+            Rows for early stopping, in place of held-out ones; all bags then train on all rows of
+            X, and none is trained again. With the columns of X.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets of `X_val`; no labels but those in y.
+        sample_weight_val : array-like of shape (n_val,), default=None
+            Weights of `X_val`, as `sample_weight`; they are not multiplied by `class_weight`.
+
+        {returns_self}
+        """
+        self._given_validation = self._check_validation(X_val, y_val, sample_weight_val)
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            del self._given_validation
+
+    def _check_validation(self, X_val, y_val, sample_weight_val):
+        """The rows for early stopping as `fit` got them; None without any."""
+        if X_val is None and y_val is None and sample_weight_val is None:
+            return None
+        for name, value in (("X_val", X_val), ("y_val", y_val)):
+            if value is None:
+                raise ValueError(f"{name}=None: X_val and y_val must be passed together")
+        if self.early_stopping is not True and self.early_stopping != "auto":
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
+                '"auto" or True'
+            )
+        return X_val, y_val, sample_weight_val
+
     # ----------------------------------------------------------------------------------- settings
 
     def _keeps_folds(self, n_folds):
@@ -231,7 +280,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             "min_samples_leaf": min(max(1, n_rows // 50), 15),
             "n_directions": min(64, max(16, 64 * LARGE // max(n_rows, 1))),
             "n_bags": 1 if n_rows >= LARGE else 5,
-            "early_stopping": n_rows >= MIN_ROWS,
+            "early_stopping": n_rows >= MIN_ROWS or self._given_validation is not None,
         }
         for name, value in auto.items():
             given = getattr(self, name)
@@ -260,16 +309,50 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- training
 
     def _fit_forest(self, data, bags):
-        if data.fold is None and self.early_stopping_ and self.n_bags_ > 1 and len(data) > 1:
+        has_own = self._given_validation is None and self.early_stopping_
+        if data.fold is None and has_own and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(self._folds(data, n_folds), n_folds)
         monotonic = self._monotonic_features(data)
         groups = self._interaction_groups()
         if bags[0] == 0:
             self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
-        rows, unseen = BinnedRows(data, self.max_bins, monotonic, groups), []
+        held_out = None
+        if self._given_validation is not None:
+            data, held_out = self._with_validation(data)
+        rows, unseen = BinnedRows(data, self.max_bins, monotonic, groups, held_out), []
         forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
+        if held_out is not None:  # all bags leave out the same rows
+            own = np.flatnonzero(held_out)
+            unseen = [(0, own, responses(forest, data.X[own]), held_out[own])]
         return self._calibrated(forest, data, bags, unseen)
+
+    def _with_validation(self, data):
+        """The training set and, with weights of 0, the rows for early stopping; and their weights.
+
+        Errors name `X_val`, `y_val` and `sample_weight_val`.
+        """
+        known = copy(self)
+        # `_merged` reads the map and the levels of a fitted forest.
+        known.forest_ = SimpleNamespace(
+            feature_map=data.feature_map, levels=data.feature_map.levels
+        )
+        try:
+            other = known._merged(
+                *self._given_validation, known._encode_validation_target, True, is_stream=True
+            )
+            target = self._validation_target(other, data.units)
+        except (TypeError, ValueError) as error:
+            message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
+            if "X_val" not in message and "y_val" not in message:
+                message = f"X_val, y_val, sample_weight_val: {message}"
+            raise type(error)(message) from error
+        whole = copy(data)
+        whole.X = np.concatenate([data.X, other.X], dtype=data.X.dtype)
+        whole.y = np.concatenate([data.y, other.y])
+        whole.target = np.concatenate([data.target, target])
+        whole.weight = np.concatenate([data.weight, np.zeros(len(other))])
+        return whole, np.concatenate([np.zeros(len(data)), other.weight])
 
     def _resolve_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
@@ -363,7 +446,10 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _fit_tree(self, data, seed, control, rows, unseen):
         """One bag of trees; `unseen` is extended by its predictions of held-out rows."""
         held_out = np.zeros(len(data))
-        if data.fold is not None and self.early_stopping_:
+        is_shared = rows.held_out is not None
+        if is_shared:
+            held_out = rows.held_out
+        elif data.fold is not None and self.early_stopping_:
             held_out = data.left_out_weight
         elif self.early_stopping_ and len(data) > 1:
             is_held_out = self._draw_held_out(data, seed)
@@ -374,9 +460,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
         own = np.flatnonzero(held_out)
-        if len(own):
+        if len(own) and not is_shared:
             unseen.append((seed, own, responses(forest, data.X[own]), held_out[own]))
-        if data.fold is None and held_out.any() and n_rounds:
+        if data.fold is None and len(own) and not is_shared and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
             settings = replace(self._settings, n_rounds=more)
@@ -399,7 +485,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         loss, target, start = self._problem(data)
         # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
         # typical distinct row, with which copies of all rows change nothing.
-        unit = np.median((weight + held_out)[weight + held_out > 0])
+        of_rows = weight + held_out if rows.held_out is None else weight
+        unit = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
         n_threads = effective_n_jobs(self.n_jobs) // self.n_bags_
@@ -502,6 +589,16 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         with np.errstate(divide="ignore"):
             baseline = np.where(share > 0, np.log(share), ABSENT)
         return TargetUnits(baseline, 1.0, np.ones(self.n_classes_))
+
+    def _encode_validation_target(self, y):
+        return self._encode_known_target(y)
+
+    def _validation_target(self, data, units):
+        """The target of rows for early stopping, as that of the training rows."""
+        codes = data.y.astype(np.int32)
+        if not self._has_several_outputs:
+            return codes[:, 0]
+        return (indicators(codes, self.n_classes_) - units.baseline) / units.scale
 
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""
@@ -663,6 +760,19 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         if self._has_several_quantiles:
             return Quantiles(self.quantile)
         return make_loss(self.loss, self.n_outputs_, self)
+
+    def _encode_validation_target(self, y):
+        n_outputs = self.n_outputs_
+        y = super()._encode_target(y, False)
+        if y.shape[1] != n_outputs:
+            raise ValueError(f"y has {y.shape[1]} outputs, that of fit has {n_outputs}")
+        return y
+
+    def _validation_target(self, data, units):
+        """The target of rows for early stopping, as that of the training rows."""
+        loss = self._make_loss()
+        loss.check_target(data.y, data.weight)
+        return loss.scale_target(data.y, units)
 
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""

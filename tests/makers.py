@@ -321,7 +321,7 @@ def grow_boosted(
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
     n_features = X.shape[1]
-    cut, start, code = bin_columns(X, max_bins)
+    cut, start, code = bin_columns(X, max_bins, len(X))
     spread = np.ones(n_features, dtype=np.float32)
     directions = BinnedDirections(X, spread, n_directions, 2, 4, min(max_bins, 64), monotonic)
     grower = TreeGrower(code, cut, start, directions)

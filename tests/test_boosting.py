@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow_boosted
 from scipy.special import expit, softmax
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_pinball_score, log_loss
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
@@ -338,6 +341,100 @@ def test_validation_scores_are_losses_of_held_out_rows():
         own = fold == bag
         found = -log_loss(data.y[own, 0], forest.response_mapped(data.X[own]), labels=[0, 1, 2])
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
+
+
+# ---------------------------------------------------------------------- rows for early stopping
+
+
+@BOTH
+@pytest.mark.parametrize("n_bags", [1, 2])
+def test_early_stopping_on_given_rows(cls, n_bags):
+    X, y = rows_of(cls, 260)
+    given = {"X_val": X[160:], "y_val": y[160:]}
+    model = quick(cls, n_bags=n_bags, n_estimators=300, n_iter_no_change=5)
+    model.fit(X[:160], y[:160], **given)
+    for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
+        best = int(scores.argmax())
+        assert n_iter == (min(int(1.5 * best), 300) if n_bags > 1 else best) and n_iter > 0
+    if cls is ObliqueBoostingClassifier and n_bags == 1:
+        found = -log_loss(y[160:], model.predict_proba(X[160:]))
+        assert found == pytest.approx(model.validation_scores_[0].max(), rel=1e-5)
+    # All rows of X train, and none of X_val: so many rounds without early stopping are the same.
+    plain = clone(model).set_params(early_stopping=False, n_bags=1, n_estimators=model.n_iter_[0])
+    plain.set_params(linear_leaves=model.linear_leaves_).fit(X[:160], y[:160])
+    first = model._member(0)
+    np.testing.assert_array_equal(first.response(X), plain.forest_.response(X))
+    # Copies of rows are weights, and the order has no influence.
+    k = np.random.default_rng(0).integers(1, 4, 100)
+    weighted = clone(model).fit(X[:160], y[:160], **given, sample_weight_val=k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    copies = [np.repeat(part, k, axis=0)[order] for part in (X[160:], y[160:])]
+    again = clone(model).fit(X[:160], y[:160], X_val=copies[0], y_val=copies[1])
+    assert_same(weighted, again)
+    assert "_given_validation" not in vars(model)
+
+
+def test_given_rows_may_be_tables_with_missing_values_and_categories():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green", "red"], size=400)
+    frame = pandas.DataFrame({"x": rng.normal(size=400), "colour": pandas.Categorical(colour)})
+    y = frame["x"] + 2 * (colour == "green")
+    frame.loc[::7, "x"] = np.nan
+    model = quick(ObliqueBoostingRegressor, n_estimators=60)
+    model.fit(frame[:250], y[:250], X_val=frame[250:], y_val=y[250:])
+    assert model.score(frame[250:], y[250:]) > 0.7
+    with pytest.raises(ValueError, match="X_val"):
+        model.fit(frame[:250], y[:250], X_val=frame[250:][["x"]], y_val=y[250:])
+    labels = np.where(y > 0.5, "high", "low")
+    both = np.stack([labels, colour], axis=1)
+    for target in (labels, both):
+        other = quick(ObliqueBoostingClassifier)
+        other.fit(frame[:250], target[:250], X_val=frame[250:], y_val=target[250:])
+        assert max(other.n_iter_) > 0
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"X_val": np.ones((5, 6))}, "y_val=None"),
+        ({"y_val": np.ones(5)}, "X_val=None"),
+        ({"sample_weight_val": np.ones(5)}, "X_val=None"),
+        ({"X_val": np.ones((5, 4)), "y_val": np.ones(5)}, "X_val has 4 features"),
+        ({"X_val": np.ones((5, 6)), "y_val": np.ones(4)}, "X_val, y_val.*inconsistent"),
+        ({"X_val": np.ones((5, 6)), "y_val": np.ones((5, 2))}, "y_val has 2 outputs"),
+        ({"X_val": np.full((5, 6), np.inf), "y_val": np.ones(5)}, "X_val contains infinity"),
+        (
+            {"X_val": np.ones((5, 6)), "y_val": np.ones(5), "sample_weight_val": -np.ones(5)},
+            "sample_weight_val has the negative value",
+        ),
+    ],
+)
+def test_bad_rows_for_early_stopping(given, message):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y, **given)
+    assert vars(model) == vars(clone(model))
+    good = {"X_val": X, "y_val": y}
+    with pytest.raises(ValueError, match="early_stopping=False takes no X_val"):
+        model.set_params(early_stopping=False).fit(X, y, **good)
+    with pytest.raises(ValueError, match="y_val has labels .*7"):
+        quick(ObliqueBoostingClassifier).fit(X, y > 10, X_val=X, y_val=np.full(len(y), 7))
+
+
+def test_rows_for_early_stopping_are_routed_as_metadata():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with config_context(enable_metadata_routing=True):
+        model = quick(ObliqueBoostingRegressor).set_fit_request(X_val=True, y_val=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("model", model)])
+        pipeline.set_params(transform_input=["X_val"])
+        pipeline.fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
+    scale = StandardScaler().fit(X[:100])
+    plain = clone(model).fit(
+        scale.transform(X[:100]), y[:100], X_val=scale.transform(X[100:]), y_val=y[100:]
+    )
+    assert_same(pipeline[-1], plain)
 
 
 @BOTH

@@ -245,19 +245,20 @@ cdef class BinnedDirections:
 MAX_SAMPLED = 200_000    # rows that the bins of features are made from
 
 
-def bin_columns(X, max_bins):
+def bin_columns(X, max_bins, n_training):
     """Bins of features, of about equal numbers of rows, or one for each value if these are few.
 
+    They are made from the first `n_training` rows.
     Returns the upper limits of all bins but the last of each feature, one feature after the other,
     and where each begins; and the bins, uint8 of shape (n_features, n_rows).
     """
     n_rows, n_features = X.shape
     codes = np.empty((n_features, n_rows), dtype=np.uint8)
-    step = -(-n_rows // MAX_SAMPLED)
+    step = -(-n_training // MAX_SAMPLED)
     cuts = []
     for j in range(n_features):
         column = np.ascontiguousarray(X[:, j], dtype=np.float32)
-        cuts.append(column_cuts(column[::step], max_bins))
+        cuts.append(column_cuts(column[:n_training:step], max_bins))
         write_codes(column, cuts[j], codes[j])
     start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
     return np.concatenate(cuts), start, codes

@@ -111,16 +111,19 @@ class BinnedRows:
 
     `monotonic` : int8 of shape (n_features,), the sign with which raw predictions may change along
     each feature, or 0; None without constraints. `groups`: of columns that may interact, see
-    `Interactions`; None if all may.
+    `Interactions`; None if all may. `held_out`: weights of the rows that all bags hold out, which
+    are the last ones, as float64 of shape (n_rows,); None if bags hold out rows of their own.
     """
 
-    def __init__(self, data, max_bins, monotonic=None, groups=None):
+    def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None):
+        self.held_out = held_out
+        n_training = len(data) - (0 if held_out is None else np.count_nonzero(held_out))
         self.monotonic, self.groups = monotonic, groups
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
         self.X = np.ascontiguousarray(data.X)
         self.spread = data.spread()
-        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
+        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins, n_training)
 
     def interactions(self):
         """The constraints of interactions, for one bag; None without any."""
