@@ -161,9 +161,12 @@ learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
 linear_leaves_, early_stopping_ : bool
     Resolved values of these parameters.
-validation_scores_ : list of ndarray
+loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
+    One entry per bag: mean loss of its training rows before the first round and after each. Of a
+    bag that is trained again, it is that of the second training.
+validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
-    each. Empty without early stopping.
+    each, rounds after the best included. Of shape (0,) without early stopping.
 n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
@@ -469,6 +472,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             no_row = np.zeros(len(data))
             training = self._training(data, rows, data.weight, no_row, settings, seed, control)
             forest = self._packed(training, data)
+        record["loss_curve_"] = np.array(training.losses)
         record["n_iter_"] = len(training.trees)
         return forest, record
 

@@ -437,13 +437,38 @@ def test_rows_for_early_stopping_are_routed_as_metadata():
     assert_same(pipeline[-1], plain)
 
 
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_loss_curves_are_losses_of_training_rows(n_bags):
+    X, y = rows_of(ObliqueBoostingClassifier)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
+    model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
+    data = copy.deepcopy(model)._prepare(X, y, weight)
+    fold = model._folds(data, 3) if n_bags > 1 else None
+    for bag, curve in enumerate(model.loss_curve_):
+        forest, own = model._member(bag), np.ones(len(data), dtype=bool)
+        if n_bags > 1:
+            own = fold != bag
+            assert curve.shape == model.validation_scores_[bag].shape
+        found = log_loss(
+            data.y[own, 0],
+            forest.response_mapped(data.X[own]),
+            sample_weight=data.weight[own],
+            labels=[0, 1, 2],
+        )
+        assert found == pytest.approx(curve[model.n_iter_[bag]], rel=1e-5)
+        assert curve[0] > curve[-1]
+    unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
+    assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
+
+
 @BOTH
 def test_more_bags_by_warm_start(cls):
     X, y = rows_of(cls)
     model = quick(cls, early_stopping=False, warm_start=True).fit(X, y)
     model.set_params(n_bags=4).fit(X, y)
     assert_same(model, quick(cls, early_stopping=False, n_bags=4).fit(X, y))
-    assert len(model.n_iter_) == len(model.validation_scores_) == 4
+    assert len(model.n_iter_) == len(model.validation_scores_) == len(model.loss_curve_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
     with pytest.warns(UserWarning, match="without increasing n_bags"):

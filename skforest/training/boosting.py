@@ -186,7 +186,8 @@ class BoostingTraining:
         self.random = np.random.RandomState(seed % 2**32)
         self.importance = np.zeros(rows.X.shape[1])
         self.trees, self.values = [], []
-        self.scores = []
+        self.scores = []  # minus the validation loss, before the first round and after each
+        self.losses = []  # the same for the training loss
         self.pool, self.n_threads = None, 1
 
     def run(self, report=None, n_threads=1):
@@ -213,6 +214,9 @@ class BoostingTraining:
             self._boost(number)
             if report is not None:
                 report(number + 1, n_rounds)
+        total = self.weight.sum()
+        self.losses = [loss / total for loss in self.losses]
+        self.losses.append(self._training_loss(self.raw[self.train]) / total)
         self._warn_of_divergence(best)
         if len(self.held_out):
             n_kept = int(self.settings.kept * best)
@@ -254,7 +258,8 @@ class BoostingTraining:
     def _boost(self, number):
         """One round."""
         settings = self.settings
-        self.kernel.derive(self.raw, self.target, self.weight, self.gradient, self.curvature)
+        derivatives = self.gradient, self.curvature
+        self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         rows = self._sample()
         is_out = np.ones(len(self.raw), dtype=bool)
         is_out[rows] = False
@@ -285,7 +290,6 @@ class BoostingTraining:
         tree, leaf = grower.finish()
         self._count_gains(tree)
         if settings.linear_leaves:
-            derivatives = self.gradient, self.curvature
             linear = LinearLeaves(self.rows.X, tree, leaf, rows, *derivatives, settings.l2)
             self._check_values(linear.scaled(settings.learning_rate).value)
             self._check_values(linear.slope)
