@@ -49,9 +49,11 @@ from .training.losses import (
     LOSSES,
     BinaryLogLoss,
     LogLoss,
+    Loss,
     Quantiles,
     SquaredError,
     TargetUnits,
+    UserLoss,
     make_loss,
 )
 
@@ -145,7 +147,7 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     rows lie below them. "poisson": for counts, 0 or more. "gamma": for positive targets.
     "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
     the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
-    is that of the targets.
+    is that of the targets. Or an instance of `Loss`, a loss of your own.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float or array-like of float of shape (n_quantiles,)
@@ -686,7 +688,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss"}), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],
@@ -763,6 +765,8 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     def _make_loss(self):
         if self._has_several_quantiles:
             return Quantiles(self.quantile)
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_)
         return make_loss(self.loss, self.n_outputs_, self)
 
     def _encode_validation_target(self, y):
@@ -781,7 +785,9 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""
         loss = self._make_loss()
-        return loss, loss.standardize(data.target, data.units), np.zeros(loss.n_outputs)
+        # A loss of the user gets raw predictions as they are, others those around the baseline.
+        start = data.baseline if isinstance(loss, UserLoss) else np.zeros(loss.n_outputs)
+        return loss, loss.standardize(data.target, data.units), start
 
     def predict(self, X):
         """Predicted target.
@@ -837,4 +843,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             rearranged = np.empty_like(response)
             rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)
             return rearranged
+        if isinstance(self.loss, Loss):
+            response = np.asarray(self.loss.inverse_link(response))
         return response[:, 0] if self._is_1d else response

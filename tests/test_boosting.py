@@ -248,6 +248,93 @@ def test_quantiles_are_those_of_held_out_rows():
     assert ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.7
 
 
+class OwnSquaredError(skforest.Loss):
+    def loss(self, y, raw):
+        return (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        return raw - y, np.ones_like(raw)
+
+
+class OwnLogCosh(skforest.Loss):
+    def loss(self, y, raw):
+        return (np.logaddexp(raw - y, y - raw) - np.log(2)).sum(axis=1)
+
+    def gradient_hessian(self, y, raw):
+        slope = np.tanh(raw - y)
+        return slope, 1 - slope**2
+
+    def initial(self, y, weight):
+        return np.median(y, axis=0)
+
+
+class OwnPoisson(skforest.Loss):
+    def loss(self, y, raw):
+        return np.exp(raw) - y * raw
+
+    def gradient_hessian(self, y, raw):
+        return np.exp(raw) - y, np.exp(raw)
+
+    def initial(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+    def inverse_link(self, raw):
+        return np.exp(raw)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    y = y if n_outputs == 1 else np.stack([y, X[:, 0] - X[:, 1]], axis=1)
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    plain = quick(ObliqueBoostingRegressor, linear_leaves=False).fit(X, y, weight)
+    model = quick(ObliqueBoostingRegressor, loss=OwnSquaredError()).fit(X, y, weight)
+    scale = np.std(y, axis=0)
+    if n_outputs == 1:  # with several, the units of the outputs differ
+        np.testing.assert_allclose(model.predict(X) / scale, plain.predict(X) / scale, atol=1e-5)
+        assert model.n_iter_ == plain.n_iter_
+    assert model.score(X, y) > 0.5
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_losses_of_the_user_train(tmp_path):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss=OwnLogCosh(), n_jobs=2).fit(X, y)
+    assert model.score(X, y) > 0.5
+    assert all(curve[0] > curve[-1] for curve in model.loss_curve_)
+    *_, last = model.staged_predict(X)
+    np.testing.assert_array_equal(last, model.predict(X))
+    with pytest.raises(TypeError, match="loss is a OwnLogCosh, which cannot be saved"):
+        save(model, tmp_path / "model")
+    counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
+    # Penalties differ, as "poisson" divides targets by their mean.
+    options = {"n_bags": 1, "early_stopping": False, "l2_regularization": 0.0}
+    own = quick(ObliqueBoostingRegressor, loss=OwnPoisson(), **options).fit(X, counts)
+    plain = quick(ObliqueBoostingRegressor, loss="poisson", **options).fit(X, counts)
+    ratio = own.predict(X) / plain.predict(X)  # constant: "poisson" is calibrated
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "method, wrong, message",
+    [
+        ("gradient_hessian", lambda y, raw: raw - y, "must return two arrays"),
+        ("gradient_hessian", lambda y, raw: (raw[:, 0], raw[:, 0]), "returned shape"),
+        ("gradient_hessian", lambda y, raw: (raw, raw - np.inf), "infinite"),
+        ("gradient_hessian", lambda y, raw: (raw, -np.ones_like(raw)), "second derivative of -1"),
+        ("loss", lambda y, raw: 0.0, "loss returned shape"),
+        ("initial", lambda y, weight: 0.0, "initial returned shape"),
+    ],
+)
+def test_wrong_results_of_losses_of_the_user(method, wrong, message):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    loss = OwnSquaredError()
+    setattr(loss, method, wrong)
+    with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
+        quick(ObliqueBoostingRegressor, loss=loss).fit(X, y)
+
+
 # ---------------------------------------------------------------------------------------- training
 
 
