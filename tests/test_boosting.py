@@ -1029,7 +1029,7 @@ def test_paths_and_directions_stay_within_groups(seed):
         walk(forest[tree], 0, set())
 
 
-def test_interactions_of_a_data_frame():
+def test_interactions_of_a_data_frame(tmp_path):
     """Features of one column of X belong together."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -1038,6 +1038,8 @@ def test_interactions_of_a_data_frame():
     frame["z"] = rng.normal(size=400)
     y = frame["x"] * (colour == "green") + frame["z"] * (colour == "red")
     by_name = quick(ObliqueBoostingRegressor, interaction_cst=[{"c", "x"}]).fit(frame, y)
+    save(by_name, tmp_path / "model")
+    assert load(tmp_path / "model").interaction_cst == [{"c", "x"}]
     assert_same(by_name, quick(ObliqueBoostingRegressor, interaction_cst=[[0, 1]]).fit(frame, y))
     rows = frame.iloc[:40]
     shift = [by_name.predict(rows.assign(z=z)) - by_name.predict(rows) for z in (-1.0, 1.0)]
