@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_pinball_score
@@ -31,7 +32,7 @@ from ._base import (
 )
 from ._constraints import read_groups, read_monotonic
 from ._docs import described, with_texts
-from ._feature_map import dense_blocks
+from ._feature_map import canonical_csr, dense_blocks
 from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -236,14 +237,16 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+            Sparse X only with constants in the leaves. Its bins take a byte for each row and
+            column.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
             None: all weights are 1.
-        X_val : {array-like, dataframe} of shape (n_val, n_features), default=None
+        X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
             Rows for early stopping, in place of held-out ones; all bags then train on all rows of
             X, and none is trained again. With the columns of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -272,6 +275,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 '"auto" or True'
             )
         return X_val, y_val, sample_weight_val
+
+    @property
+    def _needs_dense(self):
+        is_linear = not isinstance(self.linear_leaves, str) and self.linear_leaves
+        return "linear_leaves=True" if is_linear else None
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -353,7 +361,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 message = f"X_val, y_val, sample_weight_val: {message}"
             raise type(error)(message) from error
         whole = copy(data)
-        whole.X = np.concatenate([data.X, other.X], dtype=data.X.dtype)
+        if sparse.issparse(data.X) != sparse.issparse(other.X):
+            raise TypeError("X_val must be sparse where X is, and only there")
+        if sparse.issparse(data.X):
+            whole.X = canonical_csr(sparse.vstack([data.X, other.X], format="csr"))
+        else:
+            whole.X = np.concatenate([data.X, other.X], dtype=data.X.dtype)
         whole.y = np.concatenate([data.y, other.y])
         whole.target = np.concatenate([data.target, target])
         whole.weight = np.concatenate([data.weight, np.zeros(len(other))])
@@ -371,7 +384,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 if is_wrong:
                     raise ValueError(f"linear_leaves=True is not possible with {what}")
         is_open = isinstance(loss, SquaredError) and not is_monotonic and self.early_stopping_
-        is_open = is_open and not is_classifier(self)
+        is_open = is_open and not is_classifier(self) and not sparse.issparse(data.X)
         if not is_auto or not is_open or len(data) < MIN_LINEAR_ROWS:
             return not is_auto and bool(self.linear_leaves)
         seed = tree_seed(self._seed, FOLD_SEED)

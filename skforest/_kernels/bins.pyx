@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 import numpy as np
+from scipy import sparse
 
 from .direction cimport (
     Grid, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
@@ -256,12 +257,23 @@ def bin_columns(X, max_bins, n_training):
     codes = np.empty((n_features, n_rows), dtype=np.uint8)
     step = -(-n_training // MAX_SAMPLED)
     cuts = []
+    by_column = X.tocsc() if sparse.issparse(X) else X
     for j in range(n_features):
-        column = np.ascontiguousarray(X[:, j], dtype=np.float32)
+        column = column_of(by_column, j)
         cuts.append(column_cuts(column[:n_training:step], max_bins))
         write_codes(column, cuts[j], codes[j])
     start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
     return np.concatenate(cuts), start, codes
+
+
+def column_of(X, j):
+    """A column of a matrix, or of a CSC matrix, as float32."""
+    if not sparse.issparse(X):
+        return np.ascontiguousarray(X[:, j], dtype=np.float32)
+    column = np.zeros(X.shape[0], dtype=np.float32)
+    own = slice(X.indptr[j], X.indptr[j + 1])
+    column[X.indices[own]] = X.data[own]
+    return column
 
 
 def column_cuts(column, max_bins):

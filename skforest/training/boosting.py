@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.bins import BinnedDirections, bin_columns
@@ -121,7 +122,7 @@ class BinnedRows:
         self.monotonic, self.groups = monotonic, groups
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
-        self.X = np.ascontiguousarray(data.X)
+        self.X = data.X if sparse.issparse(data.X) else np.ascontiguousarray(data.X)
         self.spread = data.spread()
         self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins, n_training)
 
@@ -406,10 +407,10 @@ class BoostingTraining:
         n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
         n_sparse = np.cumsum([0] + [len(tree["sparse_start"]) - 1 for tree in trees])
         child, direction = [], []
-        for tree, leaves, sparse in zip(trees, n_leaves, n_sparse):
+        for tree, leaves, n_before in zip(trees, n_leaves, n_sparse):
             child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
             is_sparse = tree["direction"] >= n_features
-            direction.append(tree["direction"] + np.int32(sparse) * is_sparse)
+            direction.append(tree["direction"] + np.int32(n_before) * is_sparse)
         n_terms = np.concatenate([np.diff(tree["sparse_start"]) for tree in trees])
         names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
         linear = {}
