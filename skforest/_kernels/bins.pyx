@@ -15,7 +15,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 import numpy as np
-from scipy import sparse
 
 from .direction cimport (
     Grid, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
@@ -257,7 +256,7 @@ def bin_columns(X, max_bins, n_training):
     codes = np.empty((n_features, n_rows), dtype=np.uint8)
     step = -(-n_training // MAX_SAMPLED)
     cuts = []
-    by_column = X.tocsc() if sparse.issparse(X) else X
+    by_column = X.tocsc() if hasattr(X, "indptr") else X
     for j in range(n_features):
         column = column_of(by_column, j)
         cuts.append(column_cuts(column[:n_training:step], max_bins))
@@ -268,7 +267,7 @@ def bin_columns(X, max_bins, n_training):
 
 def column_of(X, j):
     """A column of a matrix, or of a CSC matrix, as float32."""
-    if not sparse.issparse(X):
+    if not hasattr(X, "indptr"):
         return np.ascontiguousarray(X[:, j], dtype=np.float32)
     column = np.zeros(X.shape[0], dtype=np.float32)
     own = slice(X.indptr[j], X.indptr[j + 1])
