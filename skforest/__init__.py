@@ -21,6 +21,7 @@ from .nongreedy import (
 from .persistence import load, save, show_versions
 from .plotting import plot_tree
 from .refine import refine
+from .training.losses import Loss
 
 __all__ = [
     "BlendedForestClassifier",
@@ -31,6 +32,7 @@ __all__ = [
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
     "Forest",
+    "Loss",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
     "NonGreedyForestClassifier",

@@ -7,12 +7,17 @@ are drawn anew for every tree.
 """
 
 import math
+import re
 import warnings
+from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
 from ._base import (
@@ -25,21 +30,31 @@ from ._base import (
     effective_n_jobs,
     store_parameters,
 )
+from ._constraints import read_groups, read_monotonic
 from ._docs import described, with_texts
+from ._feature_map import canonical_csr, dense_blocks
 from ._kernels.rows import tree_seed
-from ._monotonic import read_constraints
+from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control
 from .forest.statistics import labels_of, probabilities, staged_responses
-from .training.boosting import KEPT, BinnedRows, BoostingSettings, BoostingTraining
+from .training.boosting import (
+    KEPT,
+    BinnedRows,
+    BoostingSettings,
+    BoostingTraining,
+    shifted,
+)
 from .training.losses import (
     ABSENT,
     LOSSES,
     BinaryLogLoss,
     LogLoss,
+    Loss,
     Quantiles,
     SquaredError,
     TargetUnits,
+    UserLoss,
     make_loss,
 )
 
@@ -83,8 +98,12 @@ max_bins : int
 monotonic_cst : array-like of int of shape (n_features,), dict or None
     Constraint of each column of X, or of the columns with the names in the dict; only for one
     output or two classes. 1: the prediction, or the probability of the second class, does not
-    decrease with the column, -1: it does not increase, 0: no constraint. Columns with a constraint
-    are not part of oblique directions.
+    decrease with the column, -1: it does not increase, 0: no constraint. In directions, columns
+    with a constraint have weights of these signs.
+interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, or None
+    Groups of columns of X, by number or name, that may interact: all splits above a leaf are
+    within one group. "pairwise": all pairs of columns. "no_interactions": every column alone.
+    Columns in no set form a group. None: all may interact.
 linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": in regression with the squared error, if that has the lower loss on held-out
@@ -93,8 +112,9 @@ n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
 early_stopping : "auto" or bool
-    Whether the number of rounds is found on held-out rows. A single bag is then trained again on
-    all rows. "auto": True from 20 distinct rows on.
+    Whether the number of rounds is found on held-out rows, or on `X_val` of `fit`. A single bag
+    that has held out rows is then trained again on all rows. "auto": True from 20 distinct rows
+    on, and with `X_val`.
 validation_fraction : float
     Fraction of the distinct rows that a single bag holds out, in (0, 1). Several bags hold out
     one over `n_bags` each.
@@ -124,9 +144,11 @@ REGRESSOR_PARAMETERS = (
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given. "poisson": for counts, 0 or more. "gamma": for positive targets. "tweedie": for targets
-    of 0 or more, some of which are 0. With the last three, trees add up to the logarithm of the
-    mean.
+    given; with early stopping, predictions are then shifted so that `quantile` of the held-out
+    rows lie below them. "poisson": for counts, 0 or more. "gamma": for positive targets.
+    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
+    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
+    is that of the targets. Or an instance of `Loss`, a loss of your own.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float or array-like of float of shape (n_quantiles,)
@@ -142,9 +164,12 @@ learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
 linear_leaves_, early_stopping_ : bool
     Resolved values of these parameters.
-validation_scores_ : list of ndarray
+loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
+    One entry per bag: mean loss of its training rows before the first round and after each. Of a
+    bag that is trained again, it is that of the second training.
+validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
-    each. Empty without early stopping.
+    each, rounds after the best included. Of shape (0,) without early stopping.
 n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
@@ -184,6 +209,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -197,12 +223,63 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
         "monotonic_cst": ["array-like", dict, None],
+        "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
+
+    @with_texts()
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+            Sparse X only with constants in the leaves. Its bins take a byte for each row and
+            column.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
+        X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
+            Rows for early stopping, in place of held-out ones; all bags then train on all rows of
+            X, and none is trained again. With the columns of X.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets of `X_val`; no labels but those in y.
+        sample_weight_val : array-like of shape (n_val,), default=None
+            Weights of `X_val`, as `sample_weight`; they are not multiplied by `class_weight`.
+
+        {returns_self}
+        """
+        self._given_validation = self._check_validation(X_val, y_val, sample_weight_val)
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            del self._given_validation
+
+    def _check_validation(self, X_val, y_val, sample_weight_val):
+        """The rows for early stopping as `fit` got them; None without any."""
+        if X_val is None and y_val is None and sample_weight_val is None:
+            return None
+        for name, value in (("X_val", X_val), ("y_val", y_val)):
+            if value is None:
+                raise ValueError(f"{name}=None: X_val and y_val must be passed together")
+        if self.early_stopping is not True and self.early_stopping != "auto":
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
+                '"auto" or True'
+            )
+        return X_val, y_val, sample_weight_val
+
+    @property
+    def _needs_dense(self):
+        is_linear = not isinstance(self.linear_leaves, str) and self.linear_leaves
+        return "linear_leaves=True" if is_linear else None
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -216,7 +293,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             "min_samples_leaf": min(max(1, n_rows // 50), 15),
             "n_directions": min(64, max(16, 64 * LARGE // max(n_rows, 1))),
             "n_bags": 1 if n_rows >= LARGE else 5,
-            "early_stopping": n_rows >= MIN_ROWS,
+            "early_stopping": n_rows >= MIN_ROWS or self._given_validation is not None,
         }
         for name, value in auto.items():
             given = getattr(self, name)
@@ -245,16 +322,57 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- training
 
     def _fit_forest(self, data, bags):
-        if data.fold is None and self.early_stopping_ and self.n_bags_ > 1 and len(data) > 1:
+        has_own = self._given_validation is None and self.early_stopping_
+        if data.fold is None and has_own and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(self._folds(data, n_folds), n_folds)
         monotonic = self._monotonic_features(data)
+        groups = self._interaction_groups()
         if bags[0] == 0:
-            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None)
-        rows = BinnedRows(data, self.max_bins, monotonic)
-        return super()._fit_forest(data, bags, rows=rows)
+            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
+        held_out = None
+        if self._given_validation is not None:
+            data, held_out = self._with_validation(data)
+        rows, unseen = BinnedRows(data, self.max_bins, monotonic, groups, held_out), []
+        forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
+        if held_out is not None:  # all bags leave out the same rows
+            own = np.flatnonzero(held_out)
+            unseen = [(0, own, responses(forest, data.X[own]), held_out[own])]
+        return self._calibrated(forest, data, bags, unseen)
 
-    def _resolve_leaves(self, data, is_monotonic):
+    def _with_validation(self, data):
+        """The training set and, with weights of 0, the rows for early stopping; and their weights.
+
+        Errors name `X_val`, `y_val` and `sample_weight_val`.
+        """
+        known = copy(self)
+        # `_merged` reads the map and the levels of a fitted forest.
+        known.forest_ = SimpleNamespace(
+            feature_map=data.feature_map, levels=data.feature_map.levels
+        )
+        try:
+            other = known._merged(
+                *self._given_validation, known._encode_validation_target, True, is_stream=True
+            )
+            target = self._validation_target(other, data.units)
+        except (TypeError, ValueError) as error:
+            message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
+            if "X_val" not in message and "y_val" not in message:
+                message = f"X_val, y_val, sample_weight_val: {message}"
+            raise type(error)(message) from error
+        whole = copy(data)
+        if sparse.issparse(data.X) != sparse.issparse(other.X):
+            raise TypeError("X_val must be sparse where X is, and only there")
+        if sparse.issparse(data.X):
+            whole.X = canonical_csr(sparse.vstack([data.X, other.X], format="csr"))
+        else:
+            whole.X = np.concatenate([data.X, other.X], dtype=data.X.dtype)
+        whole.y = np.concatenate([data.y, other.y])
+        whole.target = np.concatenate([data.target, target])
+        whole.weight = np.concatenate([data.weight, np.zeros(len(other))])
+        return whole, np.concatenate([np.zeros(len(data)), other.weight])
+
+    def _resolve_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
         loss = self._make_loss()
         is_auto = isinstance(self.linear_leaves, str)
@@ -266,14 +384,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 if is_wrong:
                     raise ValueError(f"linear_leaves=True is not possible with {what}")
         is_open = isinstance(loss, SquaredError) and not is_monotonic and self.early_stopping_
-        is_open = is_open and not is_classifier(self)
+        is_open = is_open and not is_classifier(self) and not sparse.issparse(data.X)
         if not is_auto or not is_open or len(data) < MIN_LINEAR_ROWS:
             return not is_auto and bool(self.linear_leaves)
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
         data = data.subset(chosen)
-        rows = BinnedRows(data, self.max_bins)
+        rows = BinnedRows(data, self.max_bins, None, groups)
         held_out = np.where(self._draw_held_out(data, seed), data.weight, 0.0)
         weight = data.weight - held_out
         scores = []
@@ -289,12 +407,25 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 scores.append(-np.inf)
         return bool(scores[1] > scores[0])
 
+    @property
+    def _column_names(self):
+        """Names of the columns of X, or numbers where they have none, as a list."""
+        return getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+
+    def _interaction_groups(self):
+        """Groups of columns of X, or the number of columns of any group; None if all interact."""
+        sizes = {"no_interactions": 1, "pairwise": 2}
+        given = self.interaction_cst
+        if given is None or isinstance(given, str):
+            return sizes.get(given)
+        return read_groups(given, self._column_names)
+
     def _monotonic_features(self, data):
         """Constraints of the features that are made of the columns of X; None without any."""
         if self.monotonic_cst is None:
             return None
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        signs = read_constraints(self.monotonic_cst, names, data.feature_map.levels)
+        levels = data.feature_map.levels
+        signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
         if len(self._problem(data)[2]) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
@@ -312,10 +443,31 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             fold[own] = random.permutation(n_folds)[: len(own)]
         return fold
 
-    def _fit_tree(self, data, seed, control, rows):
-        """One bag of trees."""
+    def _calibrated(self, forest, data, bags, unseen):
+        """New bags, with predictions moved by the shift of the loss.
+
+        `unseen` has the rows that each bag held out, with its predictions of them. A loss decides
+        whether training rows are used where a single bag, or none, has held out rows.
+        """
+        loss = self._make_loss()
+        if loss.is_calibrated_in_training and len(unseen) < 2:
+            weight = data.without_fold(bags[0]).weight if len(bags) == 1 else data.weight
+            rows = np.flatnonzero(weight)
+            unseen = [(0, rows, responses(forest, data.X[rows]), weight[rows])]
+        if not unseen:
+            return forest
+        _, *found = zip(*sorted(unseen, key=lambda entry: entry[0]))
+        rows, response, weight = map(np.concatenate, found)
+        shift = loss.calibration_shift(data.y[rows], response, weight)
+        return forest if shift is None else shifted(forest, shift)
+
+    def _fit_tree(self, data, seed, control, rows, unseen):
+        """One bag of trees; `unseen` is extended by its predictions of held-out rows."""
         held_out = np.zeros(len(data))
-        if data.fold is not None and self.early_stopping_:
+        is_shared = rows.held_out is not None
+        if is_shared:
+            held_out = rows.held_out
+        elif data.fold is not None and self.early_stopping_:
             held_out = data.left_out_weight
         elif self.early_stopping_ and len(data) > 1:
             is_held_out = self._draw_held_out(data, seed)
@@ -324,14 +476,20 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         training = self._training(data, rows, weight, held_out, self._settings, seed, control)
         n_rounds = len(training.trees)
         record = {"validation_scores_": np.array(training.scores)}
-        if data.fold is None and held_out.any() and n_rounds:
+        forest = self._packed(training, data)
+        own = np.flatnonzero(held_out)
+        if len(own) and not is_shared:
+            unseen.append((seed, own, responses(forest, data.X[own]), held_out[own]))
+        if data.fold is None and len(own) and not is_shared and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
             settings = replace(self._settings, n_rounds=more)
             no_row = np.zeros(len(data))
             training = self._training(data, rows, data.weight, no_row, settings, seed, control)
+            forest = self._packed(training, data)
+        record["loss_curve_"] = np.array(training.losses)
         record["n_iter_"] = len(training.trees)
-        return self._packed(training, data), record
+        return forest, record
 
     def _draw_held_out(self, data, seed):
         """Mask of the rows that a single bag holds out."""
@@ -346,7 +504,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         loss, target, start = self._problem(data)
         # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
         # typical distinct row, with which copies of all rows change nothing.
-        unit = np.median((weight + held_out)[weight + held_out > 0])
+        of_rows = weight + held_out if rows.held_out is None else weight
+        unit = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
         n_threads = effective_n_jobs(self.n_jobs) // self.n_bags_
@@ -363,6 +522,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
+
+
+def responses(forest, X):
+    """Responses of mapped rows, in blocks."""
+    return np.concatenate([forest.response_mapped(block) for block in dense_blocks(X)])
 
 
 def has_one_output(classifier):
@@ -415,6 +579,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        interaction_cst=None,
         linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",
@@ -443,6 +608,16 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         with np.errstate(divide="ignore"):
             baseline = np.where(share > 0, np.log(share), ABSENT)
         return TargetUnits(baseline, 1.0, np.ones(self.n_classes_))
+
+    def _encode_validation_target(self, y):
+        return self._encode_known_target(y)
+
+    def _validation_target(self, data, units):
+        """The target of rows for early stopping, as that of the training rows."""
+        codes = data.y.astype(np.int32)
+        if not self._has_several_outputs:
+            return codes[:, 0]
+        return (indicators(codes, self.n_classes_) - units.baseline) / units.scale
 
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""
@@ -526,7 +701,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss"})],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss"}), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],
@@ -551,6 +726,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         max_features=1.0,
         max_bins=255,
         monotonic_cst=None,
+        interaction_cst=None,
         linear_leaves="auto",
         n_bags="auto",
         early_stopping="auto",
@@ -602,12 +778,29 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     def _make_loss(self):
         if self._has_several_quantiles:
             return Quantiles(self.quantile)
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_)
         return make_loss(self.loss, self.n_outputs_, self)
+
+    def _encode_validation_target(self, y):
+        n_outputs = self.n_outputs_
+        y = super()._encode_target(y, False)
+        if y.shape[1] != n_outputs:
+            raise ValueError(f"y has {y.shape[1]} outputs, that of fit has {n_outputs}")
+        return y
+
+    def _validation_target(self, data, units):
+        """The target of rows for early stopping, as that of the training rows."""
+        loss = self._make_loss()
+        loss.check_target(data.y, data.weight)
+        return loss.scale_target(data.y, units)
 
     def _problem(self, data):
         """The loss, the target that it takes, and the raw prediction to start from."""
         loss = self._make_loss()
-        return loss, loss.standardize(data.target, data.units), np.zeros(loss.n_outputs)
+        # A loss of the user gets raw predictions as they are, others those around the baseline.
+        start = data.baseline if isinstance(loss, UserLoss) else np.zeros(loss.n_outputs)
+        return loss, loss.standardize(data.target, data.units), start
 
     def predict(self, X):
         """Predicted target.
@@ -619,6 +812,30 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
         """
         return self._target_of(self._response(X))
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of `predict`, or with several quantiles the mean of their D^2.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            At most 1. With several quantiles, the mean over quantiles of scikit-learn's
+            `d2_pinball_score`, which is 0 for the empirical quantile of y.
+        """
+        if not self._has_several_quantiles:
+            return super().score(X, y, sample_weight)
+        predicted = self.predict(X).T
+        scores = [
+            d2_pinball_score(y, column, sample_weight=sample_weight, alpha=level)
+            for column, level in zip(predicted, np.asarray(self.quantile).tolist())
+        ]
+        return float(np.mean(scores))
 
     def staged_predict(self, X):
         """Predicted targets after each round, as a generator.
@@ -639,4 +856,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             rearranged = np.empty_like(response)
             rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)
             return rearranged
+        if isinstance(self.loss, Loss):
+            response = np.asarray(self.loss.inverse_link(response))
         return response[:, 0] if self._is_1d else response

@@ -35,14 +35,16 @@ def _to_json(value, name):
         return {"tuple": [_to_json(item, name) for item in value]}
     if isinstance(value, list):
         return [_to_json(item, name) for item in value]
+    if isinstance(value, set | frozenset):
+        return {"set": [_to_json(item, name) for item in sorted(value, key=str)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, BaseForest):
         return {"estimator": type(value).__name__, "params": _params_to_json(value)}
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
-        "lists, tuples, dicts and arrays of these can. pickle and joblib can save any estimator, "
-        "but their files must be trusted"
+        "lists, tuples, sets, dicts and arrays of these can. pickle and joblib can save any "
+        "estimator, but their files must be trusted"
     )
 
 
@@ -90,6 +92,8 @@ def _from_json(value):
             return _new_estimator(value)
         if "items" in value:
             return {_from_json(key): _from_json(item) for key, item in value["items"]}
+        if "set" in value:
+            return {_from_json(item) for item in value["set"]}
         return tuple(_from_json(item) for item in value["tuple"])
     return value
 

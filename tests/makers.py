@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import settings
-from skforest._kernels.boost import TreeGrower, bin_columns
+from skforest._kernels.bins import BinnedDirections, bin_columns
+from skforest._kernels.boost import TreeGrower
 from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
@@ -320,11 +321,10 @@ def grow_boosted(
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
     n_features = X.shape[1]
-    cut, start, code = bin_columns(X, max_bins)
+    cut, start, code = bin_columns(X, max_bins, len(X))
     spread = np.ones(n_features, dtype=np.float32)
-    grower = TreeGrower(
-        X, code, cut, start, spread, n_directions, 2, 4, min(max_bins, 64), monotonic
-    )
+    directions = BinnedDirections(X, spread, n_directions, 2, 4, min(max_bins, 64), monotonic)
+    grower = TreeGrower(code, cut, start, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
         np.ascontiguousarray(derivative[rows], dtype=np.float32),

@@ -602,6 +602,7 @@ BAD_VALUES = {
     "n_directions": [-1, 1.5, "many", None, 2**21],
     "linear_leaves": ["yes", 2, None],
     "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
+    "interaction_cst": ["all", 1, [1, 2], [["q"]], [[7]], {"a": 1}],
     "max_nonzeros": [1, 9, 2.5, "many", None],
     "l2_regularization": [-0.1, "some", None, np.nan, np.inf],
     "subsample": [0, 1.5, -0.1, "half", None, np.nan],

@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow_boosted
 from scipy.special import expit, softmax
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import log_loss
+from sklearn.metrics import d2_pinball_score, log_loss
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
@@ -155,14 +158,20 @@ def test_derivatives_are_finite_differences(name):
     kernel.derive(raw, y, weight, gradient, curvature)
     has_curve = name not in ("squared_error", "absolute_error", "huber", "quantile")
     step = 1e-5
+    if name in ("gamma", "tweedie"):  # their curvatures are those of targets equal to the mean
+        expected = np.zeros_like(curvature)
+        kernel.derive(raw, np.exp(raw), weight, np.zeros_like(gradient), expected)
+        np.testing.assert_array_equal(curvature, expected)
+        curve_y = np.exp(raw)
+    else:
+        curve_y = y
     for k in range(n_outputs):
         shift = step * np.eye(n_outputs)[k]
-        (above, slope_above), (below, slope_below) = (
-            kernel.evaluate(raw + s, y) for s in (shift, -shift)
-        )
+        above, below = (kernel.evaluate(raw + s, y)[0] for s in (shift, -shift))
         slope = (above - below) / (2 * step)
         np.testing.assert_allclose(gradient[:, k], weight * slope, rtol=1e-4, atol=1e-5)
-        curve = (slope_above - slope_below)[:, k] / (2 * step) if has_curve else np.ones(50)
+        above, below = (kernel.evaluate(raw + s, curve_y)[1][:, k] for s in (shift, -shift))
+        curve = (above - below) / (2 * step) if has_curve else np.ones(50)
         np.testing.assert_allclose(curvature[:, k], weight * curve, rtol=1e-4, atol=1e-5)
 
 
@@ -198,6 +207,134 @@ def test_losses_with_a_log_link_predict_positive_means(loss):
         clone(model).fit(X, -y)
 
 
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_means_of_predictions_are_those_of_targets(loss, n_bags):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    mean = np.exp(np.sin(2 * X[:, 0]) + X[:, 1])
+    y = rng.gamma(1.0, mean) if loss == "gamma" else rng.poisson(mean).astype(float)
+    model = quick(ObliqueBoostingRegressor, loss=loss, n_bags=n_bags, n_estimators=60)
+    model.fit(X[:1000], y[:1000])
+    assert model.predict(X[1000:]).mean() == pytest.approx(mean[1000:].mean(), rel=0.1)
+    data = copy.deepcopy(model)._prepare(X[:1000], y[:1000], None)
+    if n_bags == 1:
+        assert model.predict(X[:1000]).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
+    else:
+        fold = model._folds(data, 3)
+        members = [model._member(bag).response_mapped(data.X[fold == bag]) for bag in range(3)]
+        assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
+
+
+def test_quantiles_are_those_of_held_out_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=3000)
+    levels = [0.1, 0.9]
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=150)
+    model.set_params(n_bags=3).fit(X[:600], y[:600])
+    data = copy.deepcopy(model)._prepare(X[:600], y[:600], None)
+    fold = model._folds(data, 3)
+    below = [
+        data.y[fold == bag] <= model._member(bag).response_mapped(data.X[fold == bag])
+        for bag in range(3)
+    ]
+    np.testing.assert_allclose(np.concatenate(below).mean(axis=0), levels, atol=0.005)
+    low, high = model.predict(X[600:]).T
+    assert 0.76 < ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.9
+    # Without held-out rows, quantiles follow the training rows.
+    model.set_params(early_stopping=False).fit(X[:600], y[:600])
+    low, high = model.predict(X[600:]).T
+    assert ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.7
+
+
+class OwnSquaredError(skforest.Loss):
+    def loss(self, y, raw):
+        return (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        return raw - y, np.ones_like(raw)
+
+
+class OwnLogCosh(skforest.Loss):
+    def loss(self, y, raw):
+        return (np.logaddexp(raw - y, y - raw) - np.log(2)).sum(axis=1)
+
+    def gradient_hessian(self, y, raw):
+        slope = np.tanh(raw - y)
+        return slope, 1 - slope**2
+
+    def initial(self, y, weight):
+        return np.median(y, axis=0)
+
+
+class OwnPoisson(skforest.Loss):
+    def loss(self, y, raw):
+        return np.exp(raw) - y * raw
+
+    def gradient_hessian(self, y, raw):
+        return np.exp(raw) - y, np.exp(raw)
+
+    def initial(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+    def inverse_link(self, raw):
+        return np.exp(raw)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    y = y if n_outputs == 1 else np.stack([y, X[:, 0] - X[:, 1]], axis=1)
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    plain = quick(ObliqueBoostingRegressor, linear_leaves=False).fit(X, y, weight)
+    model = quick(ObliqueBoostingRegressor, loss=OwnSquaredError()).fit(X, y, weight)
+    scale = np.std(y, axis=0)
+    if n_outputs == 1:  # with several, the units of the outputs differ
+        np.testing.assert_allclose(model.predict(X) / scale, plain.predict(X) / scale, atol=1e-5)
+        assert model.n_iter_ == plain.n_iter_
+    assert model.score(X, y) > 0.5
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_losses_of_the_user_train(tmp_path):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss=OwnLogCosh(), n_jobs=2).fit(X, y)
+    assert model.score(X, y) > 0.5
+    assert all(curve[0] > curve[-1] for curve in model.loss_curve_)
+    *_, last = model.staged_predict(X)
+    np.testing.assert_array_equal(last, model.predict(X))
+    with pytest.raises(TypeError, match="loss is a OwnLogCosh, which cannot be saved"):
+        save(model, tmp_path / "model")
+    counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
+    # Penalties differ, as "poisson" divides targets by their mean.
+    options = {"n_bags": 1, "early_stopping": False, "l2_regularization": 0.0}
+    own = quick(ObliqueBoostingRegressor, loss=OwnPoisson(), **options).fit(X, counts)
+    plain = quick(ObliqueBoostingRegressor, loss="poisson", **options).fit(X, counts)
+    ratio = own.predict(X) / plain.predict(X)  # constant: "poisson" is calibrated
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "method, wrong, message",
+    [
+        ("gradient_hessian", lambda y, raw: raw - y, "must return two arrays"),
+        ("gradient_hessian", lambda y, raw: (raw[:, 0], raw[:, 0]), "returned shape"),
+        ("gradient_hessian", lambda y, raw: (raw, raw - np.inf), "infinite"),
+        ("gradient_hessian", lambda y, raw: (raw, -np.ones_like(raw)), "second derivative of -1"),
+        ("loss", lambda y, raw: 0.0, "loss returned shape"),
+        ("initial", lambda y, weight: 0.0, "initial returned shape"),
+    ],
+)
+def test_wrong_results_of_losses_of_the_user(method, wrong, message):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    loss = OwnSquaredError()
+    setattr(loss, method, wrong)
+    with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
+        quick(ObliqueBoostingRegressor, loss=loss).fit(X, y)
+
+
 # ---------------------------------------------------------------------------------------- training
 
 
@@ -220,13 +357,14 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
     packed = cls._packed
 
     def recorded(self, training, data):
-        seen.append((training, data))
-        return packed(self, training, data)
+        forest = packed(self, training, data)
+        seen.append((training, data, forest.response_mapped(data.X)))
+        return forest
 
     monkeypatch.setattr(cls, "_packed", recorded)
     options = {"loss": "poisson"} if task == "poisson" else {}
-    model = quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
-    ((training, data),) = seen
+    quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
+    ((training, data, found),) = seen
     raw, units = training.raw, data.units
     expected = {
         "regression": lambda: data.baseline + raw * units.response,
@@ -234,7 +372,6 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
         "poisson": lambda: np.exp(units.baseline + raw),
         "binary": lambda: np.hstack([expit(-raw), expit(raw)]),
     }.get(task, lambda: softmax(raw, axis=1))()
-    found = model.forest_.response_mapped(data.X)
     scale = 1 if is_class else np.abs(expected).max(axis=0)
     np.testing.assert_allclose(found / scale, expected / scale, atol=2e-6)
 
@@ -293,13 +430,132 @@ def test_validation_scores_are_losses_of_held_out_rows():
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
 
 
+# ---------------------------------------------------------------------- rows for early stopping
+
+
+@BOTH
+@pytest.mark.parametrize("n_bags", [1, 2])
+def test_early_stopping_on_given_rows(cls, n_bags):
+    X, y = rows_of(cls, 260)
+    given = {"X_val": X[160:], "y_val": y[160:]}
+    model = quick(cls, n_bags=n_bags, n_estimators=300, n_iter_no_change=5)
+    model.fit(X[:160], y[:160], **given)
+    for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
+        best = int(scores.argmax())
+        assert n_iter == (min(int(1.5 * best), 300) if n_bags > 1 else best) and n_iter > 0
+    if cls is ObliqueBoostingClassifier and n_bags == 1:
+        found = -log_loss(y[160:], model.predict_proba(X[160:]))
+        assert found == pytest.approx(model.validation_scores_[0].max(), rel=1e-5)
+    # All rows of X train, and none of X_val: so many rounds without early stopping are the same.
+    plain = clone(model).set_params(early_stopping=False, n_bags=1, n_estimators=model.n_iter_[0])
+    plain.set_params(linear_leaves=model.linear_leaves_).fit(X[:160], y[:160])
+    first = model._member(0)
+    np.testing.assert_array_equal(first.response(X), plain.forest_.response(X))
+    # Copies of rows are weights, and the order has no influence.
+    k = np.random.default_rng(0).integers(1, 4, 100)
+    weighted = clone(model).fit(X[:160], y[:160], **given, sample_weight_val=k)
+    order = np.random.default_rng(1).permutation(k.sum())
+    copies = [np.repeat(part, k, axis=0)[order] for part in (X[160:], y[160:])]
+    again = clone(model).fit(X[:160], y[:160], X_val=copies[0], y_val=copies[1])
+    assert_same(weighted, again)
+    assert "_given_validation" not in vars(model)
+
+
+def test_given_rows_may_be_tables_with_missing_values_and_categories():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green", "red"], size=400)
+    frame = pandas.DataFrame({"x": rng.normal(size=400), "colour": pandas.Categorical(colour)})
+    y = frame["x"] + 2 * (colour == "green")
+    frame.loc[::7, "x"] = np.nan
+    model = quick(ObliqueBoostingRegressor, n_estimators=60)
+    model.fit(frame[:250], y[:250], X_val=frame[250:], y_val=y[250:])
+    assert model.score(frame[250:], y[250:]) > 0.7
+    with pytest.raises(ValueError, match="X_val"):
+        model.fit(frame[:250], y[:250], X_val=frame[250:][["x"]], y_val=y[250:])
+    labels = np.where(y > 0.5, "high", "low")
+    both = np.stack([labels, colour], axis=1)
+    for target in (labels, both):
+        other = quick(ObliqueBoostingClassifier)
+        other.fit(frame[:250], target[:250], X_val=frame[250:], y_val=target[250:])
+        assert max(other.n_iter_) > 0
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"X_val": np.ones((5, 6))}, "y_val=None"),
+        ({"y_val": np.ones(5)}, "X_val=None"),
+        ({"sample_weight_val": np.ones(5)}, "X_val=None"),
+        ({"X_val": np.ones((5, 4)), "y_val": np.ones(5)}, "X_val has 4 features"),
+        ({"X_val": np.ones((5, 6)), "y_val": np.ones(4)}, "X_val, y_val.*inconsistent"),
+        ({"X_val": np.ones((5, 6)), "y_val": np.ones((5, 2))}, "y_val has 2 outputs"),
+        ({"X_val": np.full((5, 6), np.inf), "y_val": np.ones(5)}, "X_val contains infinity"),
+        (
+            {"X_val": np.ones((5, 6)), "y_val": np.ones(5), "sample_weight_val": -np.ones(5)},
+            "sample_weight_val has the negative value",
+        ),
+    ],
+)
+def test_bad_rows_for_early_stopping(given, message):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y, **given)
+    assert vars(model) == vars(clone(model))
+    good = {"X_val": X, "y_val": y}
+    with pytest.raises(ValueError, match="early_stopping=False takes no X_val"):
+        model.set_params(early_stopping=False).fit(X, y, **good)
+    with pytest.raises(ValueError, match="y_val has labels .*7"):
+        quick(ObliqueBoostingClassifier).fit(X, y > 10, X_val=X, y_val=np.full(len(y), 7))
+
+
+def test_rows_for_early_stopping_are_routed_as_metadata():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with config_context(enable_metadata_routing=True):
+        model = quick(ObliqueBoostingRegressor).set_fit_request(X_val=True, y_val=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("model", model)])
+        pipeline.set_params(transform_input=["X_val"])
+        pipeline.fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
+    scale = StandardScaler().fit(X[:100])
+    plain = clone(model).fit(
+        scale.transform(X[:100]), y[:100], X_val=scale.transform(X[100:]), y_val=y[100:]
+    )
+    assert_same(pipeline[-1], plain)
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_loss_curves_are_losses_of_training_rows(n_bags):
+    X, y = rows_of(ObliqueBoostingClassifier)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
+    model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
+    data = copy.deepcopy(model)._prepare(X, y, weight)
+    fold = model._folds(data, 3) if n_bags > 1 else None
+    for bag, curve in enumerate(model.loss_curve_):
+        forest, own = model._member(bag), np.ones(len(data), dtype=bool)
+        if n_bags > 1:
+            own = fold != bag
+            assert curve.shape == model.validation_scores_[bag].shape
+        found = log_loss(
+            data.y[own, 0],
+            forest.response_mapped(data.X[own]),
+            sample_weight=data.weight[own],
+            labels=[0, 1, 2],
+        )
+        assert found == pytest.approx(curve[model.n_iter_[bag]], rel=1e-5)
+        assert curve[0] > curve[-1]
+    unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
+    assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
+
+
 @BOTH
 def test_more_bags_by_warm_start(cls):
     X, y = rows_of(cls)
     model = quick(cls, early_stopping=False, warm_start=True).fit(X, y)
     model.set_params(n_bags=4).fit(X, y)
     assert_same(model, quick(cls, early_stopping=False, n_bags=4).fit(X, y))
-    assert len(model.n_iter_) == len(model.validation_scores_) == 4
+    assert len(model.n_iter_) == len(model.validation_scores_) == len(model.loss_curve_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
     with pytest.warns(UserWarning, match="without increasing n_bags"):
@@ -445,6 +701,13 @@ def test_several_quantiles():
     np.testing.assert_allclose((y[800:, None] < found).mean(axis=0), levels, atol=0.12)
     stages = list(model.staged_predict(X[:9]))
     np.testing.assert_array_equal(stages[-1], model.predict(X[:9]))
+    weight = rng.integers(0, 3, size=400)
+    expected = [
+        d2_pinball_score(y[800:], column, sample_weight=weight, alpha=level)
+        for column, level in zip(found.T, levels)
+    ]
+    assert model.score(X[800:], y[800:], weight) == pytest.approx(np.mean(expected), abs=1e-12)
+    assert 0.2 < model.score(X[800:], y[800:]) < 1
     one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
     plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
     np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
@@ -604,9 +867,10 @@ def test_predictions_obey_monotonic_constraints(loss):
     check_monotonic(respond[0], X, constraints)
     with pytest.raises(AssertionError):
         check_monotonic(respond[1], X, constraints)
-    # Directions have the other features only.
-    forest = model.forest_
-    assert len(forest.sparse_feature) and set(forest.sparse_feature) == {2, 3}
+    # Weights of directions have the signs of the constraints.
+    feature, weight = model.forest_.sparse_feature, model.forest_.sparse_weight
+    assert set(feature) == {0, 1, 2, 3} and {*np.sign(weight[feature == 2])} == {-1, 1}
+    assert (weight[feature == 0] > 0).all() and (weight[feature == 1] < 0).all()
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -617,7 +881,8 @@ def test_values_of_trees_are_monotonic(seed):
     X = rng.integers(0, 6, size=(60, 3)).astype(np.float32)
     derivative = np.hstack([rng.integers(-3, 4, size=(60, 1)), rng.integers(1, 4, size=(60, 1))])
     signs = rng.integers(-1, 2, size=3).astype(np.int8)
-    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5)
+    options = {"n_directions": int(rng.integers(0, 10)), "seed": seed % 2**31}
+    tree, leaf, _, bounds = grow_boosted(X, derivative, monotonic=signs, max_depth=5, **options)
     low, high = bounds[leaf].T
     value = -np.bincount(leaf, derivative[:, 0]) / (np.bincount(leaf, derivative[:, 1]) + 1)
     value = np.clip(value, *bounds.T)[leaf]
@@ -669,7 +934,121 @@ def test_monotonic_constraints_need_one_output():
         quick(ObliqueBoostingRegressor, **constraints).fit(X, X[:, :2])
     for all_of_them in ([1] * 6, [1] * 5 + [0]):
         model = quick(ObliqueBoostingClassifier, monotonic_cst=all_of_them).fit(X, y == 1)
-        assert not len(model.forest_.sparse_feature)
+        weight = model.forest_.sparse_weight[model.forest_.sparse_feature < 5]
+        assert len(weight) and (weight > 0).all()
+
+
+def test_a_monotonic_direction_is_found():
+    """The target rises along a sum of constrained columns."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    y = np.tanh(2 * (X[:, 0] - X[:, 1])) + 0.1 * rng.normal(size=1000)
+    options = {"n_estimators": 60, "monotonic_cst": [1, -1, 0, 0]}
+    errors = []
+    for n_directions in (0, 64):
+        model = quick(ObliqueBoostingRegressor, n_directions=n_directions, **options)
+        errors.append(1 - model.fit(X[:500], y[:500]).score(X[500:], y[500:]))
+    assert errors[1] < 0.7 * errors[0]
+
+
+# --------------------------------------------------------------------- constraints of interactions
+
+GROUPS = {
+    "pairs and the rest": [{0, 1}, [1, 2]],
+    "overlapping": [(0, 1, 2), {2, 3, 4}, {0, 4}],
+    "no_interactions": "no_interactions",
+    "pairwise": "pairwise",
+}
+
+
+def interactions_of(respond, X, rng):
+    """Largest mixed second difference of each pair of columns, at random rows and shifts."""
+    d = X.shape[1]
+    found = np.zeros((d, d))
+    base, other = (X[rng.integers(len(X), size=300)] for _ in range(2))
+    for i in range(d):
+        for j in range(i):
+            moved = [base.copy() for _ in range(3)]
+            for k, columns in enumerate(([i], [j], [i, j])):
+                moved[k][:, columns] = other[:, columns]
+            one, two, both = map(respond, moved)
+            found[i, j] = found[j, i] = np.abs(respond(base) + both - one - two).max()
+    return found
+
+
+@pytest.mark.parametrize("linear_leaves", [False, True])
+@pytest.mark.parametrize("given", GROUPS.values(), ids=GROUPS)
+def test_columns_of_different_groups_do_not_interact(given, linear_leaves):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = X[:, 0] * X[:, 1] + X[:, 1] * X[:, 2] + X[:, 3] * X[:, 4] + X[:, 0] * X[:, 5]
+    options = {"interaction_cst": given, "linear_leaves": linear_leaves, "max_depth": 5}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
+    found = interactions_of(model.predict, X, rng)
+    if given == "pairwise":  # no term has three columns
+        base, other = (X[rng.integers(300, size=200)] for _ in range(2))
+        total = 0
+        for number in range(8):
+            chosen = [number >> k & 1 for k in range(3)]
+            mixed = base.copy()
+            mixed[:, :3] = np.where(chosen, other[:, :3], base[:, :3])
+            total = total + (-1) ** sum(chosen) * model.predict(mixed)
+        assert np.abs(total).max() < 1e-4 and found[0, 1] > 0.1
+        return
+    allowed = np.eye(6, dtype=bool)
+    groups = [] if given == "no_interactions" else [*map(list, given)]
+    if given == GROUPS["pairs and the rest"]:
+        groups.append([3, 4, 5])
+    for group in groups:
+        allowed[np.ix_(group, group)] = True
+    assert found[~allowed].max() < 1e-4
+    assert not groups or found[allowed].max() > 0.1
+    assert (len(model.forest_.sparse_feature) > 0) == (given != "no_interactions")
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_paths_and_directions_stay_within_groups(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(120, 7)), rng.normal(size=120)
+    groups = [set(np.flatnonzero(mask).tolist()) for mask in rng.random((3, 7)) < 0.5]
+    options = {"interaction_cst": groups, "min_samples_leaf": 3, "n_bags": 1, "n_estimators": 3}
+    forest = quick(ObliqueBoostingRegressor, early_stopping=False, **options).fit(X, y).forest_
+    groups.append(set(range(7)).difference(*groups))
+    sparse = np.split(forest.sparse_feature, forest.sparse_start[1:-1])
+
+    def walk(tree, node, used):
+        assert any(used <= group for group in groups)
+        if tree.child[node] >= 0:
+            code = tree.direction[(tree.child[node] - 1) // 2]
+            own = [code] if code < 7 else sparse[code - 7].tolist()
+            for child in (0, 1):
+                walk(tree, tree.child[node] + child, used | set(own))
+
+    for tree in range(3):
+        walk(forest[tree], 0, set())
+
+
+def test_interactions_of_a_data_frame(tmp_path):
+    """Features of one column of X belong together."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["blue", "green", "red"], size=400)
+    frame = pandas.DataFrame({"c": pandas.Categorical(colour), "x": rng.normal(size=400)})
+    frame["z"] = rng.normal(size=400)
+    y = frame["x"] * (colour == "green") + frame["z"] * (colour == "red")
+    by_name = quick(ObliqueBoostingRegressor, interaction_cst=[{"c", "x"}]).fit(frame, y)
+    save(by_name, tmp_path / "model")
+    assert load(tmp_path / "model").interaction_cst == [{"c", "x"}]
+    assert_same(by_name, quick(ObliqueBoostingRegressor, interaction_cst=[[0, 1]]).fit(frame, y))
+    rows = frame.iloc[:40]
+    shift = [by_name.predict(rows.assign(z=z)) - by_name.predict(rows) for z in (-1.0, 1.0)]
+    slope = by_name.predict(rows.assign(z=1.0)) - by_name.predict(rows.assign(z=-1.0))
+    np.testing.assert_allclose(slope, slope[0], atol=1e-5)
+    assert np.ptp(shift[0]) > 0
+    for wrong in ([{"q"}], [{3}], [{-1}], [1, 2], ["c"], [[0.5]], ("c", "x")):
+        with pytest.raises(ValueError, match="interaction_cst="):
+            clone(by_name).set_params(interaction_cst=wrong).fit(frame, y)
 
 
 # ----------------------------------------------------------------------------------- linear leaves

@@ -18,6 +18,8 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     NonGreedyForestClassifier,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
@@ -78,6 +80,10 @@ SCALING = [
     RandomHingeForestClassifier(5, features="identity", early_stopping=True, **SMALL),
     RandomHingeForestRegressor(5, features="linear", structure="fern", head="linear", **SMALL),
     RandomHingeForestRegressor(5, loss="quantile", bootstrap=True, max_samples=0.5, **SMALL),
+    ObliqueBoostingClassifier(8, n_bags=2),
+    ObliqueBoostingClassifier(8, n_bags=1, interaction_cst="pairwise"),
+    ObliqueBoostingRegressor(8, n_bags=1, linear_leaves=False),
+    ObliqueBoostingRegressor(8, loss="poisson", n_bags=2, subsample=0.5, max_bins=9),
 ]
 
 
@@ -102,6 +108,23 @@ def test_scaled_features_have_the_same_bits(model, dtype):
     np.testing.assert_array_equal(model.predict(S), dense.predict(X))
     np.testing.assert_array_equal(model.apply(X), dense.apply(S))
     assert_same(dense.fit(X, y, weight), model.fit(S, y, weight))
+
+
+def test_boosting_of_sparse_rows():
+    """Rows for early stopping, stages, and parameters that need dense rows."""
+    X, y = rows(ObliqueBoostingRegressor)
+    S = sparse.csr_matrix(X)
+    model = ObliqueBoostingRegressor(8, linear_leaves=False, n_bags=2, random_state=0)
+    dense = clone(model).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
+    model.fit(S[:100], y[:100], X_val=S[100:], y_val=y[100:])
+    assert_same(dense, model)
+    *_, last = model.staged_predict(S)
+    np.testing.assert_array_equal(last, dense.predict(X))
+    with pytest.raises(TypeError, match="X_val must be sparse"):
+        model.fit(S, y, X_val=X, y_val=y)
+    with pytest.raises(TypeError, match="dense data is required by linear_leaves=True"):
+        model.set_params(linear_leaves=True).fit(S, y)
+    assert not model.set_params(linear_leaves="auto").fit(S, y).linear_leaves_
 
 
 @pytest.mark.parametrize("max_features", [1, None])
@@ -184,6 +207,7 @@ def test_warm_start_and_streams():
         CO2ForestClassifier(1, max_depth=3, **(CO2 | {"objective": None})),
         RandomHingeForestClassifier(3, n_bags=1, max_iter=2, n_directions=4, importance_power=0),
         ManifoldForestClassifier(2, max_depth=3),
+        ObliqueBoostingClassifier(2, n_bags=1),
     ],
     ids=str,
 )

@@ -10,9 +10,10 @@ gain
 
 (Newton boosting; the outputs share one curvature). With monotonic constraints, of one output, the
 values -G / (H + l2) of the children are clipped to bounds: the middle of both values bounds those
-below a split on a constrained feature. Of two siblings, only the smaller one is summed over its
-rows; the histogram of the other is the parent's minus that. Sums are float64 and their order is
-that of the rows, so that they depend neither on threads nor on the order of columns.
+below a split on a constrained feature or direction. Of two siblings, only the smaller one is
+summed over its rows; the histogram of the other is the parent's minus that. Sums are float64 and
+their order is that of the rows, so that they depend neither on threads nor on the order of
+columns.
 
 A tree is started (`start`), its directions are binned by rows (`write_bins`), and every level is
 searched by columns (`search`), both from several threads at once; then its nodes are split
@@ -21,22 +22,13 @@ as in prediction. Rows outside the sample of the tree are routed along, to find 
 """
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from .direction cimport (
-    Grid, Table, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
-)
-from .memory cimport Scratch
-from .random cimport Random, below, hash_seed, shuffle, uniform
-
-cdef enum:
-    BLOCK = 512          # rows that are projected together, while they stay in the cache
-    N_CELLS = 512        # of the grid from which the bins of a direction are made
-    N_SAMPLED = 256      # rows that the bins of a direction are made from
-    MAX_TERMS = 8        # features of a direction
+from .bins cimport BinnedDirections
+from .random cimport Random, hash_seed
 
 
 cdef struct Node:
@@ -83,40 +75,18 @@ cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
 cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
-    X : the rows as kernels read them; codes : (n_features, n_rows), uint8, the bins of the
-    features; cut, cut_start : upper limits of the bins of all features but the last ones of each;
-    spread : (n_features,), by which the weights of directions are divided; monotonic :
-    (n_features,), int8, the sign with which leaf values may change along each feature, or 0.
+    codes : (n_features, n_rows), uint8, the bins of the features; cut, cut_start : upper limits of
+    the bins of all features but the last ones of each; directions : those of the tree, of the same
+    rows.
     """
 
-    cdef object X                      # keeps the rows alive
-    cdef Table table
-    cdef Scratch scratch               # keeps the memory of the pointers alive
-    cdef Unfolded unfolded
-    cdef float* projected              # (BLOCK,)
-    cdef int64_t* offset               # (BLOCK,), where the rows of a block begin
+    cdef BinnedDirections directions
     cdef int64_t n_rows
     cdef int32_t n_features
-    cdef int32_t n_directions
-    cdef int32_t min_terms
-    cdef int32_t max_terms
-    cdef int32_t max_bins              # of a direction
     cdef const uint8_t[:, ::1] code
     cdef const float[::1] cut
     cdef const int32_t[::1] cut_start
-    cdef const float[::1] spread
-    cdef const int8_t[::1] monotonic
     cdef bint is_bounded               # is there a constraint?
-    # Directions of the tree: their terms, bins of the rows, and limits of the bins.
-    cdef int32_t[::1] n_terms
-    cdef int32_t[:, ::1] term_feature
-    cdef float[:, ::1] term_weight
-    cdef uint8_t[:, ::1] direction_code
-    cdef float[:, ::1] direction_cut
-    cdef int32_t[::1] n_direction_cuts
-    cdef uint8_t[:, ::1] bin_of_cell   # (n_directions, N_CELLS)
-    cdef float[::1] low                # left end of the first cell
-    cdef float[::1] per_cell           # cells per unit
     # Columns of the tree, features before directions, and where their bins begin in a histogram.
     cdef int32_t[::1] columns
     cdef int32_t n_columns
@@ -150,40 +120,18 @@ cdef class TreeGrower:
     cdef int32_t max_depth
     cdef int32_t depth
     cdef list child, threshold, direction, gain, weight, bounds
+    cdef list split_node, split_column  # of the open nodes, see `open_splits`
+    cdef bint is_restricted            # do open nodes search some of the columns only?
+    cdef const uint8_t[:, ::1] allowed
     cdef int32_t n_nodes
     cdef int32_t[::1] leaf             # of every row
 
-    def __init__(
-        self, X, codes, cut, cut_start, spread, int32_t n_directions, int32_t min_terms,
-        int32_t max_terms, int32_t max_bins, monotonic=None
-    ):
-        cdef Grid grid
-        self.X = X
-        self.table = as_table(X)
-        self.n_rows, self.n_features = X.shape
+    def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
+        self.n_features, self.n_rows = codes.shape
         self.code, self.cut, self.cut_start = codes, cut, cut_start
-        self.spread = spread
-        self.is_bounded = monotonic is not None
-        if self.is_bounded:
-            self.monotonic = monotonic
-        self.n_directions = n_directions
-        memset(&grid, 0, sizeof(Grid))
-        self.scratch = Scratch()
-        self.unfolded = reserve_unfolded(self.scratch, MAX_TERMS, &grid)
-        self.projected = self.scratch.floats(BLOCK)
-        self.offset = self.scratch.longs(BLOCK)
-        self.min_terms = min(min_terms, self.n_features)
-        self.max_terms = min(max_terms, self.n_features)
-        self.max_bins = max_bins
-        self.n_terms = np.zeros(n_directions, dtype=np.int32)
-        self.term_feature = np.zeros((n_directions, MAX_TERMS), dtype=np.int32)
-        self.term_weight = np.zeros((n_directions, MAX_TERMS), dtype=np.float32)
-        self.direction_code = np.zeros((n_directions, self.n_rows), dtype=np.uint8)
-        self.direction_cut = np.zeros((n_directions, max_bins), dtype=np.float32)
-        self.n_direction_cuts = np.zeros(n_directions, dtype=np.int32)
-        self.bin_of_cell = np.zeros((n_directions, N_CELLS), dtype=np.uint8)
-        self.low = np.zeros(n_directions, dtype=np.float32)
-        self.per_cell = np.zeros(n_directions, dtype=np.float32)
+        self.directions = directions
+        self.is_bounded = directions.is_bounded
+        self.is_restricted = False
         self.histogram = np.empty(1)
 
     # --------------------------------------------------------------------------- starting a tree
@@ -197,7 +145,7 @@ cdef class TreeGrower:
         derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
         the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
         rows, ascending. features : int32, those with columns of their own; chance : float64, the
-        cumulative chances with which features are drawn for directions.
+        cumulative chances with which features are drawn for directions, group by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -213,11 +161,10 @@ cdef class TreeGrower:
         self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
         self.max_depth, self.depth = max_depth, 0
         with nogil:
-            self.draw_directions(&random, cumulative)
-        self.find_bins(&random)
-        directions = np.arange(self.n_features, self.n_features + self.n_directions)
-        used = np.asarray(self.n_direction_cuts) > 0
-        columns = np.concatenate([features, directions[used]]).astype(np.int32)
+            self.directions.draw(&random, cumulative)
+        self.directions.find_bins(&random, self.row)
+        used = np.flatnonzero(self.directions.n_cuts)
+        columns = np.concatenate([features, self.n_features + used]).astype(np.int32)
         self.columns, self.n_columns = columns, len(columns)
         bins = [self.count_bins(column) for column in columns]
         self.bin_start = np.cumsum([0, *bins], dtype=np.int64)
@@ -242,139 +189,11 @@ cdef class TreeGrower:
     cdef int64_t count_bins(self, int32_t column) noexcept:
         if column < self.n_features:
             return self.cut_start[column + 1] - self.cut_start[column] + 1
-        return self.n_direction_cuts[column - self.n_features] + 1
-
-    cdef void draw_directions(self, Random* random, const double[::1] chance) noexcept nogil:
-        """Draw features and weights, uniform in (-1, 1) over the spread of the feature."""
-        cdef int32_t d, t, other, n, feature, n_tries
-        cdef bint taken
-        for d in range(self.n_directions):
-            n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
-            t = 0
-            n_tries = 0
-            while t < n and n_tries < 50:
-                n_tries += 1
-                feature = self.draw_feature(chance, uniform(random))
-                taken = False
-                for other in range(t):
-                    taken = taken or self.term_feature[d, other] == feature
-                if taken:
-                    continue
-                self.term_feature[d, t] = feature
-                self.term_weight[d, t] = <float>(2 * uniform(random) - 1) / self.spread[feature]
-                t += 1
-            self.n_terms[d] = t
-
-    cdef int32_t draw_feature(self, const double[::1] chance, double at) noexcept nogil:
-        """The feature in whose part of the cumulative chances `at` lies."""
-        cdef int32_t low = 0, high = self.n_features - 1, middle
-        at *= chance[self.n_features - 1]
-        while low < high:
-            middle = (low + high) >> 1
-            if at < chance[middle]:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
-    # ------------------------------------------------------------------------ bins of directions
-
-    cdef int find_bins(self, Random* random) except -1:
-        """Limits of the bins of all directions, from a random part of the rows of the sample.
-
-        They are quantiles, moved to a grid of cells of equal width, so that the bin of a number is
-        found in a table.
-        """
-        cdef int32_t d
-        cdef int64_t i, n_sampled = min(<int64_t>N_SAMPLED, self.n_in)
-        self.n_direction_cuts[:] = 0
-        if self.n_directions == 0 or self.n_in == 0:
-            return 0
-        cdef int32_t[::1] position = np.arange(self.n_in, dtype=np.int32)
-        projections = np.empty((self.n_directions, n_sampled), dtype=np.float32)
-        cdef float[:, ::1] sample = projections
-        with nogil:
-            shuffle(random, &position[0], self.n_in, n_sampled)
-            for i in range(n_sampled):
-                self.offset[i] = <int64_t>self.row[position[self.n_in - 1 - i]] * self.n_features
-            for d in range(self.n_directions):
-                self.unfold_direction(&self.unfolded, d)
-                project(&self.unfolded, &self.table, self.offset, n_sampled, &sample[d, 0])
-        projections.sort(axis=1)
-        with nogil:
-            for d in range(self.n_directions):
-                self.make_bins(d, sample[d])
-        return 0
+        return self.directions.n_cuts[column - self.n_features] + 1
 
     def write_bins(self, int64_t first, int64_t last):
         """Bins of the rows first .. last - 1 of the sample, in all directions."""
-        cdef Grid grid
-        cdef int32_t d
-        cdef int64_t i, n, block = first
-        cdef int64_t offset[BLOCK]
-        cdef float projected[BLOCK]
-        memset(&grid, 0, sizeof(Grid))
-        scratch = Scratch()
-        cdef Unfolded unfolded = reserve_unfolded(scratch, MAX_TERMS, &grid)
-        with nogil:
-            while block < last:
-                n = min(<int64_t>BLOCK, last - block)
-                for i in range(n):
-                    offset[i] = <int64_t>self.row[block + i] * self.n_features
-                for d in range(self.n_directions):
-                    if self.n_direction_cuts[d] > 0:
-                        self.unfold_direction(&unfolded, d)
-                        project(&unfolded, &self.table, offset, n, projected)
-                        self.write_codes(projected, &self.row[block], n, d)
-                block += n
-
-    cdef void write_codes(
-        self, const float* projected, const int32_t* row, int64_t n, int32_t d
-    ) noexcept nogil:
-        """The bins of the projections of a block of rows."""
-        cdef float low = self.low[d], per_cell = self.per_cell[d], cell
-        cdef const uint8_t* bin_of_cell = &self.bin_of_cell[d, 0]
-        cdef uint8_t* code = &self.direction_code[d, 0]
-        cdef int64_t i
-        for i in range(n):
-            cell = (projected[i] - low) * per_cell
-            cell = cell if cell > 0 else 0
-            cell = cell if cell < N_CELLS - 1 else N_CELLS - 1
-            code[row[i]] = bin_of_cell[<int32_t>cell]
-
-    cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil:
-        """Limits of the bins of a direction, from the sorted projections of some rows."""
-        cdef int64_t n = sample.shape[0], k
-        cdef int32_t cell, last = 0, n_cuts = 0, i
-        cdef float first = sample[n // 50], end = sample[n - 1 - n // 50], per_cell
-        if not end > first or end - first == INFINITY:
-            first, end = sample[0], sample[n - 1]
-            if not end > first or end - first == INFINITY:
-                return
-        per_cell = N_CELLS / (end - first)
-        if not per_cell < INFINITY:
-            return
-        self.low[d], self.per_cell[d] = first, per_cell
-        for i in range(1, self.max_bins):
-            k = i * n // self.max_bins
-            cell = <int32_t>min(max((sample[k] - first) * per_cell, <float>0), <float>N_CELLS)
-            # The limit of a bin is the left end of a cell.
-            if cell <= last or cell >= N_CELLS:
-                continue
-            while last < cell:
-                self.bin_of_cell[d, last] = <uint8_t>n_cuts
-                last += 1
-            self.direction_cut[d, n_cuts] = first + cell / per_cell
-            n_cuts += 1
-        while last < N_CELLS:
-            self.bin_of_cell[d, last] = <uint8_t>n_cuts
-            last += 1
-        self.n_direction_cuts[d] = n_cuts
-
-    cdef void unfold_direction(self, Unfolded* unfolded, int32_t d) noexcept nogil:
-        unfold_sparse(
-            unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
-        )
+        self.directions.write_bins(self.row, first, last)
 
     # --------------------------------------------------------------------------------- one level
 
@@ -428,6 +247,27 @@ cdef class TreeGrower:
                 return self.n_columns == 0
         return True
 
+    def column_features(self):
+        """The features of the columns of the tree: bool of shape (n_columns, n_features)."""
+        columns = np.asarray(self.columns)
+        is_axis = columns < self.n_features
+        used = np.zeros((len(columns), self.n_features), dtype=bool)
+        used[is_axis, columns[is_axis]] = True
+        own = np.flatnonzero(~is_axis)
+        start, feature, _ = self.directions.terms(columns[own] - self.n_features)
+        used[np.repeat(own, np.diff(start)), feature] = True
+        return used
+
+    def open_splits(self):
+        """Position of the parent of each open node in the last level, and the column it used."""
+        columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
+        return np.array(self.split_node, dtype=np.intp), columns
+
+    def restrict(self, allowed):
+        """Search the columns in which `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
+        self.allowed = allowed
+        self.is_restricted = True
+
     def n_searched_columns(self):
         """Number of columns that `search` takes."""
         return self.n_columns
@@ -435,7 +275,7 @@ cdef class TreeGrower:
     @property
     def n_codes(self):
         """int: number of bins of rows, of all columns."""
-        return self.n_rows * (self.n_features + self.n_directions)
+        return self.n_rows * (self.n_features + self.directions.n_directions)
 
     def search(self, int32_t first, int32_t last):
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
@@ -449,16 +289,20 @@ cdef class TreeGrower:
                     if self.nodes[i].sibling >= 0 and self.nodes[i].is_searched:
                         self.subtract(&self.nodes[i], &self.nodes[self.nodes[i].sibling], c)
                 for i in range(self.n_open):
-                    if self.nodes[i].is_searched and self.is_bounded:
+                    if not self.nodes[i].is_searched:
+                        continue
+                    if self.is_restricted and not self.allowed[i, c]:
+                        self.found[<int64_t>i * self.n_columns + c].gain = -1
+                    elif self.is_bounded:
                         self.search_bounded(i, c)
-                    elif self.nodes[i].is_searched:
+                    else:
                         self.search_column(i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
         cdef int32_t column = self.columns[c]
         if column < self.n_features:
             return &self.code[column, 0]
-        return &self.direction_code[column - self.n_features, 0]
+        return &self.directions.code[column - self.n_features, 0]
 
     cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
         """The histogram of a column, as sums over the rows of a node."""
@@ -558,11 +402,9 @@ cdef class TreeGrower:
         cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
         cdef double right_g, right_h, left_value, right_value
         cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
-        cdef int32_t sign = 0
+        cdef int32_t sign = self.sign_of(self.columns[c])
         best.gain = -1
         best.column = self.columns[c]
-        if best.column < self.n_features:
-            sign = self.monotonic[best.column]
         for b in range(n_bins - 1):
             g += sums[3 * b]
             h += sums[3 * b + 1]
@@ -622,6 +464,7 @@ cdef class TreeGrower:
         cdef Node* old = self.nodes
         parents = self.node_bytes  # keeps the nodes that `old` refers to
         self.reserve_nodes(max(2 * n_split, 1))
+        self.split_node, self.split_column = [], []
         for i in range(self.n_open):
             node = old + i
             if not node.gain > self.min_gain:
@@ -662,6 +505,8 @@ cdef class TreeGrower:
                 self.child.append(-1)
             if self.is_bounded:
                 self.bound_children(node, left, right)
+            self.split_node += [i, i]
+            self.split_column += [node.column, node.column]
             self.n_nodes += 2
             at += 2
         self.n_open = at
@@ -672,9 +517,7 @@ cdef class TreeGrower:
 
     cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
         """Bounds of the values below two children."""
-        cdef int32_t sign = 0
-        if node.column < self.n_features:
-            sign = self.monotonic[node.column]
+        cdef int32_t sign = self.sign_of(node.column)
         left.lower, left.upper = node.lower, node.upper
         right.lower, right.upper = node.lower, node.upper
         if sign > 0:
@@ -683,6 +526,12 @@ cdef class TreeGrower:
             left.lower = right.upper = node.middle
         self.bounds += [(left.lower, left.upper), (right.lower, right.upper)]
         return 0
+
+    cdef int32_t sign_of(self, int32_t column) noexcept nogil:
+        """The sign with which values may change along a column, or 0."""
+        if column < self.n_features:
+            return self.directions.monotonic[column]
+        return self.directions.sign[column - self.n_features]
 
     cdef void close(self, const Node* node) noexcept nogil:
         """Make a node a leaf: note it for its rows."""
@@ -695,7 +544,7 @@ cdef class TreeGrower:
     cdef float threshold_of(self, const Node* node) noexcept nogil:
         if node.column < self.n_features:
             return self.cut[self.cut_start[node.column] + node.bin]
-        return self.direction_cut[node.column - self.n_features, node.bin]
+        return self.directions.cut[node.column - self.n_features, node.bin]
 
     cdef void partition(
         self, const Node* node, int64_t* n_left, int64_t* n_out_left
@@ -737,23 +586,16 @@ cdef class TreeGrower:
 
     cdef void route(self, const Node* node, const int32_t* row, int64_t n) noexcept nogil:
         """Compare the projections of rows with the threshold of a node."""
-        cdef int64_t i, m, block = 0
-        cdef float threshold = self.threshold_of(node)
+        cdef int64_t i
         cdef const uint8_t* code
         if node.column < self.n_features:
             code = &self.code[node.column, 0]
             for i in range(n):
                 self.goes_right[i] = code[row[i]] > node.bin
             return
-        self.unfold_direction(&self.unfolded, node.column - self.n_features)
-        while block < n:
-            m = min(<int64_t>BLOCK, n - block)
-            for i in range(m):
-                self.offset[i] = <int64_t>row[block + i] * self.n_features
-            project(&self.unfolded, &self.table, self.offset, m, self.projected)
-            for i in range(m):
-                self.goes_right[block + i] = self.projected[i] > threshold
-            block += m
+        self.directions.compare(
+            node.column - self.n_features, self.threshold_of(node), row, n, &self.goes_right[0]
+        )
 
     # ---------------------------------------------------------------------------- the whole tree
 
@@ -768,19 +610,17 @@ cdef class TreeGrower:
         leaf_number = np.cumsum(is_leaf, dtype=np.int32) - 1
         direction = np.array(self.direction, dtype=np.int32)
         used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
-        rows = used - self.n_features
         direction[direction >= self.n_features] = self.n_features + place
-        n_terms = np.asarray(self.n_terms)[rows]
-        is_term = np.arange(MAX_TERMS) < n_terms[:, None]
+        start, feature, weight = self.directions.terms(used - self.n_features)
         return {
             "child": child,
             "node_weight": np.array(self.weight),
             "threshold": np.array(self.threshold, dtype=np.float32),
             "direction": direction,
             "gain": np.array(self.gain, dtype=np.float32),
-            "sparse_start": np.concatenate([[0], np.cumsum(n_terms)]),
-            "sparse_feature": np.asarray(self.term_feature)[rows][is_term],
-            "sparse_weight": np.asarray(self.term_weight)[rows][is_term],
+            "sparse_start": start,
+            "sparse_feature": feature,
+            "sparse_weight": weight,
         }, leaf_number[np.asarray(self.leaf)]
 
     def leaf_bounds(self):
@@ -807,58 +647,3 @@ def leaf_sums(
                 total[0, own, k] += gradient[rows[i], k]
                 total[1, own, k] += curvature[rows[i], k]
     return sums
-
-
-MAX_SAMPLED = 200_000    # rows that the bins of features are made from
-
-
-def bin_columns(X, max_bins):
-    """Bins of features, of about equal numbers of rows, or one for each value if these are few.
-
-    Returns the upper limits of all bins but the last of each feature, one feature after the other,
-    and where each begins; and the bins, uint8 of shape (n_features, n_rows).
-    """
-    n_rows, n_features = X.shape
-    codes = np.empty((n_features, n_rows), dtype=np.uint8)
-    step = -(-n_rows // MAX_SAMPLED)
-    cuts = []
-    for j in range(n_features):
-        column = np.ascontiguousarray(X[:, j], dtype=np.float32)
-        cuts.append(column_cuts(column[::step], max_bins))
-        write_codes(column, cuts[j], codes[j])
-    start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
-    return np.concatenate(cuts), start, codes
-
-
-def column_cuts(column, max_bins):
-    """Limits between bins, float32: halfway between neighbouring values."""
-    values, counts = np.unique(column, return_counts=True)
-    if len(values) > max_bins:
-        # The last value of a bin: where the count reaches a multiple of the mean of all bins.
-        ends = np.cumsum(counts)
-        places = np.searchsorted(ends, len(column) * np.arange(1, max_bins) / max_bins)
-        last = np.unique(places[places < len(values) - 1])
-    else:
-        last = np.arange(len(values) - 1)
-    low, high = values[last], values[last + 1]
-    middle = (low.astype(np.float64) + high) / 2
-    # Halfway between neighbouring floats may round up to the upper one.
-    middle = middle.astype(np.float32)
-    return np.where(middle < high, middle, low)
-
-
-cdef int write_codes(const float[::1] column, const float[::1] cut, uint8_t[::1] code) except -1:
-    """The number of limits below each entry, by bisection."""
-    cdef int64_t i
-    cdef int32_t low, high, middle
-    with nogil:
-        for i in range(column.shape[0]):
-            low, high = 0, <int32_t>cut.shape[0]
-            while low < high:
-                middle = (low + high) >> 1
-                if cut[middle] < column[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            code[i] = <uint8_t>low
-    return 0

@@ -14,9 +14,11 @@ With d = f - y, and summed over outputs:
     log loss            log(sum_k exp(f_k)) - sum_k p_k f_k,  p = (1 - s) onehot(y) + s / K
     binary log loss     log(1 + exp(f)) - y f
 
-Gradient boosting also takes the second derivatives d2L/df_k2. Where these are 0, it takes 1 for
-them. The constant to start from, the link and the check
-of the target are Python's: `training/losses.py`.
+Gradient boosting also takes curvatures: the second derivatives d2L/df_k2; 1 where these are 0;
+and for gamma and Tweedie their expectations where the mean of y is exp(f), 1 and exp((2 - r) f).
+The second derivatives themselves are larger where y is large, so that Newton steps down would be
+longer than steps up. The constant to start from, the link and the check of the target are
+Python's: `training/losses.py`.
 """
 
 from libc.math cimport exp, expm1, fabs, log, log1p
@@ -39,7 +41,7 @@ cdef class Loss:
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature
     ) noexcept nogil:
-        """The second derivatives of the loss of one row, from its slope."""
+        """The curvatures of the loss of one row, from its slope."""
         cdef int64_t k
         for k in range(self.n_outputs):
             curvature[k] = 1
@@ -48,17 +50,24 @@ cdef class Loss:
         self, const double[:, ::1] raw, const double[:, ::1] y, const double[::1] weight,
         float[:, ::1] gradient, float[:, ::1] curvature
     ):
-        """Weighted first and second derivatives of many rows, by `raw`, into the last two."""
+        """Weighted derivatives by `raw` and curvatures of many rows, into the last two.
+
+        Returns the weighted sum of the losses.
+        """
         cdef int64_t i, k
+        cdef double total = 0, loss
         cdef double[::1] slope = np.empty(self.n_outputs)
         cdef double[::1] curve = np.empty(self.n_outputs)
         with nogil:
             for i in range(raw.shape[0]):
-                self.row(&raw[i, 0], &y[i, 0], &slope[0])
+                loss = self.row(&raw[i, 0], &y[i, 0], &slope[0])
+                if weight[i] > 0:
+                    total += weight[i] * loss
                 self.curve(&raw[i, 0], &y[i, 0], &slope[0], &curve[0])
                 for k in range(self.n_outputs):
                     gradient[i, k] = <float>(weight[i] * slope[k])
                     curvature[i, k] = <float>(weight[i] * curve[k])
+        return total
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
         """Losses of many rows, and their derivatives by `raw`; class numbers are (n_rows, 1)."""
@@ -212,13 +221,6 @@ cdef class GammaLoss(SumOfLosses):
         slope[0] = 1 - ratio
         return raw + ratio
 
-    cdef void curve(
-        self, const double* raw, const double* y, const double* slope, double* curvature
-    ) noexcept nogil:
-        cdef int64_t k
-        for k in range(self.n_outputs):
-            curvature[k] = 1 - slope[k]
-
 
 cdef class TweedieLoss(SumOfLosses):
     """Half of the Tweedie deviance with the mean exp(raw), up to a constant.
@@ -239,9 +241,7 @@ cdef class TweedieLoss(SumOfLosses):
         cdef int64_t k
         cdef double r = self.parameter
         for k in range(self.n_outputs):
-            curvature[k] = (
-                (2 - r) * exp((2 - r) * raw[k]) - (1 - r) * y[k] * exp((1 - r) * raw[k])
-            )
+            curvature[k] = exp((2 - r) * raw[k])
 
 
 cdef class BinaryLogLoss(SumOfLosses):

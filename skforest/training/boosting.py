@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.boost import TreeGrower, bin_columns, leaf_sums
+from .._kernels.bins import BinnedDirections, bin_columns
+from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.rows import tree_seed
 from .linear_leaves import LinearLeaves
 
@@ -50,35 +52,101 @@ class BoostingSettings:
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
 
 
+class Interactions:
+    """Which columns of X may be used together by the splits above a leaf.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_groups, n_columns), bool; or int
+        Columns that may interact; an int is the largest number of columns of any group.
+    column : ndarray of shape (n_features,), int
+        The column of X that each feature is made of.
+    """
+
+    def __init__(self, groups, column):
+        self.size = groups if isinstance(groups, int) else None
+        self.groups, self.column = groups, column
+        self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
+
+    def max_terms(self, n):
+        """Largest number of features of a direction, from that without constraints."""
+        return n if self.size is None else min(n, self.size)
+
+    def chances(self, chance):
+        """Chances of the features within each group, one group after the other.
+
+        Those of groups without two features are 0.
+        """
+        if self.size is not None:
+            return chance
+        member = self.groups[:, self.column]
+        return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
+
+    def start(self, grower):
+        """Start a tree: no column has been used."""
+        candidate, feature = np.nonzero(grower.column_features())
+        self.used = np.zeros((1, self.n_columns), dtype=np.float32)
+        self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
+        self.taken[candidate, self.column[feature]] = 1
+
+    def descend(self, parent, split):
+        """Replace nodes by children, of the given nodes, after the splits they were made by."""
+        self.used = np.maximum(self.used[parent], self.taken[split])
+
+    def allowed(self):
+        """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
+
+        Products count columns, and are exact in float32.
+        """
+        used, taken = self.used, self.taken
+        if self.size is not None:
+            n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T
+            return (n_columns <= self.size).astype(np.uint8)
+        outside = (~self.groups.T).astype(np.float32)
+        is_open, holds = (1.0 * (a @ outside == 0) for a in (used, taken))
+        return (is_open @ holds.T > 0).astype(np.uint8)
+
+
 class BinnedRows:
     """Rows and their bins, which all bags share.
 
     `monotonic` : int8 of shape (n_features,), the sign with which raw predictions may change along
-    each feature, or 0; None without constraints.
+    each feature, or 0; None without constraints. `groups`: of columns that may interact, see
+    `Interactions`; None if all may. `held_out`: weights of the rows that all bags hold out, which
+    are the last ones, as float64 of shape (n_rows,); None if bags hold out rows of their own.
     """
 
-    def __init__(self, data, max_bins, monotonic=None):
-        self.monotonic = monotonic
-        # Features of directions: those without a constraint.
-        self.is_free = np.ones(data.X.shape[1]) if monotonic is None else 1.0 * (monotonic == 0)
-        self.X = np.ascontiguousarray(data.X)
+    def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None):
+        self.held_out = held_out
+        n_training = len(data) - (0 if held_out is None else np.count_nonzero(held_out))
+        self.monotonic, self.groups = monotonic, groups
+        source = data.feature_map.source
+        self.column = source if len(source) else np.arange(data.X.shape[1])
+        self.X = data.X if sparse.issparse(data.X) else np.ascontiguousarray(data.X)
         self.spread = data.spread()
-        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins)
+        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins, n_training)
 
-    def grower(self, settings):
+    def interactions(self):
+        """The constraints of interactions, for one bag; None without any."""
+        return None if self.groups is None else Interactions(self.groups, self.column)
+
+    def grower(self, settings, interactions):
         """The kernel that grows the trees of one bag."""
-        return TreeGrower(
+        has_directions, max_terms = self.X.shape[1] > 1, settings.max_terms
+        if interactions is not None:
+            max_terms = interactions.max_terms(max_terms)
+            even = interactions.chances(np.ones(self.X.shape[1]))
+            has_directions = max_terms > 1 and even.any()
+        directions = BinnedDirections(
             self.X,
-            self.code,
-            self.cut,
-            self.cut_start,
             self.spread,
-            settings.n_directions if self.is_free.sum() > 1 else 0,
+            settings.n_directions if has_directions else 0,
             MIN_TERMS,
-            settings.max_terms,
+            max_terms,
             min(settings.max_bins, DIRECTION_BINS),
             self.monotonic,
         )
+        return TreeGrower(self.code, self.cut, self.cut_start, directions)
 
 
 class BoostingTraining:
@@ -114,11 +182,13 @@ class BoostingTraining:
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.rows = rows
-        self.grower = rows.grower(settings)
+        self.interactions = rows.interactions()
+        self.grower = rows.grower(settings, self.interactions)
         self.random = np.random.RandomState(seed % 2**32)
         self.importance = np.zeros(rows.X.shape[1])
         self.trees, self.values = [], []
-        self.scores = []
+        self.scores = []  # minus the validation loss, before the first round and after each
+        self.losses = []  # the same for the training loss
         self.pool, self.n_threads = None, 1
 
     def run(self, report=None, n_threads=1):
@@ -145,6 +215,9 @@ class BoostingTraining:
             self._boost(number)
             if report is not None:
                 report(number + 1, n_rounds)
+        total = self.weight.sum()
+        self.losses = [loss / total for loss in self.losses]
+        self.losses.append(self._training_loss(self.raw[self.train]) / total)
         self._warn_of_divergence(best)
         if len(self.held_out):
             n_kept = int(self.settings.kept * best)
@@ -186,7 +259,8 @@ class BoostingTraining:
     def _boost(self, number):
         """One round."""
         settings = self.settings
-        self.kernel.derive(self.raw, self.target, self.weight, self.gradient, self.curvature)
+        derivatives = self.gradient, self.curvature
+        self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         rows = self._sample()
         is_out = np.ones(len(self.raw), dtype=bool)
         is_out[rows] = False
@@ -196,7 +270,7 @@ class BoostingTraining:
             rows,
             np.flatnonzero(is_out).astype(np.int32),
             self._columns(),
-            np.cumsum(self._chances() * self.rows.is_free),
+            np.cumsum(self._chances()),
             settings.l2,
             MIN_GAIN,
             settings.min_samples_leaf,
@@ -204,13 +278,19 @@ class BoostingTraining:
             tree_seed(self.seed, number),
         )
         self._in_parts(grower.write_bins, len(rows))
+        interactions = self.interactions
+        if interactions is not None:
+            interactions.start(grower)
         while not (grower.is_done() or self.stop[0]):
+            if interactions is not None:
+                grower.restrict(interactions.allowed())
             self._in_parts(grower.search, grower.n_searched_columns())
             grower.split_level(settings.max_leaves)
+            if interactions is not None:
+                interactions.descend(*grower.open_splits())
         tree, leaf = grower.finish()
         self._count_gains(tree)
         if settings.linear_leaves:
-            derivatives = self.gradient, self.curvature
             linear = LinearLeaves(self.rows.X, tree, leaf, rows, *derivatives, settings.l2)
             self._check_values(linear.scaled(settings.learning_rate).value)
             self._check_values(linear.slope)
@@ -260,8 +340,10 @@ class BoostingTraining:
     def _chances(self):
         """Chances of the features in the directions of a tree: half even, half by their gain."""
         total = self.importance.sum()
-        even = np.ones(len(self.importance)) / len(self.importance)
-        return even + self.importance / total if total > 0 else even
+        chance = np.ones(len(self.importance)) / len(self.importance)
+        if total > 0:
+            chance = chance + self.importance / total
+        return chance if self.interactions is None else self.interactions.chances(chance)
 
     def _count_gains(self, tree):
         """Add the gains of a tree to those of the features of its splits."""
@@ -325,10 +407,10 @@ class BoostingTraining:
         n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
         n_sparse = np.cumsum([0] + [len(tree["sparse_start"]) - 1 for tree in trees])
         child, direction = [], []
-        for tree, leaves, sparse in zip(trees, n_leaves, n_sparse):
+        for tree, leaves, n_before in zip(trees, n_leaves, n_sparse):
             child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
             is_sparse = tree["direction"] >= n_features
-            direction.append(tree["direction"] + np.int32(sparse) * is_sparse)
+            direction.append(tree["direction"] + np.int32(n_before) * is_sparse)
         n_terms = np.concatenate([np.diff(tree["sparse_start"]) for tree in trees])
         names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
         linear = {}
@@ -351,6 +433,19 @@ class BoostingTraining:
                 "value": (values * unit).astype(np.float32).ravel(),
             }
         )
+
+
+def shifted(forest, shift):
+    """A forest whose raw predictions are larger by `shift`, of shape (n_outputs,).
+
+    It is added to the leaves of the first tree of each bag, so that bags can still be joined.
+    """
+    value = forest.value.reshape(-1, forest.n_outputs).copy()
+    for first in forest.bag_start[:-1]:
+        child = forest.child[forest.tree_start[first] : forest.tree_start[first + 1]]
+        own = -1 - child[child < 0]
+        value[own] = (value[own] + shift).astype(np.float32)
+    return forest.replaced(forest.arrays | {"value": value.ravel()})
 
 
 # A tree without a split, of a model whose first round does not lower the validation loss.

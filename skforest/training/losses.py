@@ -64,6 +64,8 @@ class BaseLoss:
     has_unit = True  # are deviations from the baseline measured in units of their size?
     # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
     calibration_level = None
+    # Does boosting shift a model without held-out rows, or a single bag, by its training rows?
+    is_calibrated_in_training = False
     # Does boosting compute leaves by `leaf_value`, where curvatures say little about the loss?
     renews_leaves = False
     # Largest absolute value of a leaf of boosting, before the learning rate: Newton's method may
@@ -113,9 +115,158 @@ class BaseLoss:
         """
         raise NotImplementedError
 
+    def calibration_shift(self, y, response, weight):
+        """What is added to the raw predictions of boosting, from its predictions of some rows.
+
+        None, or an ndarray of shape (n_outputs,).
+        """
+
     def kernel_loss(self):
         """The compiled loss, of a standardized target."""
         return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
+
+
+class Loss:
+    """A loss of your own, for `ObliqueBoostingRegressor`; derive a class from it.
+
+    Its methods get targets `y` and raw predictions `raw`, both of shape (n_rows, n_outputs),
+    float64, and y in its own units. `gradient_hessian` and `loss` are required. Predictions are
+    ``inverse_link(raw)``; raw predictions of several bags are averaged before.
+
+    Methods may be called from several threads, and must not change their arguments. `save` refuses
+    estimators with such a loss; pickle them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skforest import Loss, ObliqueBoostingRegressor
+    >>> class LogCosh(Loss):
+    ...     def loss(self, y, raw):
+    ...         return np.logaddexp(raw - y, y - raw) - np.log(2)
+    ...
+    ...     def gradient_hessian(self, y, raw):
+    ...         slope = np.tanh(raw - y)
+    ...         return slope, 1 - slope**2
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = ObliqueBoostingRegressor(50, loss=LogCosh(), random_state=0).fit(X, X[:, 0])
+    >>> bool(model.score(X, X[:, 0]) > 0.8)
+    True
+    """
+
+    def loss(self, y, raw):
+        """Losses of the rows, without their weights.
+
+        Parameters
+        ----------
+        y, raw : ndarray of shape (n_rows, n_outputs), float64
+
+        Returns
+        -------
+        loss : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+            Of several columns, the loss is the sum.
+        """
+        raise NotImplementedError
+
+    def gradient_hessian(self, y, raw):
+        """First and second derivatives of the losses with respect to `raw`.
+
+        Parameters
+        ----------
+        y, raw : ndarray of shape (n_rows, n_outputs), float64
+
+        Returns
+        -------
+        gradient, hessian : ndarray of shape (n_rows, n_outputs)
+            Finite; the second one is not negative, and may be an approximation.
+        """
+        raise NotImplementedError
+
+    def initial(self, y, weight):
+        """The constant raw prediction that training starts from; by default the mean of y.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows, n_outputs), float64
+        weight : ndarray of shape (n_rows,), float64
+
+        Returns
+        -------
+        raw : ndarray of shape (n_outputs,)
+        """
+        return np.average(y, axis=0, weights=weight)
+
+    def inverse_link(self, raw):
+        """Predictions from raw predictions; by default these themselves.
+
+        Parameters
+        ----------
+        raw : ndarray of shape (n_rows, n_outputs), float64
+
+        Returns
+        -------
+        prediction : ndarray of shape (n_rows, n_outputs)
+        """
+        return raw
+
+
+class UserLoss(BaseLoss):
+    """A `Loss` as boosting takes it; it is its own compiled loss."""
+
+    has_unit = False
+
+    def __init__(self, given, n_outputs):
+        super().__init__(n_outputs)
+        self.given = given
+
+    def baseline(self, y, weight):
+        return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
+
+    def scale_target(self, y, units):
+        """Targets in their own units."""
+        return y
+
+    def kernel_loss(self):
+        return self
+
+    def derive(self, raw, target, weight, gradient, curvature):
+        """As `Loss.derive` of `_kernels/loss.pyx`."""
+        trains = weight > 0
+        raw, target, weight = raw[trains], target[trains], weight[trains]
+        both = self.given.gradient_hessian(target, raw)
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
+        slope, curve = (self._checked(part, "gradient_hessian", raw.shape) for part in both)
+        if curve.min(initial=0) < 0:
+            raise ValueError(
+                f"{self._name}.gradient_hessian returned a second derivative of {curve.min():g}; "
+                "0 or more is needed"
+            )
+        gradient[:], curvature[:] = 0, 0
+        gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
+        return np.einsum("i,i->", weight, self.evaluate(raw, target)[0])
+
+    def evaluate(self, raw, target):
+        """As `Loss.evaluate` of `_kernels/loss.pyx`, without derivatives."""
+        found = np.asarray(self.given.loss(target, raw))
+        shapes = (len(raw),), raw.shape
+        shape = found.shape if found.shape in shapes else shapes[0]
+        found = self._checked(found, "loss", shape)
+        return (found if found.ndim == 1 else found.sum(axis=1)), None
+
+    def _checked(self, found, method, shape):
+        """What a method returned, as float64; ValueError for another shape or infinite numbers."""
+        found = np.asarray(found, dtype=np.float64)
+        if found.shape != shape:
+            raise ValueError(
+                f"{self._name}.{method} returned shape {found.shape}, expected {shape}"
+            )
+        if not np.isfinite(found).all():
+            raise ValueError(f"{self._name}.{method} returned infinite or missing numbers")
+        return found
+
+    @property
+    def _name(self):
+        return type(self.given).__name__
 
 
 class SquaredError(BaseLoss):
@@ -140,6 +291,12 @@ class Quantile(BaseLoss):
 
     def leaf_value(self, residual, weight):
         return weighted_quantile(residual, weight, self.quantile)
+
+    def calibration_shift(self, y, response, weight):
+        """The quantile of the residuals, so that new rows lie below with this probability."""
+        if self.calibration_level is None:
+            return None
+        return weighted_quantile(y - response, weight, self.quantile)
 
     def typical_size(self, deviation, weight):
         """The standard deviation, which does not depend on the quantile."""
@@ -192,6 +349,7 @@ class LogLink(BaseLoss):
     link = "log"
     has_unit = False
     max_step = 4.0
+    is_calibrated_in_training = True
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -203,6 +361,12 @@ class LogLink(BaseLoss):
 
     def baseline(self, y, weight):
         return np.log(np.average(y, axis=0, weights=weight))
+
+    def calibration_shift(self, y, response, weight):
+        """The logarithm of the ratio of the means, since the exponential of a mean is too low."""
+        mean, predicted = (np.average(a, axis=0, weights=weight) for a in (y, response))
+        is_usable = (mean > 0) & (predicted > 0)
+        return np.log(np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0))
 
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.

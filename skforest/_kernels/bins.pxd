@@ -1,0 +1,47 @@
+# Directions that are drawn and binned for every tree.
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from .direction cimport Table, Unfolded
+from .memory cimport Scratch
+from .random cimport Random
+
+
+cdef class BinnedDirections:
+    cdef object X                      # keeps the rows alive
+    cdef Table table
+    cdef Scratch scratch               # keeps the memory of the pointers alive
+    cdef Unfolded unfolded
+    cdef int32_t n_features
+    cdef readonly int32_t n_directions
+    cdef int32_t min_terms
+    cdef int32_t max_terms
+    cdef int32_t max_bins
+    cdef const float[::1] spread
+    cdef bint is_bounded               # are there monotonic constraints?
+    cdef const int8_t[::1] monotonic   # sign of each constrained feature, else 0
+    cdef int32_t[::1] sign             # 1: a direction has constrained features, else 0
+    cdef int32_t[::1] n_terms
+    cdef int32_t[:, ::1] term_feature
+    cdef float[:, ::1] term_weight
+    cdef uint8_t[:, ::1] code          # bins of the rows
+    cdef float[:, ::1] cut             # limits of the bins
+    cdef int32_t[::1] n_cuts           # 0: the direction has one bin and is not used
+    cdef uint8_t[:, ::1] bin_of_cell   # (n_directions, N_CELLS)
+    cdef float[::1] low                # left end of the first cell
+    cdef float[::1] per_cell           # cells per unit
+
+    cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil
+    cdef int32_t draw_feature(
+        self, const double[::1] chance, int64_t first, int64_t end, double at
+    ) noexcept nogil
+    cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1
+    cdef int write_bins(self, const int32_t[::1] row, int64_t first, int64_t last) except -1
+    cdef void write_codes(
+        self, const float* projected, const int32_t* row, int64_t n, int32_t d
+    ) noexcept nogil
+    cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil
+    cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil
+    cdef void compare(
+        self, int32_t d, float threshold, const int32_t* row, int64_t n, uint8_t* is_above
+    ) noexcept nogil

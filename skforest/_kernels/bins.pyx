@@ -1,0 +1,309 @@
+"""Bins of columns: those of features, made once, and those of directions, made for every tree.
+
+A bin is an interval of a column, numbered from the left; an entry is stored as the number of its
+bin, uint8. Features have bins of about equal numbers of rows. A direction is a sum w . x over a
+few features j, which are drawn for each tree, with weights
+
+    w_j = u / spread_j,  u uniform in (-1, 1);  sign_j |u| / spread_j  with a constraint,
+
+so that a response which rises along it obeys the constraints of all its features. A direction has
+bins of about equal numbers of some sampled rows, with limits on a grid of equal cells.
+"""
+
+from libc.math cimport INFINITY, fabsf
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+import numpy as np
+
+from .direction cimport (
+    Grid, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
+)
+from .memory cimport Scratch
+from .random cimport Random, below, shuffle, uniform
+
+cdef enum:
+    BLOCK = 512          # rows that are projected together, while they stay in the cache
+    N_CELLS = 512        # of the grid from which the bins of a direction are made
+    N_SAMPLED = 256      # rows that the bins of a direction are made from
+    MAX_TERMS = 8        # features of a direction
+
+
+cdef class BinnedDirections:
+    """The directions of one tree, and the bins of its rows.
+
+    X : the rows as kernels read them; spread : (n_features,), by which weights are divided;
+    monotonic : (n_features,), int8, the sign with which responses may change along each feature,
+    or 0.
+    """
+
+    def __init__(
+        self, X, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
+        int32_t max_bins, monotonic=None
+    ):
+        cdef Grid grid
+        memset(&grid, 0, sizeof(Grid))
+        self.X = X
+        self.table = as_table(X)
+        self.scratch = Scratch()
+        self.unfolded = reserve_unfolded(self.scratch, MAX_TERMS, &grid)
+        n_rows, self.n_features = X.shape
+        self.spread = spread
+        self.n_directions = n_directions
+        self.min_terms = min(min_terms, self.n_features)
+        self.max_terms = min(max_terms, self.n_features)
+        self.max_bins = max_bins
+        self.is_bounded = monotonic is not None
+        self.monotonic = monotonic if self.is_bounded else np.zeros(self.n_features, np.int8)
+        self.sign = np.zeros(n_directions, dtype=np.int32)
+        self.n_terms = np.zeros(n_directions, dtype=np.int32)
+        self.term_feature = np.zeros((n_directions, MAX_TERMS), dtype=np.int32)
+        self.term_weight = np.zeros((n_directions, MAX_TERMS), dtype=np.float32)
+        self.code = np.zeros((n_directions, n_rows), dtype=np.uint8)
+        self.cut = np.zeros((n_directions, max_bins), dtype=np.float32)
+        self.n_cuts = np.zeros(n_directions, dtype=np.int32)
+        self.bin_of_cell = np.zeros((n_directions, N_CELLS), dtype=np.uint8)
+        self.low = np.zeros(n_directions, dtype=np.float32)
+        self.per_cell = np.zeros(n_directions, dtype=np.float32)
+
+    def terms(self, chosen):
+        """Starts, features and weights of the terms of some directions."""
+        n_terms = np.asarray(self.n_terms)[chosen]
+        is_term = np.arange(MAX_TERMS) < n_terms[:, None]
+        start = np.concatenate([[0], np.cumsum(n_terms)])
+        features, weights = np.asarray(self.term_feature), np.asarray(self.term_weight)
+        return start, features[chosen][is_term], weights[chosen][is_term]
+
+    cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil:
+        """Draw the features and weights of all directions.
+
+        `chance`, of shape (n_groups * n_features,), are the cumulative chances of the features of
+        every group; a direction has features of one group.
+        """
+        cdef int32_t d, t, other, n, feature, n_tries
+        cdef int64_t first, end
+        cdef bint taken
+        cdef float weight
+        for d in range(self.n_directions):
+            n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
+            first, end = 0, chance.shape[0]
+            t = 0
+            n_tries = 0
+            self.sign[d] = 0
+            while t < n and n_tries < 50:
+                n_tries += 1
+                feature = self.draw_feature(chance, first, end, uniform(random))
+                if t == 0:
+                    first += feature - feature % self.n_features
+                    end = first + self.n_features
+                feature = feature % self.n_features
+                taken = False
+                for other in range(t):
+                    taken = taken or self.term_feature[d, other] == feature
+                if taken:
+                    continue
+                weight = <float>(2 * uniform(random) - 1) / self.spread[feature]
+                if self.monotonic[feature] != 0:
+                    weight = self.monotonic[feature] * fabsf(weight)
+                    self.sign[d] = 1
+                self.term_feature[d, t] = feature
+                self.term_weight[d, t] = weight
+                t += 1
+            self.n_terms[d] = t
+
+    cdef int32_t draw_feature(
+        self, const double[::1] chance, int64_t first, int64_t end, double at
+    ) noexcept nogil:
+        """The feature from first to end - 1 in whose part of the cumulative chances `at` lies."""
+        cdef int64_t low = first, high = end - 1, middle
+        cdef double before = chance[first - 1] if first > 0 else 0
+        at = before + at * (chance[high] - before)
+        while low < high:
+            middle = (low + high) >> 1
+            if at < chance[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        return <int32_t>low
+
+    cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1:
+        """Limits of the bins of all directions, from some of the rows, drawn at random.
+
+        They are quantiles, moved to a grid of cells of equal width, so that the bin of a number is
+        found in a table.
+        """
+        cdef int32_t d
+        cdef int64_t i, n_in = row.shape[0], n_sampled = min(<int64_t>N_SAMPLED, n_in)
+        cdef int64_t offset[N_SAMPLED]
+        self.n_cuts[:] = 0
+        if self.n_directions == 0 or n_in == 0:
+            return 0
+        cdef int32_t[::1] position = np.arange(n_in, dtype=np.int32)
+        projections = np.empty((self.n_directions, n_sampled), dtype=np.float32)
+        cdef float[:, ::1] sample = projections
+        with nogil:
+            shuffle(random, &position[0], n_in, n_sampled)
+            for i in range(n_sampled):
+                offset[i] = <int64_t>row[position[n_in - 1 - i]] * self.n_features
+            for d in range(self.n_directions):
+                self.unfold(&self.unfolded, d)
+                project(&self.unfolded, &self.table, offset, n_sampled, &sample[d, 0])
+        projections.sort(axis=1)
+        with nogil:
+            for d in range(self.n_directions):
+                self.make_bins(d, sample[d])
+        return 0
+
+    cdef int write_bins(self, const int32_t[::1] row, int64_t first, int64_t last) except -1:
+        """Bins of the rows at positions first .. last - 1, in all directions."""
+        cdef Grid grid
+        cdef int32_t d
+        cdef int64_t i, n, block = first
+        cdef int64_t offset[BLOCK]
+        cdef float projected[BLOCK]
+        memset(&grid, 0, sizeof(Grid))
+        scratch = Scratch()
+        cdef Unfolded unfolded = reserve_unfolded(scratch, MAX_TERMS, &grid)
+        with nogil:
+            while block < last:
+                n = min(<int64_t>BLOCK, last - block)
+                for i in range(n):
+                    offset[i] = <int64_t>row[block + i] * self.n_features
+                for d in range(self.n_directions):
+                    if self.n_cuts[d] > 0:
+                        self.unfold(&unfolded, d)
+                        project(&unfolded, &self.table, offset, n, projected)
+                        self.write_codes(projected, &row[block], n, d)
+                block += n
+
+    cdef void write_codes(
+        self, const float* projected, const int32_t* row, int64_t n, int32_t d
+    ) noexcept nogil:
+        """The bins of the projections of a block of rows."""
+        cdef float low = self.low[d], per_cell = self.per_cell[d], cell
+        cdef const uint8_t* bin_of_cell = &self.bin_of_cell[d, 0]
+        cdef uint8_t* code = &self.code[d, 0]
+        cdef int64_t i
+        for i in range(n):
+            cell = (projected[i] - low) * per_cell
+            cell = cell if cell > 0 else 0
+            cell = cell if cell < N_CELLS - 1 else N_CELLS - 1
+            code[row[i]] = bin_of_cell[<int32_t>cell]
+
+    cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil:
+        """Limits of the bins of a direction, from the sorted projections of some rows."""
+        cdef int64_t n = sample.shape[0], k
+        cdef int32_t cell, last = 0, n_cuts = 0, i
+        cdef float first = sample[n // 50], end = sample[n - 1 - n // 50], per_cell
+        if not end > first or end - first == INFINITY:
+            first, end = sample[0], sample[n - 1]
+            if not end > first or end - first == INFINITY:
+                return
+        per_cell = N_CELLS / (end - first)
+        if not per_cell < INFINITY:
+            return
+        self.low[d], self.per_cell[d] = first, per_cell
+        for i in range(1, self.max_bins):
+            k = i * n // self.max_bins
+            cell = <int32_t>min(max((sample[k] - first) * per_cell, <float>0), <float>N_CELLS)
+            # The limit of a bin is the left end of a cell.
+            if cell <= last or cell >= N_CELLS:
+                continue
+            while last < cell:
+                self.bin_of_cell[d, last] = <uint8_t>n_cuts
+                last += 1
+            self.cut[d, n_cuts] = first + cell / per_cell
+            n_cuts += 1
+        while last < N_CELLS:
+            self.bin_of_cell[d, last] = <uint8_t>n_cuts
+            last += 1
+        self.n_cuts[d] = n_cuts
+
+    cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil:
+        unfold_sparse(
+            unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
+        )
+
+    cdef void compare(
+        self, int32_t d, float threshold, const int32_t* row, int64_t n, uint8_t* is_above
+    ) noexcept nogil:
+        """Compare the projections of n rows with a threshold, as prediction does."""
+        cdef int64_t i, m, block = 0
+        cdef int64_t offset[BLOCK]
+        cdef float projected[BLOCK]
+        self.unfold(&self.unfolded, d)
+        while block < n:
+            m = min(<int64_t>BLOCK, n - block)
+            for i in range(m):
+                offset[i] = <int64_t>row[block + i] * self.n_features
+            project(&self.unfolded, &self.table, offset, m, projected)
+            for i in range(m):
+                is_above[block + i] = projected[i] > threshold
+            block += m
+
+
+MAX_SAMPLED = 200_000    # rows that the bins of features are made from
+
+
+def bin_columns(X, max_bins, n_training):
+    """Bins of features, of about equal numbers of rows, or one for each value if these are few.
+
+    They are made from the first `n_training` rows.
+    Returns the upper limits of all bins but the last of each feature, one feature after the other,
+    and where each begins; and the bins, uint8 of shape (n_features, n_rows).
+    """
+    n_rows, n_features = X.shape
+    codes = np.empty((n_features, n_rows), dtype=np.uint8)
+    step = -(-n_training // MAX_SAMPLED)
+    cuts = []
+    by_column = X.tocsc() if hasattr(X, "indptr") else X
+    for j in range(n_features):
+        column = column_of(by_column, j)
+        cuts.append(column_cuts(column[:n_training:step], max_bins))
+        write_codes(column, cuts[j], codes[j])
+    start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
+    return np.concatenate(cuts), start, codes
+
+
+def column_of(X, j):
+    """A column of a matrix, or of a CSC matrix, as float32."""
+    if not hasattr(X, "indptr"):
+        return np.ascontiguousarray(X[:, j], dtype=np.float32)
+    column = np.zeros(X.shape[0], dtype=np.float32)
+    own = slice(X.indptr[j], X.indptr[j + 1])
+    column[X.indices[own]] = X.data[own]
+    return column
+
+
+def column_cuts(column, max_bins):
+    """Limits between bins, float32: halfway between neighbouring values."""
+    values, counts = np.unique(column, return_counts=True)
+    if len(values) > max_bins:
+        # The last value of a bin: where the count reaches a multiple of the mean of all bins.
+        ends = np.cumsum(counts)
+        places = np.searchsorted(ends, len(column) * np.arange(1, max_bins) / max_bins)
+        last = np.unique(places[places < len(values) - 1])
+    else:
+        last = np.arange(len(values) - 1)
+    low, high = values[last], values[last + 1]
+    middle = (low.astype(np.float64) + high) / 2
+    # Halfway between neighbouring floats may round up to the upper one.
+    middle = middle.astype(np.float32)
+    return np.where(middle < high, middle, low)
+
+
+cdef int write_codes(const float[::1] column, const float[::1] cut, uint8_t[::1] code) except -1:
+    """The number of limits below each entry, by bisection."""
+    cdef int64_t i
+    cdef int32_t low, high, middle
+    with nogil:
+        for i in range(column.shape[0]):
+            low, high = 0, <int32_t>cut.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if cut[middle] < column[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            code[i] = <uint8_t>low
+    return 0
