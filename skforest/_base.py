@@ -86,7 +86,7 @@ class BaseForest(TableEstimator):
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Or of shape ``(n_samples, *feature_shape)``. Numbers, categories and missing values,
             see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
-            forests.
+            forests and oblique boosting.
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
             other numbers to float32; those that scale features to [0, 1] do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)

@@ -9,6 +9,7 @@ are drawn anew for every tree.
 import math
 import re
 import warnings
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
@@ -36,7 +37,7 @@ from ._feature_map import canonical_csr, dense_blocks
 from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import Control
+from ._threads import Control, TimeLimit
 from .forest.statistics import labels_of, probabilities, staged_responses
 from .training.boosting import (
     KEPT,
@@ -48,6 +49,7 @@ from .training.boosting import (
 from .training.losses import (
     ABSENT,
     LOSSES,
+    BaseLoss,
     BinaryLogLoss,
     LogLoss,
     Loss,
@@ -333,8 +335,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         held_out = None
         if self._given_validation is not None:
             data, held_out = self._with_validation(data)
-        rows, unseen = BinnedRows(data, self.max_bins, monotonic, groups, held_out), []
+        rows = BinnedRows(data, self.max_bins, monotonic, groups, held_out)
+        is_calibrated = type(self._make_loss()).calibration_shift is not BaseLoss.calibration_shift
+        unseen = [] if is_calibrated else None
         forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
+        if not is_calibrated:
+            return forest
         if held_out is not None:  # all bags leave out the same rows
             own = np.flatnonzero(held_out)
             unseen = [(0, own, responses(forest, data.X[own]), held_out[own])]
@@ -394,18 +400,19 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         rows = BinnedRows(data, self.max_bins, None, groups)
         held_out = np.where(self._draw_held_out(data, seed), data.weight, 0.0)
         weight = data.weight - held_out
-        scores = []
-        for is_linear in (False, True):
-            n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
-            settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself warns
-                    own = data, rows, weight, held_out, settings, seed, Control()
+        scores, control, limit = [], Control(), self._time_limit
+        is_limited = TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext()
+        with is_limited, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself warns
+            for is_linear in (False, True):
+                n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
+                settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
+                try:
+                    own = data, rows, weight, held_out, settings, seed, control
                     scores.append(max(self._training(*own).scores))
-            except ValueError:  # it diverged
-                scores.append(-np.inf)
-        return bool(scores[1] > scores[0])
+                except ValueError:  # it diverged
+                    scores.append(-np.inf)
+        return bool(scores[1] > scores[0] and not control.stop[0])
 
     @property
     def _column_names(self):
@@ -462,7 +469,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         return forest if shift is None else shifted(forest, shift)
 
     def _fit_tree(self, data, seed, control, rows, unseen):
-        """One bag of trees; `unseen` is extended by its predictions of held-out rows."""
+        """One bag of trees; `unseen`, if a list, is extended by its response of held-out rows."""
         held_out = np.zeros(len(data))
         is_shared = rows.held_out is not None
         if is_shared:
@@ -478,7 +485,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
         own = np.flatnonzero(held_out)
-        if len(own) and not is_shared:
+        if unseen is not None and len(own) and not is_shared:
             unseen.append((seed, own, responses(forest, data.X[own]), held_out[own]))
         if data.fold is None and len(own) and not is_shared and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
@@ -695,7 +702,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     >>> from skforest import ObliqueBoostingRegressor
     >>> from sklearn.datasets import make_friedman1
     >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
-    >>> model = ObliqueBoostingRegressor(random_state=0).fit(X[:400], y[:400])
+    >>> model = ObliqueBoostingRegressor(n_bags=1, random_state=0).fit(X[:400], y[:400])
     >>> bool(model.score(X[400:], y[400:]) > 0.85)
     True
     """
