@@ -33,7 +33,7 @@ from .direction cimport (
     FLOAT32, Directions, Grid, Table, Unfolded, as_directions, as_grid, project, reserve_unfolded,
     unfold
 )
-from .memory cimport Scratch
+from .memory cimport Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, hash_seed, shuffle
 
@@ -42,11 +42,6 @@ cdef enum:
     RIGHT = 1
     BRANCH = 2           # it depends on an undecided player
     GIVE_UP = 3          # it depends on too many
-
-cdef enum:
-    UNDECIDED = 0
-    FROM_X = 1
-    FROM_Z = 2
 
 cdef enum:
     MOST_DECIDED = 63    # players that a walk decides at the same time
@@ -69,6 +64,34 @@ cdef struct Node:
     int32_t player
 
 
+cdef struct Change:
+    double size          # what the projection changes when the player is taken from x
+    int32_t player
+
+
+cdef struct Visit:
+    int64_t pair         # for which this holds
+    double gap           # projection of z minus the threshold
+    int32_t n            # number of players that change the projection
+
+
+cdef struct Decision:
+    int32_t player
+    int32_t from_x       # where the walk proceeds with the player from x, and from z: a child of
+    int32_t from_z       # the node that depends on it, or this node
+
+
+cdef inline int32_t next_node(
+    const Node* node, int32_t number, double largest, double smallest
+) noexcept nogil:
+    """The child that takes all projections, minus the threshold, of a range; or the node itself."""
+    if largest <= -node.margin:
+        return node.left
+    if smallest > node.margin:
+        return node.left + 1
+    return number
+
+
 @cython.final
 cdef class ShapleyTrees:
     """Shapley values of the rows X, with the background Z, of the trees of a forest.
@@ -79,15 +102,14 @@ cdef class ShapleyTrees:
     permutations replace it.
     """
 
-    cdef Scratch scratch
+    cdef Scratch scratch, of_tree         # own the arrays of the forest and of the tree
     cdef object arrays                    # the pointers of `directions` point into them
     cdef Directions directions
     cdef Unfolded unfolded
     cdef const float[:, ::1] X, Z
     cdef const int32_t[::1] player
-    cdef int32_t n_players, n_outputs
-    cdef const double[:, ::1] values
-    cdef const double[:, ::1] slopes
+    cdef int32_t n_outputs
+    cdef const double[:, ::1] values, slopes
     cdef const int64_t[::1] slope_start
     cdef const int32_t[::1] slope_feature
     cdef bint has_slopes
@@ -96,35 +118,50 @@ cdef class ShapleyTrees:
     cdef uint64_t seed
     cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
     # The tree.
-    cdef Node[::1] nodes
-    cdef Term[::1] terms
-    cdef double[:, ::1] projections       # of the background rows on all splits
+    cdef int64_t n_splits
+    cdef Node* nodes
+    cdef Term* terms
+    cdef double* projections              # of the background rows on all splits
     # The pair of rows.
     cdef const float* x
     cdef const float* z
     cdef const double* of_z               # projections of z
-    cdef uint8_t[::1] state               # of every player
-    cdef double[:, ::1] part              # values of the pair, of the players in `touched`
-    cdef double[:, ::1] total, squares    # sums over pairs of permutations
-    cdef int32_t[::1] touched, order
+    cdef int64_t pair                     # its number
+    cdef double* open                     # of each player: 1 while it is undecided, else 0
+    cdef double* taken                    # 1 if it is from x, else 0
+    cdef double* part                     # values of the players in `touched`
+    cdef int64_t* touched_by              # last pair that depends on a player
+    cdef int32_t* touched
     cdef int32_t n_touched
-    cdef int32_t[::1] decided             # players on the way to a node, and where each was decided
-    cdef int32_t[::1] decided_at
+    # The walk.
+    cdef Change* changes                  # those of a node start at its first term
+    cdef Visit* visits                    # of every node
+    cdef Decision* decisions              # on the way to the current node
     cdef int32_t n_decided, n_from_x
-    cdef double[::1] leaf_value, next_value
-    cdef int32_t[::1] path, side          # nodes from the root to a leaf, where each sends the row
-    cdef double[::1] path_value           # and its projections
-    cdef float[:, ::1] mixture
+    cdef double* sums                     # over leaves, for players from x and for players from z
+    cdef double* before                   # these sums where the last player was decided
+    # The permutations.
+    cdef int32_t* order
+    cdef double* total                    # sums over pairs of permutations
+    cdef double* squares
+    cdef double* leaf_value
+    cdef double* next_value
+    cdef int32_t* path                    # nodes from the root to a leaf,
+    cdef int32_t* side                    # the side to which each sends the mixture,
+    cdef double* path_value               # and its projections
+    cdef float* mixture
 
     def __init__(
-        self, forest, X, Z, player, n_players, values, slopes, max_exact, n_pairs, seed
+        self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
     ):
-        self.arrays = arrays = forest.arrays
-        self.scratch = Scratch()
+        cdef int64_t p, size
         cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
+        cdef Scratch scratch = Scratch()
+        self.arrays = arrays = forest.arrays
+        self.scratch = scratch
         self.directions = as_directions(arrays, forest.n_features, grid)
-        self.unfolded = reserve_unfolded(self.scratch, forest.router.max_terms, &grid)
-        self.X, self.Z, self.player, self.n_players = X, Z, player, n_players
+        self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
+        self.X, self.Z, self.player = X, Z, player
         self.values, self.slopes = values, slopes
         self.slope_start, self.slope_feature = arrays["slope_start"], arrays["slope_feature"]
         self.has_slopes = len(arrays["slope_feature"]) > 0
@@ -135,17 +172,18 @@ cdef class ShapleyTrees:
             [1 / (a * comb(a + b, a)) if a else 0 for b in range(MOST_DECIDED + 2)]
             for a in range(MOST_DECIDED + 2)
         ])
-        self.state = np.zeros(n_players, dtype=np.uint8)
-        self.part = np.zeros((n_players, self.n_outputs))
-        self.total = np.zeros((n_players, self.n_outputs))
-        self.squares = np.zeros((n_players, self.n_outputs))
-        self.touched = np.zeros(n_players, dtype=np.int32)
-        self.order = np.zeros(n_players, dtype=np.int32)
-        self.decided = np.zeros(MOST_DECIDED, dtype=np.int32)
-        self.decided_at = np.zeros(MOST_DECIDED, dtype=np.int32)
-        self.leaf_value = np.zeros(self.n_outputs)
-        self.next_value = np.zeros(self.n_outputs)
-        self.mixture = np.zeros((1, forest.n_features), dtype=np.float32)
+        size = n_players * self.n_outputs
+        allocate[double](scratch, n_players, [&self.open, &self.taken, NULL])
+        allocate[double](scratch, size, [&self.part, &self.total, &self.squares, NULL])
+        allocate[double](scratch, self.n_outputs, [&self.leaf_value, &self.next_value, NULL])
+        allocate[int32_t](scratch, n_players, [&self.touched, &self.order, NULL])
+        self.touched_by = scratch.longs(n_players)
+        self.decisions = <Decision*>scratch.bytes_of(MOST_DECIDED * <int64_t>sizeof(Decision))
+        self.sums = scratch.doubles(2 * self.n_outputs)
+        self.before = scratch.doubles(2 * self.n_outputs * (MOST_DECIDED + 1))
+        self.mixture = scratch.floats(forest.n_features)
+        for p in range(n_players):
+            self.open[p] = 1
 
     def load(
         self, const int32_t[::1] child, const float[::1] threshold, const int32_t[::1] code,
@@ -153,27 +191,24 @@ cdef class ShapleyTrees:
         const double[::1] margin
     ):
         """Take a tree. The terms of split s are start[s] .. start[s + 1] - 1, by player."""
-        cdef int64_t node, s, t, b, n_splits = threshold.shape[0]
+        cdef int64_t node, s, t, n_nodes = child.shape[0], n_terms = feature.shape[0]
+        cdef Scratch scratch = Scratch()
         cdef Node* one
-        cdef double total
-        dtype = [
-            ("threshold", "f8"), ("margin", "f8"), ("start", "i8"), ("end", "i8"), ("left", "i4"),
-            ("code", "i4"), ("feature", "i4"), ("player", "i4")
-        ]
-        self.nodes = np.zeros(child.shape[0], dtype=dtype)
-        self.terms = np.zeros(
-            feature.shape[0], dtype=[("weight", "f8"), ("feature", "i4"), ("player", "i4")]
-        )
-        self.projections = np.zeros((self.Z.shape[0], n_splits))
-        self.path = np.zeros(n_splits, dtype=np.int32)
-        self.side = np.zeros(n_splits, dtype=np.int32)
-        self.path_value = np.zeros(n_splits)
-        for t in range(feature.shape[0]):
+        self.of_tree = scratch
+        self.n_splits = threshold.shape[0]
+        self.nodes = <Node*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Node))
+        self.visits = <Visit*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Visit))
+        self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
+        self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
+        self.projections = scratch.doubles(self.Z.shape[0] * self.n_splits)
+        allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
+        self.path_value = scratch.doubles(self.n_splits)
+        for t in range(n_terms):
             self.terms[t].weight = weight[t]
             self.terms[t].feature = feature[t]
             self.terms[t].player = self.player[feature[t]]
-        for node in range(child.shape[0]):
-            one = &self.nodes[node]
+        for node in range(n_nodes):
+            one = self.nodes + node
             one.left = child[node]
             if one.left < 0:
                 continue
@@ -183,12 +218,18 @@ cdef class ShapleyTrees:
             one.feature = -1
             if one.code < self.directions.n_features:
                 one.feature, one.player, one.margin = one.code, self.player[one.code], 0
-                continue
-            for b in range(self.Z.shape[0]):
-                total = 0
-                for t in range(one.start, one.end):
-                    total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
-                self.projections[b, s] = total
+            else:
+                self.project_background(one, s)
+
+    cdef void project_background(self, const Node* node, int64_t split) noexcept nogil:
+        """Projections of the background rows on the direction of a node."""
+        cdef int64_t b, t
+        cdef double total
+        for b in range(self.Z.shape[0]):
+            total = 0
+            for t in range(node.start, node.end):
+                total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
+            self.projections[b * self.n_splits + split] = total
 
     def explain(
         self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
@@ -208,7 +249,7 @@ cdef class ShapleyTrees:
                 self.x = &self.X[i, 0]
                 for b in range(self.Z.shape[0]):
                     self.z = &self.Z[b, 0]
-                    self.of_z = &self.projections[b, 0] if self.projections.shape[1] else NULL
+                    self.of_z = self.projections + b * self.n_splits
                     if self.walk():
                         self.add_part(&out[i, 0, 0], scale)
                     else:
@@ -220,26 +261,43 @@ cdef class ShapleyTrees:
     # ---------------------------------------------------------------------------------- exactly
 
     cdef bint walk(self) noexcept nogil:
-        """Add the leaves of all mixtures to `part`; False if there are too many."""
-        cdef int32_t node = 0, player = 0, top, side
+        """Add the leaves of all mixtures to `part`; False if there are too many.
+
+        The sums of the shares of the leaves so far grow as the walk proceeds: what is below a node
+        is the difference of two of them.
+        """
+        cdef int32_t node = 0, n_outputs = self.n_outputs, k, side
         cdef int64_t n_branches = 0
+        cdef Decision* top = self.decisions - 1
+        cdef Decision decision
+        cdef double* part
+        self.pair += 1
         self.n_touched = self.n_decided = self.n_from_x = 0
+        for k in range(2 * n_outputs):
+            self.sums[k] = 0
         while True:
             if self.nodes[node].left < 0:
                 self.add_leaf(-1 - <int64_t>self.nodes[node].left)
                 while True:
                     if self.n_decided == 0:
                         return True
-                    top = self.n_decided - 1
-                    if self.state[self.decided[top]] == FROM_X:
+                    part = self.part + <int64_t>top.player * n_outputs
+                    if self.taken[top.player] == 1:
                         break
-                    self.state[self.decided[top]] = UNDECIDED
-                    self.n_decided = top
-                self.state[self.decided[top]] = FROM_Z
+                    for k in range(n_outputs):
+                        part[k] -= self.sums[n_outputs + k] - self.before[n_outputs + k]
+                    self.open[top.player] = 1
+                    self.n_decided -= 1
+                    self.before -= 2 * n_outputs
+                    top -= 1
+                for k in range(n_outputs):
+                    part[k] += self.sums[k] - self.before[k]
+                    self.before[n_outputs + k] = self.sums[n_outputs + k]
+                self.taken[top.player] = 0
                 self.n_from_x -= 1
-                node = self.decided_at[top]
+                node = top.from_z
                 continue
-            side = self.find_side(&self.nodes[node], &player)
+            side = self.find_side(node, &decision)
             if side <= RIGHT:
                 node = self.nodes[node].left + side
                 continue
@@ -248,115 +306,163 @@ cdef class ShapleyTrees:
                 side == GIVE_UP or n_branches > self.max_branches
                 or self.n_decided == MOST_DECIDED
             ):
-                for top in range(self.n_decided):
-                    self.state[self.decided[top]] = UNDECIDED
+                for k in range(self.n_decided):
+                    self.open[self.decisions[k].player] = 1
+                    self.taken[self.decisions[k].player] = 0
+                self.before -= 2 * n_outputs * self.n_decided
                 return False
-            self.touch(player)
-            self.state[player] = FROM_X
-            self.decided[self.n_decided] = player
-            self.decided_at[self.n_decided] = node
-            self.n_decided += 1
+            self.touch(decision.player)
+            self.open[decision.player] = 0
+            self.taken[decision.player] = 1
             self.n_from_x += 1
+            self.n_decided += 1
+            self.before += 2 * n_outputs
+            top += 1
+            top[0] = decision
+            node = decision.from_x
+            for k in range(n_outputs):
+                self.before[k] = self.sums[k]
 
     cdef inline void touch(self, int32_t player) noexcept nogil:
         """Set the values of a player to 0, the first time that the pair depends on it."""
-        cdef int32_t i, k
-        for i in range(self.n_touched):
-            if self.touched[i] == player:
-                return
+        cdef int32_t k
+        if self.touched_by[player] == self.pair:
+            return
+        self.touched_by[player] = self.pair
         self.touched[self.n_touched] = player
         self.n_touched += 1
         for k in range(self.n_outputs):
-            self.part[player, k] = 0
+            self.part[player * <int64_t>self.n_outputs + k] = 0
 
-    cdef inline int32_t find_side(self, const Node* node, int32_t* player) noexcept nogil:
-        """Where a node sends all mixtures with the decided players, or the player it depends on."""
+    cdef inline int32_t find_side(self, int32_t number, Decision* decision) noexcept nogil:
+        """Where a node sends all mixtures with the decided players; BRANCH fills `decision`."""
+        cdef const Node* node = self.nodes + number
+        cdef Visit* visit = self.visits + number
+        cdef const Change* change
+        cdef const double* taken = self.taken
+        cdef const double* is_open = self.open
         cdef bint x_right, z_right
-        cdef double value, up = 0, down = 0, change, largest = -1
-        cdef int32_t n = 0, p
-        cdef int64_t t
-        cdef bint differs
-        cdef uint8_t state
+        cdef double value, up = 0, down = 0, n_open = 0, size, largest = 0, change_of = 0
+        cdef int32_t t, p
         if node.feature >= 0:
             x_right = self.x[node.feature] > node.threshold
             z_right = self.z[node.feature] > node.threshold
             if x_right == z_right:
                 return z_right
-            player[0] = node.player
-            state = self.state[node.player]
-            return BRANCH if state == UNDECIDED else x_right if state == FROM_X else z_right
-        value = self.of_z[(node.left - 1) >> 1]
-        t = node.start
-        while t < node.end:
-            p = self.terms[t].player
-            change = 0
-            differs = False
-            while True:
-                change += self.terms[t].weight * (
-                    <double>self.x[self.terms[t].feature] - self.z[self.terms[t].feature]
-                )
-                differs |= self.x[self.terms[t].feature] != self.z[self.terms[t].feature]
-                t += 1
-                if t == node.end or self.terms[t].player != p:
-                    break
-            if not differs:
-                continue
-            state = self.state[p]
-            if state == FROM_X:
-                value += change
-            elif state == UNDECIDED:
-                n += 1
-                if change > 0:
-                    up += change
-                else:
-                    down += change
-                if fabs(change) > largest:
-                    largest = fabs(change)
-                    player[0] = p
-        if value + up <= node.threshold - node.margin:
+            p = node.player
+            if is_open[p] == 0:
+                return x_right if taken[p] == 1 else z_right
+            decision.player = p
+            decision.from_x, decision.from_z = node.left + x_right, node.left + z_right
+            return BRANCH
+        if visit.pair != self.pair:
+            self.visit(node, visit)
+        value = visit.gap
+        change = self.changes + node.start
+        # Without branches on the states of players, which a processor could not predict.
+        for t in range(visit.n):
+            p = change[t].player
+            value += taken[p] * change[t].size
+            up += is_open[p] * max(change[t].size, 0.0)
+            down += is_open[p] * min(change[t].size, 0.0)
+            n_open += is_open[p]
+            size = is_open[p] * fabs(change[t].size)
+            if size > largest:
+                largest, change_of = size, change[t].size
+                decision.player = p
+        if value + up <= -node.margin:
             return LEFT
-        if value + down > node.threshold + node.margin:
+        if value + down > node.margin:
             return RIGHT
-        if n == 0:
-            return self.exact_side(node)
-        return BRANCH if n <= self.max_exact else GIVE_UP
+        if n_open == 0:
+            return self.exact_side(number, decision)
+        if n_open > self.max_exact:
+            return GIVE_UP
+        # Most often, the player decides.
+        up -= max(change_of, 0.0)
+        down -= min(change_of, 0.0)
+        decision.from_z = next_node(node, number, value + up, value + down)
+        value += change_of
+        decision.from_x = next_node(node, number, value + up, value + down)
+        return BRANCH
 
-    cdef int32_t exact_side(self, const Node* node) noexcept nogil:
-        """The side that prediction finds for the mixture; undecided players are from z."""
+    cdef void visit(self, const Node* node, Visit* visit) noexcept nogil:
+        """Compute what each player changes in the projection on a direction, for this pair."""
+        cdef int64_t t = node.start
+        cdef int32_t p, n = 0
+        cdef double size, up = 0, down = 0
+        cdef Change* change = self.changes + node.start
+        cdef const Term* terms = self.terms
+        while t < node.end:
+            p = terms[t].player
+            size = 0
+            while True:
+                size += terms[t].weight * (
+                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
+                )
+                t += 1
+                if t == node.end or terms[t].player != p:
+                    break
+            if size != 0:
+                change[n].size = size
+                change[n].player = p
+                n += 1
+                up += max(size, 0.0)
+                down += min(size, 0.0)
+        visit.pair = self.pair
+        visit.gap = self.of_z[(node.left - 1) >> 1] - node.threshold
+        visit.n = n
+        # All mixtures are on one side: no player matters, whatever is decided.
+        if visit.gap + up <= -node.margin:
+            visit.gap += up
+            visit.n = 0
+        elif visit.gap + down > node.margin:
+            visit.gap += down
+            visit.n = 0
+
+    cdef int32_t exact_side(self, int32_t number, Decision* decision) noexcept nogil:
+        """The side that prediction finds for the mixture, where rounding could decide.
+
+        BRANCH if an undecided player could change a rounding, though it does not change the sum.
+        """
+        cdef const Node* node = self.nodes + number
+        cdef int64_t t
+        cdef int32_t f
+        for t in range(node.start, node.end):
+            f = self.terms[t].feature
+            if self.open[self.terms[t].player] == 1 and self.x[f] != self.z[f]:
+                decision.player = self.terms[t].player
+                decision.from_x = decision.from_z = number
+                return BRANCH
+        return self.predicted_side(node)
+
+    cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
+        """The side that prediction finds for the mixture."""
         cdef int64_t offset = 0
         cdef int32_t f
         cdef float value
         cdef Table table
         table.dtype = FLOAT32
         table.n_samples = 1
-        table.n_features = <int32_t>self.mixture.shape[1]
-        table.data = &self.mixture[0, 0]
+        table.n_features = <int32_t>self.player.shape[0]
+        table.data = self.mixture
         for f in range(table.n_features):
-            self.mixture[0, f] = (
-                self.x[f] if self.state[self.player[f]] == FROM_X else self.z[f]
-            )
+            self.mixture[f] = self.x[f] if self.taken[self.player[f]] == 1 else self.z[f]
         unfold(&self.unfolded, &self.directions, node.code, &table)
         project(&self.unfolded, &table, &offset, 1, &value)
         return value > <float>node.threshold
 
     cdef inline void add_leaf(self, int64_t row) noexcept nogil:
-        """Add the value of a leaf to the players that decide whether a mixture reaches it."""
-        cdef int32_t i, k, player
-        cdef int32_t a = self.n_from_x, b = self.n_decided - a
-        cdef double weight
+        """Add the shares of the value of a leaf, for a player from x and for one from z."""
+        cdef int32_t k, a = self.n_from_x, b = self.n_decided - a
         cdef const double* value = &self.values[row, 0]
         if self.has_slopes:
-            self.evaluate_leaf(row, &self.leaf_value[0])
-            value = &self.leaf_value[0]
-        for i in range(self.n_decided):
-            player = self.decided[i]
-            weight = (
-                self.share[a, b] if self.state[player] == FROM_X else -self.share[b, a]
-            )
-            for k in range(self.n_outputs):
-                self.part[player, k] += weight * value[k]
-        if self.has_slopes:
+            self.evaluate_leaf(row, self.leaf_value)
+            value = self.leaf_value
             self.add_slopes(row, a, b)
+        for k in range(self.n_outputs):
+            self.sums[k] += self.share[a, b] * value[k]
+            self.sums[self.n_outputs + k] += self.share[b, a] * value[k]
 
     cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
         """Value of a leaf at the mixture; undecided players are from z."""
@@ -369,7 +475,7 @@ cdef class ShapleyTrees:
             return
         for j in range(self.slope_start[row], self.slope_start[row + 1]):
             f = self.slope_feature[j]
-            at = self.x[f] if self.state[self.player[f]] == FROM_X else self.z[f]
+            at = self.x[f] if self.taken[self.player[f]] == 1 else self.z[f]
             for k in range(self.n_outputs):
                 value[k] += self.slopes[j, k] * at
 
@@ -377,27 +483,22 @@ cdef class ShapleyTrees:
         """Add what undecided players change in the linear function of a leaf.
 
         The change of such a player counts where it and all of the a players are from x, and all of
-        the b players are from z: the a and the player itself share it, as above.
+        the b players are from z: the a and the player itself share it.
         """
         cdef int64_t j
-        cdef int32_t i, k, f, own, player
-        cdef double weight, change
+        cdef int32_t k, f, own
+        cdef double change
         for j in range(self.slope_start[row], self.slope_start[row + 1]):
             f = self.slope_feature[j]
             own = self.player[f]
-            if self.state[own] != UNDECIDED or self.x[f] == self.z[f]:
+            if self.open[own] == 0 or self.x[f] == self.z[f]:
                 continue
             self.touch(own)
             for k in range(self.n_outputs):
                 change = self.slopes[j, k] * (<double>self.x[f] - self.z[f])
-                self.part[own, k] += self.share[a + 1, b] * change
-                for i in range(self.n_decided):
-                    player = self.decided[i]
-                    weight = (
-                        self.share[a + 1, b] if self.state[player] == FROM_X
-                        else -self.share[b, a + 1]
-                    )
-                    self.part[player, k] += weight * change
+                self.part[own * <int64_t>self.n_outputs + k] += self.share[a + 1, b] * change
+                self.sums[k] += self.share[a + 1, b] * change
+                self.sums[self.n_outputs + k] += self.share[b, a + 1] * change
 
     cdef void add_part(self, double* out, double scale) noexcept nogil:
         """Add the values of the pair to those of the row."""
@@ -406,7 +507,7 @@ cdef class ShapleyTrees:
         for i in range(self.n_touched):
             at = <int64_t>self.touched[i] * self.n_outputs
             for k in range(self.n_outputs):
-                out[at + k] += scale * self.part[self.touched[i], k]
+                out[at + k] += scale * self.part[at + k]
 
     # --------------------------------------------------------------------------- by permutations
 
@@ -414,23 +515,22 @@ cdef class ShapleyTrees:
         """Sums over pairs of permutations of the values, and of their squares."""
         cdef Random random
         cdef int32_t i, k, f, player, last
-        cdef int64_t m
+        cdef int64_t m, at
+        cdef double mean
         random.state = seed
+        self.pair += 1
         self.n_touched = 0
-        for f in range(self.player.shape[0]):
-            player = self.player[f]
-            if self.x[f] != self.z[f] and self.state[player] == UNDECIDED:
-                self.state[player] = FROM_Z
-                self.touched[self.n_touched] = self.order[self.n_touched] = player
-                self.n_touched += 1
-                for k in range(self.n_outputs):
-                    self.total[player, k] = self.squares[player, k] = 0
+        for f in range(<int32_t>self.player.shape[0]):
+            if self.x[f] != self.z[f]:
+                self.touch(self.player[f])
+        for i in range(self.n_touched):
+            self.order[i] = self.touched[i]
+            at = <int64_t>self.touched[i] * self.n_outputs
+            for k in range(self.n_outputs):
+                self.total[at + k] = self.squares[at + k] = 0
         last = self.n_touched - 1
         for m in range(self.n_pairs):
-            shuffle(&random, &self.order[0], self.n_touched, self.n_touched)
-            for i in range(self.n_touched):
-                for k in range(self.n_outputs):
-                    self.part[self.touched[i], k] = 0
+            shuffle(&random, self.order, self.n_touched, self.n_touched)
             self.follow()
             for i in range(self.n_touched // 2):
                 player = self.order[i]
@@ -438,28 +538,27 @@ cdef class ShapleyTrees:
                 self.order[last - i] = player
             self.follow()
             for i in range(self.n_touched):
-                player = self.touched[i]
+                at = <int64_t>self.touched[i] * self.n_outputs
                 for k in range(self.n_outputs):
-                    self.total[player, k] += self.part[player, k] / 2
-                    self.squares[player, k] += self.part[player, k] * self.part[player, k] / 4
-        for i in range(self.n_touched):
-            self.state[self.touched[i]] = UNDECIDED
+                    mean = self.part[at + k] / 2
+                    self.total[at + k] += mean
+                    self.squares[at + k] += mean * mean
+                    self.part[at + k] = 0
 
     cdef void follow(self) noexcept nogil:
         """Add what each player changes, in `order`, as it is taken from x, to `part`."""
-        cdef int32_t i, k, l, player, node, side, depth
+        cdef int32_t i, k, l, player, side, depth
         cdef int64_t row, new
+        cdef double* part
         cdef const Node* one
-        for i in range(self.n_touched):
-            self.state[self.order[i]] = FROM_Z
         row = self.descend(0, 0, &depth)
-        self.evaluate_leaf(row, &self.leaf_value[0])
+        self.evaluate_leaf(row, self.leaf_value)
         for i in range(self.n_touched):
             player = self.order[i]
-            self.state[player] = FROM_X
+            self.taken[player] = 1
             new = row
             for l in range(depth):
-                one = &self.nodes[self.path[l]]
+                one = self.nodes + self.path[l]
                 if not self.update(one, player, &self.path_value[l]):
                     continue
                 side = self.side_of(one, self.path_value[l])
@@ -471,10 +570,13 @@ cdef class ShapleyTrees:
             if new == row and not self.has_slopes:
                 continue
             row = new
-            self.evaluate_leaf(row, &self.next_value[0])
+            self.evaluate_leaf(row, self.next_value)
+            part = self.part + <int64_t>player * self.n_outputs
             for k in range(self.n_outputs):
-                self.part[player, k] += self.next_value[k] - self.leaf_value[k]
+                part[k] += self.next_value[k] - self.leaf_value[k]
                 self.leaf_value[k] = self.next_value[k]
+        for i in range(self.n_touched):
+            self.taken[self.order[i]] = 0
 
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil:
         """Row of values of the leaf that the mixture reaches from a node, with the path to it."""
@@ -483,17 +585,17 @@ cdef class ShapleyTrees:
         cdef int64_t t
         cdef int32_t f
         while True:
-            one = &self.nodes[node]
+            one = self.nodes + node
             if one.left < 0:
                 depth[0] = level
                 return -1 - <int64_t>one.left
             if one.feature >= 0:
                 f = one.feature
-                value = self.x[f] if self.state[one.player] == FROM_X else self.z[f]
+                value = self.x[f] if self.taken[one.player] == 1 else self.z[f]
             else:
                 value = self.of_z[(one.left - 1) >> 1]
                 for t in range(one.start, one.end):
-                    if self.state[self.terms[t].player] == FROM_X:
+                    if self.taken[self.terms[t].player] == 1:
                         f = self.terms[t].feature
                         value += self.terms[t].weight * (<double>self.x[f] - self.z[f])
             self.path[level] = node
@@ -508,7 +610,7 @@ cdef class ShapleyTrees:
             return RIGHT
         if value <= node.threshold - node.margin:
             return LEFT
-        return self.exact_side(node)
+        return self.predicted_side(node)
 
     cdef inline bint update(
         self, const Node* node, int32_t player, double* value
@@ -537,16 +639,15 @@ cdef class ShapleyTrees:
 
     cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil:
         """Add the means over pairs of permutations, and their variances, to those of the row."""
-        cdef int32_t i, k, player
+        cdef int32_t i, k
         cdef double mean, excess
         cdef double n = <double>self.n_pairs
         cdef int64_t at
         for i in range(self.n_touched):
-            player = self.touched[i]
+            at = <int64_t>self.touched[i] * self.n_outputs
             for k in range(self.n_outputs):
-                at = <int64_t>player * self.n_outputs + k
-                mean = self.total[player, k] / n
-                excess = self.squares[player, k] / n - mean * mean
-                out[at] += scale * mean
+                mean = self.total[at + k] / n
+                excess = self.squares[at + k] / n - mean * mean
+                out[at + k] += scale * mean
                 if excess > 0:
-                    variance[at] += scale * scale * excess / (n - 1)
+                    variance[at + k] += scale * scale * excess / (n - 1)
