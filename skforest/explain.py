@@ -1,6 +1,7 @@
 """Shapley values of the predictions of fitted forests, boosting and blends."""
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -255,7 +256,11 @@ def _game_of_blend(blend, units):
     if units == "raw":
         raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
     members = [
-        (model, _predicting_forest(model, f"the member {name!r} of the blend"), blend.weights_[name])
+        (
+            model,
+            _predicting_forest(model, f"the member {name!r} of the blend"),
+            blend.weights_[name],
+        )
         for name, model in blend.members_.items()
     ]
     finish = None
@@ -306,33 +311,29 @@ class _Part:
 
 def _explain_trees(part, game, seed, max_exact, n_pairs, n_jobs):
     """Values of a forest with hard splits whose trees are added, and their variances."""
-    forest, n_samples = part.forest, len(part.X)
-    n_inputs = forest.n_inputs
+    forest, n_inputs = part.forest, part.forest.n_inputs
     leaves = game.select(_leaf_values(forest)), game.select(forest.slope.astype(np.float64))
     leaves = [np.ascontiguousarray(array) for array in leaves]
     scale = part.weight * _tree_scales(forest) / len(part.Z)
     bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
-    size = max(1, BLOCK // (n_inputs * game.n_outputs * (len(bounds) - 1)))
     largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.Z).max(axis=0))
-    values = np.empty((n_samples, n_inputs, game.n_outputs))
-    variance = np.empty_like(values)
-    for start in range(0, n_samples, size):
+    size = max(1, BLOCK // (n_inputs * game.n_outputs * (len(bounds) - 1)))
+
+    def explain(start, chunk, control):
         X = part.X[start : start + size]
-        own_seed = tree_seed(seed, start)
+        own = np.zeros((2, len(X), n_inputs, game.n_outputs))
+        options = max_exact, n_pairs, tree_seed(seed, start)
+        walker = ShapleyTrees(forest, X, part.Z, part.player, n_inputs, *leaves, *options)
+        for t in range(bounds[chunk], bounds[chunk + 1]):
+            walker.load(*_tree_arrays(forest, t, part.player, largest))
+            walker.explain(t, scale[t], *own, control.stop)
+        return own
 
-        def explain(chunk, control):
-            own = np.zeros((2, len(X), n_inputs, game.n_outputs))
-            walker = ShapleyTrees(
-                forest, X, part.Z, part.player, n_inputs, *leaves, max_exact, n_pairs, own_seed
-            )
-            for t in range(bounds[chunk], bounds[chunk + 1]):
-                walker.load(*_tree_arrays(forest, t, part.player, largest))
-                walker.explain(t, scale[t], *own, control.stop)
-            return own
-
-        done = in_threads(explain, range(len(bounds) - 1), n_jobs, 0, "shapley_values")
-        values[start : start + size], variance[start : start + size] = sum(done)
-    return values, variance
+    blocks = []
+    for start in range(0, len(part.X), size):
+        of_block, chunks = partial(explain, start), range(len(bounds) - 1)
+        blocks.append(sum(in_threads(of_block, chunks, n_jobs, 0, "shapley_values")))
+    return np.concatenate(blocks, axis=1)
 
 
 def _leaf_values(forest):

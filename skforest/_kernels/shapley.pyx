@@ -4,13 +4,13 @@ The players are the columns of X. For an explained row x and a background row z,
 
     v(S) = response of the tree at the row with the features of S from x and the others from z
 
-and the values of a row are the means over the background rows. Each is computed in one of two ways:
+and the values of a row are the means over the background rows. Each is found in one of two ways:
 
-- exactly, by a depth-first walk over the tree that takes players from x or from z only where a split
-  needs it. The projection on a direction lies in an interval as long as some players are undecided;
-  a split whose threshold lies outside of it sends all mixtures to the same side. At the others, the
-  undecided player with the largest influence is taken from x first and then from z. A leaf that is
-  reached with a players from x and b players from z, and the value u, adds
+- exactly, by a depth-first walk over the tree that takes a player from x or from z only where a
+  split needs it. As long as players are undecided, the projection on a direction lies in a range;
+  a split whose threshold is outside of it sends all mixtures to one side. At the others, the
+  undecided player of the largest influence is taken from x first, and then from z. A leaf of value
+  u that is reached with a players from x and b players from z adds
 
       u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b;
 
@@ -25,66 +25,19 @@ cimport cython
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from math import comb
-
 import numpy as np
 
 from .direction cimport (
-    FLOAT32, Directions, Grid, Table, Unfolded, as_directions, as_grid, project, reserve_unfolded,
-    unfold
+    FLOAT32, Grid, Table, as_directions, as_grid, project, reserve_unfolded, unfold
 )
 from .memory cimport Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, hash_seed, shuffle
 
-cdef enum:
-    LEFT = 0
-    RIGHT = 1
-    BRANCH = 2           # it depends on an undecided player
-    GIVE_UP = 3          # it depends on too many
-
-cdef enum:
-    MOST_DECIDED = 63    # players that a walk decides at the same time
-
-
-cdef struct Term:
-    double weight
-    int32_t feature
-    int32_t player
-
-
-cdef struct Node:
-    double threshold
-    double margin        # projections this close to the threshold are computed as in prediction
-    int64_t start        # terms of the direction, by player
-    int64_t end
-    int32_t left         # left child, or -1 - row of values
-    int32_t code
-    int32_t feature      # -1: the direction has several terms
-    int32_t player
-
-
-cdef struct Change:
-    double size          # what the projection changes when the player is taken from x
-    int32_t player
-
-
-cdef struct Visit:
-    int64_t pair         # for which this holds
-    double gap           # projection of z minus the threshold
-    int32_t n            # number of players that change the projection
-
-
-cdef struct Decision:
-    int32_t player
-    int32_t from_x       # where the walk proceeds with the player from x, and from z: a child of
-    int32_t from_z       # the node that depends on it, or this node
-
-
 cdef inline int32_t next_node(
     const Node* node, int32_t number, double largest, double smallest
 ) noexcept nogil:
-    """The child that takes all projections, minus the threshold, of a range; or the node itself."""
+    """The child that takes all projections (minus the threshold) of a range; or the node."""
     if largest <= -node.margin:
         return node.left
     if smallest > node.margin:
@@ -102,59 +55,10 @@ cdef class ShapleyTrees:
     permutations replace it.
     """
 
-    cdef Scratch scratch, of_tree         # own the arrays of the forest and of the tree
-    cdef object arrays                    # the pointers of `directions` point into them
-    cdef Directions directions
-    cdef Unfolded unfolded
-    cdef const float[:, ::1] X, Z
-    cdef const int32_t[::1] player
-    cdef int32_t n_outputs
-    cdef const double[:, ::1] values, slopes
-    cdef const int64_t[::1] slope_start
-    cdef const int32_t[::1] slope_feature
-    cdef bint has_slopes
-    cdef int32_t max_exact
-    cdef int64_t max_branches, n_pairs
-    cdef uint64_t seed
-    cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
-    # The tree.
-    cdef int64_t n_splits
-    cdef Node* nodes
-    cdef Term* terms
-    cdef double* projections              # of the background rows on all splits
-    # The pair of rows.
-    cdef const float* x
-    cdef const float* z
-    cdef const double* of_z               # projections of z
-    cdef int64_t pair                     # its number
-    cdef double* open                     # of each player: 1 while it is undecided, else 0
-    cdef double* taken                    # 1 if it is from x, else 0
-    cdef double* part                     # values of the players in `touched`
-    cdef int64_t* touched_by              # last pair that depends on a player
-    cdef int32_t* touched
-    cdef int32_t n_touched
-    # The walk.
-    cdef Change* changes                  # those of a node start at its first term
-    cdef Visit* visits                    # of every node
-    cdef Decision* decisions              # on the way to the current node
-    cdef int32_t n_decided, n_from_x
-    cdef double* sums                     # over leaves, for players from x and for players from z
-    cdef double* before                   # these sums where the last player was decided
-    # The permutations.
-    cdef int32_t* order
-    cdef double* total                    # sums over pairs of permutations
-    cdef double* squares
-    cdef double* leaf_value
-    cdef double* next_value
-    cdef int32_t* path                    # nodes from the root to a leaf,
-    cdef int32_t* side                    # the side to which each sends the mixture,
-    cdef double* path_value               # and its projections
-    cdef float* mixture
-
     def __init__(
         self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
     ):
-        cdef int64_t p, size
+        cdef int64_t p, size, n = MOST_DECIDED + 2
         cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
         cdef Scratch scratch = Scratch()
         self.arrays = arrays = forest.arrays
@@ -168,9 +72,12 @@ cdef class ShapleyTrees:
         self.n_outputs = self.values.shape[1]
         self.max_exact, self.max_branches, self.n_pairs = max_exact, 2**max_exact - 1, n_pairs
         self.seed = seed
+        factorial = [1]
+        for p in range(1, 2 * MOST_DECIDED + 3):
+            factorial.append(factorial[p - 1] * p)
         self.share = np.array([
-            [1 / (a * comb(a + b, a)) if a else 0 for b in range(MOST_DECIDED + 2)]
-            for a in range(MOST_DECIDED + 2)
+            [factorial[a - 1] * factorial[b] / factorial[a + b] if a else 0 for b in range(n)]
+            for a in range(n)
         ])
         size = n_players * self.n_outputs
         allocate[double](scratch, n_players, [&self.open, &self.taken, NULL])
@@ -515,7 +422,7 @@ cdef class ShapleyTrees:
         """Sums over pairs of permutations of the values, and of their squares."""
         cdef Random random
         cdef int32_t i, k, f, player, last
-        cdef int64_t m, at
+        cdef int64_t _, at
         cdef double mean
         random.state = seed
         self.pair += 1
@@ -529,7 +436,7 @@ cdef class ShapleyTrees:
             for k in range(self.n_outputs):
                 self.total[at + k] = self.squares[at + k] = 0
         last = self.n_touched - 1
-        for m in range(self.n_pairs):
+        for _ in range(self.n_pairs):
             shuffle(&random, self.order, self.n_touched, self.n_touched)
             self.follow()
             for i in range(self.n_touched // 2):
@@ -547,7 +454,7 @@ cdef class ShapleyTrees:
 
     cdef void follow(self) noexcept nogil:
         """Add what each player changes, in `order`, as it is taken from x, to `part`."""
-        cdef int32_t i, k, l, player, side, depth
+        cdef int32_t i, k, level, player, side, depth
         cdef int64_t row, new
         cdef double* part
         cdef const Node* one
@@ -557,15 +464,15 @@ cdef class ShapleyTrees:
             player = self.order[i]
             self.taken[player] = 1
             new = row
-            for l in range(depth):
-                one = self.nodes + self.path[l]
-                if not self.update(one, player, &self.path_value[l]):
+            for level in range(depth):
+                one = self.nodes + self.path[level]
+                if not self.update(one, player, &self.path_value[level]):
                     continue
-                side = self.side_of(one, self.path_value[l])
-                if side != self.side[l]:
+                side = self.side_of(one, self.path_value[level])
+                if side != self.side[level]:
                     # What lies below is left, and needs no update.
-                    self.side[l] = side
-                    new = self.descend(one.left + side, l + 1, &depth)
+                    self.side[level] = side
+                    new = self.descend(one.left + side, level + 1, &depth)
                     break
             if new == row and not self.has_slopes:
                 continue
