@@ -171,24 +171,20 @@ def shapley_values(
     parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
     for part in parts:
         part.map_rows(X, background)
-    options = seed, max_exact, n_permutations // 2, n_jobs
+    options = seed, n_permutations // 2, n_jobs
     shape = (X.shape[0], estimator.n_features_in_, game.n_outputs)
-    values, variance = np.zeros(shape), np.zeros(shape)
-    sampled = parts
-    if game.finish is None:
-        sampled = [part for part in parts if not part.is_additive]
-        for part in parts:
-            if part.is_additive:
-                _add(values, variance, 1.0, *_explain_trees(part, game, *options))
+    values, variance = np.zeros((2, *shape))
+    sampled = [part for part in parts if game.finish is not None or not part.is_additive]
+    found = [
+        _explain_trees(part, game, max_exact, *options) for part in parts if part not in sampled
+    ]
     if sampled:
-        _add(values, variance, 1.0, *_explain_mixtures(sampled, game, *options))
+        found.append(_explain_mixtures(sampled, game, *options))
+    for more_values, more_variance in found:
+        values += more_values
+        variance += more_variance
     base = game.respond([(part.weight, part.forest, part.Z) for part in parts]).mean(axis=0)
     return _explanation(estimator, X, values, np.tile(base, (X.shape[0], 1)), variance)
-
-
-def _add(values, variance, factor, more_values, more_variance):
-    values += factor * more_values
-    variance += factor**2 * more_variance
 
 
 def _check_parameters(units, max_exact, n_permutations):
@@ -309,7 +305,7 @@ class _Part:
 # ------------------------------------------------------------------------------- hard trees, sums
 
 
-def _explain_trees(part, game, seed, max_exact, n_pairs, n_jobs):
+def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
     """Values of a forest with hard splits whose trees are added, and their variances."""
     forest, n_inputs = part.forest, part.forest.n_inputs
     leaves = game.select(_leaf_values(forest)), game.select(forest.slope.astype(np.float64))
@@ -365,15 +361,14 @@ def _tree_arrays(forest, number, player, largest):
     start = np.concatenate([[0], np.cumsum(np.bincount(split[is_used], minlength=len(n_terms)))])
     size = np.bincount(split, np.abs(weight, dtype=np.float64) * largest[feature], len(n_terms))
     margin = EPSILON * (n_terms + 4) * size
-    return (
-        tree.child, tree.threshold, tree.direction, start, feature[order], weight[order], margin
-    )  # fmt: skip
+    terms = start, feature[order], weight[order]
+    return tree.child, tree.threshold, tree.direction, *terms, margin
 
 
 # ------------------------------------------------------------------------------ any other response
 
 
-def _explain_mixtures(parts, game, seed, max_exact, n_pairs, n_jobs):
+def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
     """Values of a sum of forests of any kind, from permutations, and their variances.
 
     For each pair of a row and a background row, the rows between the two are predicted along a
@@ -381,8 +376,7 @@ def _explain_mixtures(parts, game, seed, max_exact, n_pairs, n_jobs):
     """
     n_samples, n_inputs = len(parts[0].X), parts[0].forest.n_inputs
     n_background = len(parts[0].Z)
-    n_columns = max(part.forest.n_features for part in parts)
-    size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * n_columns))
+    size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
 
     def explain(i, control):
         random = np.random.default_rng([seed, 1 + i])
@@ -411,16 +405,27 @@ def _changes(parts, game, i, rows, order):
     """
     n_inputs = order.shape[-1]
     rank = np.argsort(order, axis=-1)[..., None, :]
-    is_taken = rank < np.arange(n_inputs + 1)[:, None]  # (..., steps, players)
-    mixtures = []
-    for part in parts:
-        background = part.Z[rows][:, None, None, None]
-        mixture = np.where(is_taken[..., part.player], part.X[i], background)
-        mixtures.append((part.weight, part.forest, mixture.reshape(-1, mixture.shape[-1])))
-    response = game.respond(mixtures).reshape(*order.shape[:-1], n_inputs + 1, game.n_outputs)
+    size = max(1, BLOCK // (order.size // n_inputs * _n_columns(parts)))
+    responses = []
+    for start in range(0, n_inputs + 1, size):
+        step = np.arange(start, min(start + size, n_inputs + 1))
+        is_taken = rank < step[:, None]  # (n_rows, n_pairs, 2, n_steps, n_inputs)
+        mixtures = []
+        for part in parts:
+            background = part.Z[rows][:, None, None, None]
+            mixture = np.where(is_taken[..., part.player], part.X[i], background)
+            mixture = np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
+            mixtures.append((part.weight, part.forest, mixture))
+        responses.append(game.respond(mixtures).reshape(*is_taken.shape[:-1], game.n_outputs))
     change = np.empty((*order.shape, game.n_outputs))
-    np.put_along_axis(change, order[..., None], np.diff(response, axis=-2), axis=-2)
+    gains = np.diff(np.concatenate(responses, axis=-2), axis=-2)
+    np.put_along_axis(change, order[..., None], gains, axis=-2)
     return change
+
+
+def _n_columns(parts):
+    """Largest number of features that a forest has."""
+    return max(part.forest.n_features for part in parts)
 
 
 # -------------------------------------------------------------------------------------- the result

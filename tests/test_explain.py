@@ -122,9 +122,8 @@ def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):
     X[:, ::2] = np.sign(X[:, ::2])  # some equal entries
     part = explain._Part(None, forest, 1.0)
     part.X, part.Z = X[:4], X[4:]
-    found, variance = explain._explain_trees(
-        part, explain._Game([(None, forest, 1.0)]), 0, 10, 2, 1
-    )
+    game = explain._Game([(None, forest, 1.0)])
+    found, variance = explain._explain_trees(part, game, 10, 0, 2, 1)
     np.testing.assert_allclose(found, enumerated(forest.response, X[:4], X[4:]), atol=1e-10)
     assert not variance.any()
 
@@ -151,7 +150,7 @@ def test_permutations_within_their_standard_errors(estimator):
 
 
 SOFT = {
-    "hinge": (skforest.RandomHingeForestRegressor, {"n_bags": 1, "max_iter": 20}, 0, prediction),
+    "hinge": (skforest.RandomHingeForestRegressor, {"n_bags": 1}, 0, prediction),
     "soft": (skforest.E2EDecisionForest, {"routing": "soft", "max_depth": 3}, 3, proba),
     "probability": (skforest.ObliqueBoostingClassifier, {"n_bags": 2}, 2, second),
 }
@@ -160,8 +159,6 @@ SOFT = {
 @pytest.mark.parametrize("name", SOFT)
 def test_soft_responses_within_their_standard_errors(name):
     estimator, parameters, n_classes, function = SOFT[name]
-    if "max_iter" in parameters:
-        parameters = {"n_bags": 1}
     model, X = fitted("end-to-end" if name == "soft" else "", n_classes, estimator, **parameters)
     rows, background = X[150:152], X[:8]
     found = shapley_values(model, rows, background, units="response", n_permutations=24)
@@ -266,6 +263,15 @@ def test_the_result_does_not_depend_on_threads_nor_on_blocks(monkeypatch):
     monkeypatch.setattr(explain, "BLOCK", 300)  # sums in the same order, for few rows at a time
     three = shapley_values(model, X[:9], X[9:15])
     assert one.values.tobytes() == three.values.tobytes()
+
+
+def test_mixtures_are_predicted_in_blocks(monkeypatch):
+    model, X = fitted("", 0, skforest.RandomHingeForestRegressor, n_bags=1)
+    one = shapley_values(model, X[:2], X[2:8])
+    monkeypatch.setattr(explain, "BLOCK", 100)  # of one background row and four steps
+    two = shapley_values(model, X[:2], X[2:8], n_jobs=2)
+    check_sum(two, prediction(model), X[:2])
+    assert (np.abs(one.values - two.values) <= 6 * one.standard_errors + 1e-10).all()
 
 
 def test_background_is_drawn_from_X():
