@@ -34,7 +34,17 @@ TITLES = {
     "mnist": "MNIST",
     "connect4": "Connect4",
 }
-SCRIPTS = ("manifold", "co2", "nongreedy", "hinge", "boosting", "endtoend", "layer", "tables")
+SCRIPTS = (
+    "manifold",
+    "co2",
+    "nongreedy",
+    "hinge",
+    "boosting",
+    "explain",
+    "endtoend",
+    "layer",
+    "tables",
+)
 
 
 def main():
@@ -302,7 +312,17 @@ def size_table(stored):
 
 def boosting_table(stored):
     """Return head and rows of times and memory of oblique boosting and blends."""
-    found = [row for name, row in stored.items() if name.startswith("boosting:")]
+    return _noted_table(stored, "boosting:")
+
+
+def explain_table(stored):
+    """Return head and rows of times of Shapley values."""
+    return _noted_table(stored, "explain:")
+
+
+def _noted_table(stored, prefix):
+    """Return head and rows of all results of a script, with their notes."""
+    found = [row for name, row in stored.items() if name.startswith(prefix)]
     rows = [
         (row["what"], results.show(row["value"], row["unit"]), row["note"], _commands([row]))
         for row in found
@@ -406,6 +426,7 @@ TABLES = {
     "simulations": simulations_table,
     "size": size_table,
     "boosting": boosting_table,
+    "explain": explain_table,
     "layer": layer_table,
     "co2_procedure": procedure_table,
     "special": special_table,

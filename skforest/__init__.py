@@ -9,6 +9,7 @@ from .endtoend import (
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
 )
+from .explain import shapley_values
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -48,5 +49,6 @@ __all__ = [
     "plot_tree",
     "refine",
     "save",
+    "shapley_values",
     "show_versions",
 ]

@@ -5,6 +5,7 @@ use whole numbers.
 """
 
 import itertools
+import math
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
@@ -851,3 +852,25 @@ def boosted_nodes(tree, X):
             reached[child] = reached[node] & ~right
             reached[child + 1] = reached[node] & right
     return reached
+
+
+# -------------------------------------------------------------------------------- Shapley values
+
+
+def shapley_values(predict, mix, n_players):
+    """Shapley values of the game ``v(S) = mean of predict(mix(S))``, by enumeration.
+
+    ``mix(mask)`` returns the background rows with the players in the mask from the explained row;
+    `predict` returns an array of shape (n_rows, n_outputs). The result is (n_players, n_outputs).
+    """
+    masks = np.array(list(itertools.product([False, True], repeat=n_players)))
+    worth = np.array([predict(mix(mask)).mean(axis=0) for mask in masks])
+    bit = 2 ** np.arange(n_players)[::-1]
+    found = np.zeros((n_players, worth.shape[1]))
+    for number, mask in enumerate(masks):
+        size = mask.sum()
+        for j in np.flatnonzero(~mask):
+            factor = math.factorial(size) * math.factorial(n_players - size - 1)
+            gain = worth[number + bit[j]] - worth[number]
+            found[j] += factor / math.factorial(n_players) * gain
+    return found

@@ -43,7 +43,7 @@ ESTIMATORS = list(LAYERS).index("estimators")
 KERNEL_LAYERS = (
     (
         "simd columns descent random memory poll rows direction projection route row_blocks "
-        "sample_columns stump _tree"
+        "sample_columns stump shapley _tree"
     ).split(),
     "split search loss row_reader bins".split(),
     (
@@ -152,8 +152,9 @@ def test_every_layer_that_is_named_has_files_and_every_file_a_layer():
 
 
 def test_users_of_a_forest_import_no_kernel():
-    """Plots, files and networks read `Forest`; one function reports the vector level."""
-    allowed = {"_kernels.direction", "_kernels.rows", "_kernels.hinge", "_kernels.hinge_layer"}
+    """Plots, files and networks read `Forest`; explanations and layers have own kernels."""
+    allowed = "direction rows hinge hinge_layer shapley".split()
+    allowed = {f"_kernels.{name}" for name in allowed}
     for path in SOURCES:
         if path.suffix == ".py" and layer(dotted(path)) == LAYER["plotting"]:
             kernels = {other for other in needs(path) if other.startswith("_kernels")}
@@ -228,4 +229,4 @@ def test_files_stay_short(path):
 
 def test_the_package_has_few_files():
     """A new file needs a reason: does what it holds belong to an existing one?"""
-    assert len(SOURCES) <= 102
+    assert len(SOURCES) <= 106

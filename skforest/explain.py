@@ -1,0 +1,458 @@
+"""Shapley values of the predictions of fitted forests, boosting and blends."""
+
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import BaseForest, draw_seed, take_rows
+from ._feature_map import dense
+from ._kernels.rows import tree_seed
+from ._kernels.shapley import ShapleyTrees
+from ._table import as_frame
+from ._threads import in_threads
+from .blend import BlendedForestClassifier, BlendedForestRegressor
+from .training.blending import sharpened
+
+UNITS = ("auto", "raw", "response")
+MAX_BACKGROUND = 100  # rows of X that background=None takes
+MAX_EXACT = 16  # a walk of 2^16 branches takes milliseconds
+N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
+BLOCK = 1 << 22  # numbers of an array of values, or of mixtures of rows, that exist at a time
+EPSILON = 2.0**-23  # of float32, twice its rounding error
+
+
+@dataclass
+class Explanation:
+    """Shapley values, with the attributes of `shap.Explanation`.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
+    base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+    data : ndarray of shape (n_samples, n_features)
+        The explained rows.
+    feature_names : list of str or None
+    output_names : list of str or None
+    standard_errors : ndarray of the shape of `values`
+    """
+
+    values: np.ndarray
+    base_values: np.ndarray
+    data: np.ndarray
+    feature_names: list | None
+    output_names: list | None
+    standard_errors: np.ndarray
+
+
+def shapley_values(
+    estimator,
+    X,
+    background=None,
+    units="auto",
+    *,
+    max_exact=10,
+    n_permutations=4,
+    n_jobs=None,
+    random_state=0,
+):
+    """Interventional Shapley values of the predictions of a fitted estimator.
+
+    The prediction of a row is divided among its features:
+
+        prediction = base value + sum of the values of all features
+
+    The base value is the mean prediction of the rows `background`. The value of a feature is what
+    the prediction changes, on average, when the feature is taken from the row instead of from a
+    background row, where the features that were taken before it are in random order [1]_ [2]_.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted forest, tree, boosting, or blend of these.
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows to explain, as `predict` takes them.
+    background : array-like, sparse matrix or dataframe of shape (n_rows, n_features), default=None
+        Rows that X is compared with, such as 100 rows of the training set. The time is
+        proportional to their number. None: X itself, or 100 of its rows drawn at random.
+    units : {"auto", "raw", "response"}, default="auto"
+        What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
+        of the trees before the link, such as log odds; with several bags, its mean over the bags.
+        "auto": "raw" for oblique boosting, "response" otherwise.
+    max_exact : int, default=10
+        Splits of a tree that depend on at most this many features in which two rows differ are
+        explained exactly; see Notes. From 0 to 16.
+    n_permutations : int, default=4
+        Number of permutations where values are sampled, an even number of at least 4. They are
+        used in pairs of a permutation and its reverse.
+    n_jobs : int, default=None
+        Number of threads. None: 1, unless in a `joblib.parallel_config` context. -1: all
+        processors. The result does not depend on it.
+    random_state : int, RandomState or None, default=0
+        Seed of permutations, and of the rows of X that are the background.
+
+    Returns
+    -------
+    explanation : shap.Explanation or Explanation
+        A `shap.Explanation` if the package shap is installed; its plots take it. Otherwise an
+        object with the same attributes:
+
+        values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
+            Of one output, or of the second of two classes, in two dimensions. A category and its
+            indicators, or a number and its indicator of missing values, are one feature.
+        base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The same for all rows.
+        data : ndarray of shape (n_samples, n_features)
+            The rows of X.
+        feature_names, output_names : list of str or None
+            Names of the columns, and of the classes.
+        standard_errors : ndarray of the shape of `values`
+            Standard errors due to sampling; 0 for values that are exact. `shap.Explanation` also
+            has them as ``error_std``.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator, or a member of a blend, is not one of skforest.
+    ValueError
+        If a parameter is out of range, or X does not fit the estimator.
+
+    Notes
+    -----
+    Trees with hard splits whose responses are added, in units in which no link follows, are
+    explained exactly: for each pair of a row and a background row, a walk over the tree visits
+    only the leaves that mixtures of the two can reach. A walk ends after ``2 ** max_exact - 1``
+    branches, or at a split that depends on more than `max_exact` undecided features; a pair of
+    rows that differ in at most `max_exact` features is always explained exactly. Otherwise the
+    values of the pair are sampled. What is sampled for all pairs: forests with margins or soft
+    splits (hinge forests, end-to-end trees with ``routing="soft"``), probabilities of boosting,
+    and blends with a temperature.
+
+    The values of a row add up to its prediction minus the base value in either case, to rounding.
+    Quantiles are explained before they are sorted.
+
+    References
+    ----------
+    .. [1] S. M. Lundberg, S.-I. Lee, "A Unified Approach to Interpreting Model Predictions",
+       NeurIPS 2017.
+    .. [2] D. Janzing, L. Minorics, P. Bloebaum, "Feature Relevance Quantification in Explainable
+       AI: A Causal Problem", AISTATS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import ManifoldForestRegressor, shapley_values
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
+    >>> found = shapley_values(forest, X.iloc[:5], background=X.iloc[5:105])
+    >>> found.values.shape
+    (5, 10)
+    >>> np.allclose(found.base_values + found.values.sum(axis=1), forest.predict(X.iloc[:5]))
+    True
+    >>> most = np.abs(found.values).mean(axis=0).argmax()
+    >>> found.feature_names[most]
+    's5'
+    """
+    _check_parameters(units, max_exact, n_permutations)
+    seed = draw_seed(random_state)
+    X = as_frame(X)
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    if background is None:
+        random = np.random.default_rng([seed, 0])
+        n = min(X.shape[0], MAX_BACKGROUND)
+        background = take_rows(X, np.sort(random.permutation(X.shape[0])[:n]))
+    game = _game(estimator, units)
+    parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
+    for part in parts:
+        part.map_rows(X, background)
+    options = seed, n_permutations // 2, n_jobs
+    shape = (X.shape[0], estimator.n_features_in_, game.n_outputs)
+    values, variance = np.zeros((2, *shape))
+    sampled = [part for part in parts if game.finish is not None or not part.is_additive]
+    found = [
+        _explain_trees(part, game, max_exact, *options) for part in parts if part not in sampled
+    ]
+    if sampled:
+        found.append(_explain_mixtures(sampled, game, *options))
+    for more_values, more_variance in found:
+        values += more_values
+        variance += more_variance
+    base = game.respond([(part.weight, part.forest, part.Z) for part in parts]).mean(axis=0)
+    return _explanation(estimator, X, values, np.tile(base, (X.shape[0], 1)), variance)
+
+
+def _check_parameters(units, max_exact, n_permutations):
+    if not isinstance(units, str) or units not in UNITS:
+        raise ValueError(f"units={units!r} must be one of {UNITS}")
+    if not isinstance(max_exact, Integral) or not 0 <= max_exact <= MAX_EXACT:
+        raise ValueError(f"max_exact={max_exact!r} must be an int in 0 .. {MAX_EXACT}")
+    if not isinstance(n_permutations, Integral) or n_permutations < 4 or n_permutations % 2:
+        raise ValueError(f"n_permutations={n_permutations!r} must be an even int of at least 4")
+
+
+# --------------------------------------------------------------------------- what is explained
+
+
+class _Game:
+    """A prediction as a function of the responses of some forests.
+
+    Parameters
+    ----------
+    members : list of (estimator, Forest, float)
+        Forests whose responses are added, with their weights.
+    finish : callable, default=None
+        Function of this sum. None: there is none, and the forests can be explained one by one.
+    outputs : {"all", "second", "difference"}, default="all"
+        Outputs that are explained: of two classes the second one, or its difference from the
+        first.
+    """
+
+    def __init__(self, members, finish=None, outputs="all"):
+        self.members, self.finish, self.outputs = members, finish, outputs
+
+    @property
+    def n_outputs(self):
+        return self.members[0][1].n_outputs if self.outputs == "all" else 1
+
+    def select(self, response):
+        """The outputs that are explained, on the last axis."""
+        if self.outputs == "all":
+            return response
+        second = response[..., 1:]
+        return second - response[..., :1] if self.outputs == "difference" else second
+
+    def respond(self, parts):
+        """Predictions of mapped rows; `parts` are tuples of weight, Forest and rows."""
+        total = sum(weight * forest.response_mapped(Z) for weight, forest, Z in parts)
+        return self.select(total if self.finish is None else self.finish(total))
+
+
+def _game(estimator, units):
+    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+        return _game_of_blend(estimator, units)
+    forest = _predicting_forest(estimator, "estimator")
+    is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
+    is_raw = (units == "raw" or (units == "auto" and is_boosting)) and forest.link != "identity"
+    is_binary = forest.task == "classification" and forest.n_outputs == 2
+    outputs = "second" if is_binary else "all"
+    if is_raw:
+        outputs = "difference" if is_binary else "all"
+        forest = forest.replaced(forest.arrays, link="identity")
+    return _Game([(estimator, forest, 1.0)], outputs=outputs)
+
+
+def _game_of_blend(blend, units):
+    check_is_fitted(blend, "members_")
+    if units == "raw":
+        raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
+    members = [
+        (
+            model,
+            _predicting_forest(model, f"the member {name!r} of the blend"),
+            blend.weights_[name],
+        )
+        for name, model in blend.members_.items()
+    ]
+    finish = None
+    if blend.temperature_ != 1:
+        temperature = blend.temperature_
+
+        def finish(total):
+            return sharpened(total, temperature)
+
+    first = members[0][1]
+    is_binary = first.task == "classification" and first.n_outputs == 2
+    return _Game(members, finish, "second" if is_binary else "all")
+
+
+def _predicting_forest(estimator, what):
+    """The forest that an estimator predicts with."""
+    if not isinstance(estimator, BaseForest):
+        raise TypeError(
+            f"{what} is a {type(estimator).__name__}; forests, trees and boosting of skforest are "
+            "explained, and blends of these; pass the fitted estimator itself, not a pipeline"
+        )
+    check_is_fitted(estimator, "forest_")
+    forest = estimator.forest_
+    return estimator._gated(forest) if hasattr(estimator, "routing") else forest
+
+
+class _Part:
+    """A forest of a game, and the rows as it sees them."""
+
+    def __init__(self, model, forest, weight):
+        self.model, self.forest, self.weight = model, forest, weight
+        self.is_additive = forest.gate == "hard" and forest.link == "identity"
+        source = forest.feature_map.source
+        n_features = forest.n_features
+        self.player = source if len(source) else np.arange(n_features, dtype=np.int32)
+
+    def map_rows(self, X, background):
+        self.X, self.Z = self._mapped(X), self._mapped(background)
+
+    def _mapped(self, X):
+        """Mapped rows, float32: those of bytes have the same sums and sides of splits."""
+        Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
+        return np.ascontiguousarray(Z, dtype=np.float32)
+
+
+# ------------------------------------------------------------------------------- hard trees, sums
+
+
+def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
+    """Values of a forest with hard splits whose trees are added, and their variances."""
+    forest, n_inputs = part.forest, part.forest.n_inputs
+    leaves = game.select(_leaf_values(forest)), game.select(forest.slope.astype(np.float64))
+    leaves = [np.ascontiguousarray(array) for array in leaves]
+    scale = part.weight * _tree_scales(forest) / len(part.Z)
+    bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
+    largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.Z).max(axis=0))
+    size = max(1, BLOCK // (n_inputs * game.n_outputs * (len(bounds) - 1)))
+
+    def explain(start, chunk, control):
+        X = part.X[start : start + size]
+        own = np.zeros((2, len(X), n_inputs, game.n_outputs))
+        options = max_exact, n_pairs, tree_seed(seed, start)
+        walker = ShapleyTrees(forest, X, part.Z, part.player, n_inputs, *leaves, *options)
+        for t in range(bounds[chunk], bounds[chunk + 1]):
+            walker.load(*_tree_arrays(forest, t, part.player, largest))
+            walker.explain(t, scale[t], *own, control.stop)
+        return own
+
+    blocks = []
+    for start in range(0, len(part.X), size):
+        of_block, chunks = partial(explain, start), range(len(bounds) - 1)
+        blocks.append(sum(in_threads(of_block, chunks, n_jobs, 0, "shapley_values")))
+    return np.concatenate(blocks, axis=1)
+
+
+def _leaf_values(forest):
+    """Rows of leaf values: float64 of shape (n_values, n_outputs)."""
+    if not len(forest.value_start):
+        return forest.value.reshape(-1, forest.n_outputs).astype(np.float64)
+    entries = forest.value.astype(np.float64), forest.value_index, forest.value_start
+    shape = len(forest.value_start) - 1, forest.n_outputs
+    return sparse.csr_matrix(entries, shape=shape).toarray()
+
+
+def _tree_scales(forest):
+    """Factor of the response of each tree in that of the forest."""
+    n_trees = np.diff(forest.bag_start)
+    of_bag = np.ones(len(n_trees)) if forest.aggregate == "sum" else 1 / np.maximum(n_trees, 1)
+    return np.repeat(of_bag / len(n_trees), n_trees)
+
+
+def _tree_arrays(forest, number, player, largest):
+    """Children, thresholds, codes, terms by player and bounds of the rounding of a tree."""
+    tree = forest[number]
+    start, feature, weight = forest.router.expand(tree.direction)
+    n_terms = np.diff(start)
+    split = np.repeat(np.arange(len(n_terms)), n_terms)
+    is_used = weight != 0
+    key = split * (int(player.max()) + 1) + player[feature]
+    order = np.arange(len(key)) if (np.diff(key) >= 0).all() else np.argsort(key, kind="stable")
+    order = order[is_used[order]]
+    start = np.concatenate([[0], np.cumsum(np.bincount(split[is_used], minlength=len(n_terms)))])
+    size = np.bincount(split, np.abs(weight, dtype=np.float64) * largest[feature], len(n_terms))
+    margin = EPSILON * (n_terms + 4) * size
+    terms = start, feature[order], weight[order]
+    return tree.child, tree.threshold, tree.direction, *terms, margin
+
+
+# ------------------------------------------------------------------------------ any other response
+
+
+def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
+    """Values of a sum of forests of any kind, from permutations, and their variances.
+
+    For each pair of a row and a background row, the rows between the two are predicted along a
+    permutation of the players, in which one player after the other is taken from the first row.
+    """
+    n_samples, n_inputs = len(parts[0].X), parts[0].forest.n_inputs
+    n_background = len(parts[0].Z)
+    size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
+
+    def explain(i, control):
+        random = np.random.default_rng([seed, 1 + i])
+        total = np.zeros((2, n_inputs, game.n_outputs))
+        for start in range(0, n_background, size):
+            rows = slice(start, min(start + size, n_background))
+            forward = random.permuted(
+                np.tile(np.arange(n_inputs), (rows.stop - start, n_pairs, 1)), axis=2
+            )
+            # (rows, pairs, 2, n_inputs): each permutation, and its reverse.
+            order = np.stack([forward, forward[..., ::-1]], axis=2)
+            change = _changes(parts, game, i, rows, order)
+            of_pair = change.mean(axis=2)
+            total[0] += of_pair.mean(axis=1).sum(axis=0)
+            total[1] += (of_pair.var(axis=1, ddof=1) / n_pairs).sum(axis=0)
+        return total / np.array([n_background, n_background**2])[:, None, None]
+
+    done = np.array(in_threads(explain, range(n_samples), n_jobs, 0, "shapley_values"))
+    return done[:, 0], done[:, 1]
+
+
+def _changes(parts, game, i, rows, order):
+    """What each player changes along permutations, from background rows to the row i.
+
+    Returns an array of shape (n_rows, n_pairs, 2, n_inputs, n_outputs).
+    """
+    n_inputs = order.shape[-1]
+    rank = np.argsort(order, axis=-1)[..., None, :]
+    size = max(1, BLOCK // (order.size // n_inputs * _n_columns(parts)))
+    responses = []
+    for start in range(0, n_inputs + 1, size):
+        step = np.arange(start, min(start + size, n_inputs + 1))
+        is_taken = rank < step[:, None]  # (n_rows, n_pairs, 2, n_steps, n_inputs)
+        mixtures = []
+        for part in parts:
+            background = part.Z[rows][:, None, None, None]
+            mixture = np.where(is_taken[..., part.player], part.X[i], background)
+            mixture = np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
+            mixtures.append((part.weight, part.forest, mixture))
+        responses.append(game.respond(mixtures).reshape(*is_taken.shape[:-1], game.n_outputs))
+    change = np.empty((*order.shape, game.n_outputs))
+    gains = np.diff(np.concatenate(responses, axis=-2), axis=-2)
+    np.put_along_axis(change, order[..., None], gains, axis=-2)
+    return change
+
+
+def _n_columns(parts):
+    """Largest number of features that a forest has."""
+    return max(part.forest.n_features for part in parts)
+
+
+# -------------------------------------------------------------------------------------- the result
+
+
+def _explanation(estimator, X, values, base_values, variance):
+    """Values as `shap.Explanation`, if shap is installed."""
+    errors = np.sqrt(variance)
+    names = getattr(estimator, "feature_names_in_", None)
+    names = None if names is None else [str(name) for name in names]
+    classes = getattr(estimator, "classes_", None)
+    outputs = None
+    if values.shape[2] == 1:
+        values, errors, base_values = values[..., 0], errors[..., 0], base_values[:, 0]
+    elif isinstance(classes, np.ndarray) and len(classes) == values.shape[2]:
+        outputs = [str(label) for label in classes]
+    if sparse.issparse(X):
+        data = X.toarray()
+    else:
+        data = np.asarray(X)
+    data = data.reshape(len(values), -1)
+    try:
+        import shap
+    except ImportError:
+        return Explanation(values, base_values, data, names, outputs, errors)
+    found = shap.Explanation(
+        values, base_values, data, feature_names=names, output_names=outputs, error_std=errors
+    )
+    found.standard_errors = errors
+    return found

@@ -1,0 +1,353 @@
+"""Shapley values: the same as enumeration, exact or within their standard errors."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import oracles
+import pandas as pd
+import pytest
+from makers import random_forest, whole_table
+from scipy import sparse
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import skforest
+from skforest import explain, shapley_values
+
+N_FEATURES = 6
+
+
+def classes(n_classes):
+    return make_classification(
+        200, N_FEATURES, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=1
+    )
+
+
+def targets():
+    return make_friedman1(200, n_features=N_FEATURES, noise=0.5, random_state=0)
+
+
+def proba(model):
+    return model.predict_proba
+
+
+def second(model):
+    return lambda X: model.predict_proba(X)[:, 1:]
+
+
+def decision(model):
+    return lambda X: model.decision_function(X)[:, None]
+
+
+def prediction(model):
+    return lambda X: model.predict(X).reshape(len(X), -1)
+
+
+def enumerated(predict, rows, background):
+    def of_row(row):
+        def mix(mask):
+            return np.where(mask, row, background)
+
+        return oracles.shapley_values(predict, mix, len(row))
+
+    return np.array([of_row(row) for row in rows])
+
+
+def check_sum(found, predict, rows):
+    """The base value and the values of a row add up to its prediction."""
+    values = found.values.reshape(*found.values.shape[:2], -1)
+    total = found.base_values.reshape(len(values), -1) + values.sum(axis=1)
+    np.testing.assert_allclose(total, predict(rows), atol=1e-10)
+
+
+HARD = {
+    "manifold": (skforest.ManifoldForestClassifier, {}, 3, proba),
+    "manifold, axis": (skforest.ManifoldForestRegressor, {"projection": "axis"}, 0, prediction),
+    "manifold, patches": (
+        skforest.ManifoldForestClassifier,
+        {"feature_shape": (2, 3), "projection": "patch"},
+        2,
+        second,
+    ),
+    "co2": (skforest.CO2ForestClassifier, {}, 2, second),
+    "co2, float16": (skforest.CO2ForestRegressor, {"weight_dtype": "float16"}, 0, prediction),
+    "nongreedy": (skforest.NonGreedyForestClassifier, {"max_depth": 4}, 3, proba),
+    "end-to-end": (skforest.E2EDecisionForestRegressor, {"max_depth": 3}, 0, prediction),
+    "boosting": (skforest.ObliqueBoostingClassifier, {"n_bags": 1}, 2, decision),
+    "boosting, bags": (skforest.ObliqueBoostingRegressor, {"n_bags": 2}, 0, prediction),
+    "boosting, linear leaves": (
+        skforest.ObliqueBoostingRegressor,
+        {"linear_leaves": True, "n_bags": 1},
+        0,
+        prediction,
+    ),
+}
+
+
+def fitted(name, n_classes, estimator, **parameters):
+    X, y = classes(n_classes) if n_classes else targets()
+    size = 1 if "end-to-end" in name else 8
+    parameters = {"n_estimators": size, "random_state": 0} | parameters
+    return estimator(**parameters).fit(X[:150], y[:150]), X
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_trees_as_by_enumeration(name):
+    estimator, parameters, n_classes, function = HARD[name]
+    model, X = fitted(name, n_classes, estimator, **parameters)
+    rows, background = X[150:153], X[:7]
+    found = shapley_values(model, rows, background)
+    predict = function(model)
+    expected = enumerated(predict, rows, background)
+    np.testing.assert_allclose(found.values.reshape(expected.shape), expected, atol=1e-10)
+    assert not found.standard_errors.any()
+    assert found.values.ndim == (2 if expected.shape[2] == 1 else 3)
+    check_sum(found, predict, rows)
+
+
+@pytest.mark.parametrize("kinds", [("box",), ("sparse", "dense")])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):
+    """Whole numbers, and thresholds that mixtures reach exactly."""
+    rng = np.random.default_rng(0)
+    forest = random_forest(
+        rng, (2, 3), (is_closed, False), (False, is_closed), kinds=kinds, n_splits=12
+    )
+    arrays = forest.arrays | {"threshold": np.floor(forest.threshold)}
+    forest = forest.replaced(arrays)
+    X = whole_table(rng, 10, 6, np.float32)
+    X[:, ::2] = np.sign(X[:, ::2])  # some equal entries
+    part = explain._Part(None, forest, 1.0)
+    part.X, part.Z = X[:4], X[4:]
+    game = explain._Game([(None, forest, 1.0)])
+    found, variance = explain._explain_trees(part, game, 10, 0, 2, 1)
+    np.testing.assert_allclose(found, enumerated(forest.response, X[:4], X[4:]), atol=1e-10)
+    assert not variance.any()
+
+
+@pytest.mark.parametrize("estimator", [skforest.CO2ForestClassifier, "linear"])
+def test_permutations_within_their_standard_errors(estimator):
+    """Every tree is sampled; sums are exact all the same."""
+    if estimator == "linear":
+        own = {"linear_leaves": True, "n_bags": 1}
+        model, X = fitted("", 0, skforest.ObliqueBoostingRegressor, **own)
+        predict = prediction(model)
+    else:
+        model, X = fitted("", 3, estimator)
+        predict = proba(model)
+    rows, background = X[150:154], X[:20]
+    exact = shapley_values(model, rows, background).values
+    found = shapley_values(model, rows, background, max_exact=0, n_permutations=20)
+    errors = found.standard_errors
+    assert (errors > 0).any()
+    assert (np.abs(found.values - exact) <= 4 * errors + 1e-10).all()
+    ratio = (found.values - exact)[errors > 0] / errors[errors > 0]
+    assert 0.7 < np.sqrt(np.mean(ratio**2)) < 1.3
+    check_sum(found, predict, rows)
+
+
+SOFT = {
+    "hinge": (skforest.RandomHingeForestRegressor, {"n_bags": 1}, 0, prediction),
+    "soft": (skforest.E2EDecisionForest, {"routing": "soft", "max_depth": 3}, 3, proba),
+    "probability": (skforest.ObliqueBoostingClassifier, {"n_bags": 2}, 2, second),
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_soft_responses_within_their_standard_errors(name):
+    estimator, parameters, n_classes, function = SOFT[name]
+    model, X = fitted("end-to-end" if name == "soft" else "", n_classes, estimator, **parameters)
+    rows, background = X[150:152], X[:8]
+    found = shapley_values(model, rows, background, units="response", n_permutations=24)
+    predict = function(model)
+    expected = enumerated(predict, rows, background).reshape(found.values.shape)
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+    assert found.standard_errors.max() < 0.2 * np.abs(expected).max()
+    check_sum(found, predict, rows)
+
+
+def test_raw_scores_of_bags_are_averaged():
+    model, X = fitted("", 3, skforest.ObliqueBoostingClassifier, n_bags=2)
+    forest = model.forest_
+
+    def raw(X):
+        bags = zip(forest.bag_start[:-1], forest.bag_start[1:])
+        parts = [forest[a:b] for a, b in bags]
+        parts = [part.replaced(part.arrays, link="identity") for part in parts]
+        return np.mean([part.response(X) for part in parts], axis=0)
+
+    found = shapley_values(model, X[150:153], X[:5])
+    expected = enumerated(raw, X[150:153], X[:5])
+    np.testing.assert_allclose(found.values, expected, atol=1e-10)
+
+
+def mixed_table():
+    rng = np.random.default_rng(0)
+    n = 300
+    X = pd.DataFrame({
+        "size": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.normal(size=n)),
+        "colour": rng.choice(["red", "green", "blue", "grey"], n),
+        "town": rng.choice([f"town {i}" for i in range(15)], n),
+        "age": rng.integers(0, 5, n).astype(float),
+    })  # fmt: skip
+    y = X["size"].fillna(2) + 2.0 * (X["colour"] == "red") + X["age"] * (X["town"] < "town 3")
+    return X, y.to_numpy()
+
+
+@pytest.mark.parametrize(
+    "estimator", [skforest.ManifoldForestRegressor, skforest.ObliqueBoostingRegressor]
+)
+def test_columns_of_a_table_are_the_players(estimator):
+    """Levels and indicators of missing values belong to their columns."""
+    X, y = mixed_table()
+    model = estimator(10, random_state=0).fit(X[:250], y[:250])
+    assert model.forest_.n_features > 4
+    rows, background = X[250:253], X[:6]
+    found = shapley_values(model, rows, background)
+
+    def of_row(row):
+        def mix(mask):
+            return background.assign(**{name: row[name] for name in X.columns[mask]})
+
+        return oracles.shapley_values(prediction(model), mix, 4)[:, 0]
+
+    expected = [of_row(rows.iloc[i]) for i in range(3)]
+    np.testing.assert_allclose(found.values, expected, atol=1e-10)
+    assert found.feature_names == list(X.columns)
+    assert found.data.shape == (3, 4)
+
+
+def test_several_outputs():
+    X, y = classes(3)
+    Y = np.stack([y, y > 0], axis=1)
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(X, Y)
+    found = shapley_values(model, X[:2], X[2:7])
+    expected = enumerated(lambda X: np.hstack(model.predict_proba(X)), X[:2], X[2:7])
+    np.testing.assert_allclose(found.values, expected, atol=1e-10)
+
+
+def test_blends():
+    X, y = classes(2)
+    blend = skforest.BlendedForestClassifier(
+        [
+            skforest.ManifoldForestClassifier(6),
+            skforest.CO2ForestClassifier(6),
+            skforest.ObliqueBoostingClassifier(10, n_bags=2),
+        ],
+        random_state=0,
+        cv=2,
+        calibrate=False,
+    ).fit(X[:150], y[:150])
+    rows, background = X[150:152], X[:6]
+    found = shapley_values(blend, rows, background, n_permutations=20)
+    expected = enumerated(second(blend), rows, background)[..., 0]
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+    check_sum(found, second(blend), rows)
+    blend.temperature_ = 0.5
+    found = shapley_values(blend, rows, background, n_permutations=20)
+    expected = enumerated(second(blend), rows, background)[..., 0]
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+    check_sum(found, second(blend), rows)
+    with pytest.raises(ValueError, match="blend"):
+        shapley_values(blend, rows, background, units="raw")
+
+
+def test_the_result_does_not_depend_on_threads_nor_on_blocks(monkeypatch):
+    model, X = fitted("", 3, skforest.CO2ForestClassifier)
+    one = shapley_values(model, X[:9], X[9:15], n_jobs=1)
+    two = shapley_values(model, X[:9], X[9:15], n_jobs=2)
+    assert one.values.tobytes() == two.values.tobytes()
+    monkeypatch.setattr(explain, "BLOCK", 300)  # sums in the same order, for few rows at a time
+    three = shapley_values(model, X[:9], X[9:15])
+    assert one.values.tobytes() == three.values.tobytes()
+
+
+def test_mixtures_are_predicted_in_blocks(monkeypatch):
+    model, X = fitted("", 0, skforest.RandomHingeForestRegressor, n_bags=1)
+    one = shapley_values(model, X[:2], X[2:8])
+    monkeypatch.setattr(explain, "BLOCK", 100)  # of one background row and four steps
+    two = shapley_values(model, X[:2], X[2:8], n_jobs=2)
+    check_sum(two, prediction(model), X[:2])
+    assert (np.abs(one.values - two.values) <= 6 * one.standard_errors + 1e-10).all()
+
+
+def test_background_is_drawn_from_X():
+    model, X = fitted("", 0, skforest.ManifoldForestRegressor)
+    found = shapley_values(model, X[:120])
+    again = shapley_values(model, X[:120], random_state=np.random.RandomState(1))
+    assert found.base_values[0] != again.base_values[0]
+    check_sum(found, prediction(model), X[:120])
+    few = shapley_values(model, X[:5])
+    np.testing.assert_allclose(few.base_values, model.predict(X[:5]).mean())
+
+
+def test_sparse_rows():
+    X, y = classes(2)
+    X = np.where(np.abs(X) < 1, 0, X)
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    expected = shapley_values(model, X[:5], X[5:9])
+    found = shapley_values(model, sparse.csr_matrix(X[:5]), sparse.csr_matrix(X[5:9]))
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.data, X[:5])
+
+
+def test_a_tree_without_splits():
+    X, y = targets()
+    model = skforest.ManifoldForestRegressor(2, max_depth=1, min_samples_leaf=150).fit(X, y)
+    assert not shapley_values(model, X[:3], X[3:5]).values.any()
+
+
+def test_shap_gets_an_explanation(monkeypatch):
+    class Given:
+        def __init__(self, values, base_values, data, **more):
+            self.values, self.base_values, self.data = values, base_values, data
+            self.__dict__.update(more)
+
+    model, X = fitted("", 3, skforest.ManifoldForestClassifier)
+    monkeypatch.setitem(sys.modules, "shap", SimpleNamespace(Explanation=Given))
+    found = shapley_values(model, X[:4], X[4:8])
+    assert isinstance(found, Given)
+    assert found.output_names == ["0", "1", "2"]
+    assert found.error_std is found.standard_errors
+    monkeypatch.setitem(sys.modules, "shap", None)
+    own = shapley_values(model, X[:4], X[4:8])
+    assert isinstance(own, explain.Explanation)
+    for name in ("values", "base_values", "data", "feature_names", "standard_errors"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(own, name))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"units": "odds"},
+        {"units": None},
+        {"max_exact": 17},
+        {"max_exact": 2.0},
+        {"n_permutations": 2},
+        {"n_permutations": 5},
+    ],
+)
+def test_bad_parameters(parameters):
+    model, X = fitted("", 0, skforest.ManifoldForestRegressor)
+    with pytest.raises(ValueError, match=next(iter(parameters))):
+        shapley_values(model, X[:2], **parameters)
+
+
+def test_bad_estimators():
+    X, y = classes(2)
+    model = skforest.ManifoldForestClassifier(3, random_state=0)
+    with pytest.raises(NotFittedError):
+        shapley_values(model, X)
+    model.fit(X, y)
+    for other in (make_pipeline(model), LogisticRegression().fit(X, y), model.forest_):
+        with pytest.raises(TypeError, match=type(other).__name__):
+            shapley_values(other, X[:2])
+    with pytest.raises(ValueError, match="features"):
+        shapley_values(model, X[:2], X[:, 1:])
+    blend = skforest.BlendedForestClassifier([model, LogisticRegression()], cv=2).fit(X, y)
+    blend.weights_, blend.members_ = {"lr": 1.0}, {"lr": LogisticRegression().fit(X, y)}
+    with pytest.raises(TypeError, match="'lr' of the blend"):
+        shapley_values(blend, X[:2])
