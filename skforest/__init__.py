@@ -4,6 +4,7 @@ from ._version import __version__
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .displays import FeatureImportancesDisplay, TrainingCurveDisplay
 from .endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
@@ -18,6 +19,7 @@ from .nongreedy import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
+from .partition import PartitionDisplay
 from .persistence import load, save, show_versions, to_dict
 from .plotting import plot_tree
 from .refine import refine
@@ -31,6 +33,7 @@ __all__ = [
     "E2EDecisionForest",
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
+    "FeatureImportancesDisplay",
     "Forest",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
@@ -40,8 +43,10 @@ __all__ = [
     "NonGreedyTreeRegressor",
     "ObliqueBoostingClassifier",
     "ObliqueBoostingRegressor",
+    "PartitionDisplay",
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
+    "TrainingCurveDisplay",
     "__version__",
     "export_graphviz",
     "export_text",

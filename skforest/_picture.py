@@ -61,6 +61,40 @@ def layout(child, root, max_depth):
     return places
 
 
+def import_axes(name):
+    """The class of matplotlib axes; ImportError that names what needs them."""
+    try:
+        from matplotlib.axes import Axes
+    except ImportError as error:
+        raise ImportError(f'{name} needs matplotlib: pip install "skforest[plot]"') from error
+    return Axes
+
+
+def panels(display, ax, n_panels, size, widths=None):
+    """Axes to plot on: those given, or those of a new figure."""
+    Axes = import_axes(type(display).__name__)
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        options = {"figsize": size, "layout": "constrained", "width_ratios": widths}
+        return plt.subplots(1, n_panels, squeeze=False, **options)[1][0]
+    axes = np.ravel(np.asarray(ax, dtype=object))
+    if not all(isinstance(one, Axes) for one in axes):
+        raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
+    if len(axes) != n_panels:
+        raise ValueError(f"ax must have {n_panels} axes for this plot, got {len(axes)}")
+    return axes
+
+
+def output_colour(k, n_outputs):
+    """Colour of an output."""
+    if n_outputs <= len(COLOURS):
+        return COLOURS[k]
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](k / (n_outputs - 1))
+
+
 def number(value, precision):
     """Format a number with some significant digits, and at least one decimal: 211.5, 18.
 
@@ -307,7 +341,7 @@ class Picture:
         index = np.flatnonzero(value)
         # With many outputs, bars wider than their distance remain visible.
         width = max(0.85, n / 40)
-        colours = [self.colour(k) for k in index]
+        colours = [output_colour(k, n) for k in index]
         inset.bar(
             index, value[index], width, color=colours, alpha=HIDDEN_ALPHA if is_hidden else 1.0
         )
@@ -334,15 +368,6 @@ class Picture:
         text = number(value, self.style.precision)
         self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **options)
 
-    def colour(self, k):
-        """Colour of an output."""
-        n = len(self.style.outputs)
-        if n <= len(COLOURS):
-            return COLOURS[k]
-        from matplotlib import colormaps
-
-        return colormaps["viridis"](k / (n - 1))
-
     # ------------------------------------------------------------------------ legend, font size
 
     def draw_legend(self, size):
@@ -351,7 +376,7 @@ class Picture:
 
         names = self.style.outputs
         legend = self.ax.legend(
-            [Patch(color=self.colour(k)) for k in range(len(names))],
+            [Patch(color=output_colour(k, len(names))) for k in range(len(names))],
             ["name"] * len(names),
             loc="lower center",
             ncols=max(1, min(len(names), 90 // (max(map(len, names)) + 5))),

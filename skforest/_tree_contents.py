@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ._feature_map import CODE, IS_MISSING, LEVEL, level_text
+from ._feature_map import CODE, IS_MISSING, LEVEL, FeatureGrid, level_text
 from .forest import Forest
 from .forest.packed import LINKS
 from .forest.statistics import levels
@@ -263,3 +263,11 @@ def output_names(forest, given):
     if forest.task == "classification":
         return [str(label) for label in forest.classes]
     return numbered("y", (forest.n_outputs,))
+
+
+def grid_shape(forest, given):
+    """Shape of the array that the features fill, or None if they are shown by name."""
+    if given is None:
+        has_patches = len(forest.box_corner) > 0
+        return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
+    return FeatureGrid(given, forest.n_features).shape

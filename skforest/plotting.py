@@ -5,9 +5,8 @@ This file checks the parameters; `_picture` draws.
 
 from numbers import Real
 
-from ._feature_map import FeatureGrid
-from ._picture import Picture, Style, layout
-from ._tree_contents import check_int, contents_of, forest_of, output_names
+from ._picture import Picture, Style, import_axes, layout
+from ._tree_contents import check_int, contents_of, forest_of, grid_shape, output_names
 
 
 def plot_tree(
@@ -121,7 +120,7 @@ def plot_tree(
     7
     """
     forest = forest_of(estimator)
-    shape = _shape(forest, feature_shape)
+    shape = grid_shape(forest, feature_shape)
     contents = contents_of(estimator, tree, feature_names, shape)
     check_int("node", node, 0, len(contents.child) - 1)
     check_int("max_depth", max_depth, 1, or_none=True)
@@ -142,20 +141,9 @@ def plot_tree(
     return Picture(_axes(ax), contents, places, style).draw()
 
 
-def _shape(forest, given):
-    """Shape of the image of a direction, or None if weights are listed by name."""
-    if given is None:
-        has_patches = len(forest.box_corner) > 0
-        return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
-    return FeatureGrid(given, forest.n_features).shape
-
-
 def _axes(ax):
     """Cleared axes to plot on."""
-    try:
-        from matplotlib.axes import Axes
-    except ImportError as error:
-        raise ImportError('plot_tree needs matplotlib: pip install "skforest[plot]"') from error
+    Axes = import_axes("plot_tree")
     if ax is not None and not isinstance(ax, Axes):
         raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
     if ax is None:

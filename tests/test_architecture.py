@@ -39,6 +39,7 @@ LAYERS = {
         "_picture",
         "plotting",
         "displays",
+        "partition",
         "text",
         "persistence",
         "explain",
