@@ -289,8 +289,8 @@ class TrainingCurveDisplay:
             Fitted. Hinge forests and end-to-end trees record a curve in any case, oblique boosting
             and others with `early_stopping`.
         curves : list of str, default=None
-            Attributes to plot, among "loss_curve_", "validation_scores_" (with the sign of a loss)
-            and "refine_curve_". None: all that were recorded.
+            Attributes to plot, among `loss_curve_`, `validation_scores_` (with the sign of a loss)
+            and `refine_curve_`. None: all that were recorded.
         ax : matplotlib.axes.Axes or array-like of such, default=None
             Axes to plot on, one for each attribute. None: a new figure.
 

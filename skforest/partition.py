@@ -180,7 +180,7 @@ class PartitionDisplay:
         self : PartitionDisplay
         """
         has_tree = self.tree is not None
-        size, widths = ((12.0, 4.6), (1, 1.5)) if has_tree else ((5.6, 4.4), None)
+        size, widths = ((12.5, 4.6), (1, 1.7)) if has_tree else ((5.6, 4.4), None)
         self.ax_, *rest = panels(self, ax, 1 + has_tree, size, widths)
         self.tree_ax_ = rest[0] if has_tree else None
         self.figure_ = self.ax_.figure

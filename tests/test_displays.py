@@ -302,7 +302,7 @@ def test_the_picture_is_the_one_that_was_looked_at(tmp_path):
     """After a change that is meant: python tests/golden/make_picture.py; look at the result."""
     maker = script("make_picture")
     maker.draw(tmp_path / "partition.png")
-    assert compare_images(str(maker.PATH), str(tmp_path / "partition.png"), tol=8) is None
+    assert compare_images(str(maker.PATH), str(tmp_path / "partition.png"), tol=3) is None
 
 
 @pytest.mark.parametrize("name", ["FeatureImportancesDisplay", "PartitionDisplay"])
