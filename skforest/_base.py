@@ -355,10 +355,15 @@ class BaseForest(TableEstimator):
         found = self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
         return self.forest_.feature_map.per_input(found)
 
+    def __getstate__(self):
+        """The attributes without the time of training: equal models have equal pickles."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training_seconds"}
+
     def _model_html(self):
         if not hasattr(self, "forest_"):
             return ""
-        seconds = getattr(self, "_training_seconds", None)  # `partial_fit` does not measure it
+        seconds = getattr(self, "_training_seconds", None)  # of this process
         return _summary_html(self.forest_, seconds)
 
 

@@ -60,7 +60,7 @@ def _params_to_json(estimator):
 def _header_of(estimator):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
     apart = {*estimator.get_params(deep=False), *WITH_FOREST}
-    state = {name: value for name, value in vars(estimator).items() if name not in apart}
+    state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,
         "params": _params_to_json(estimator),
