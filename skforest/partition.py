@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._picture import output_colour, panels
+from ._picture import MAX_LEGEND, output_colour, panels
 from ._tree_contents import check_int, forest_of, input_names, output_names
 from .plotting import plot_tree
 
@@ -217,7 +217,7 @@ class PartitionDisplay:
                 edgecolor="black", linewidth=0.5,
             )  # fmt: skip
             drawn.set_label(name if name[:1] != "_" else f"\u200b{name}")
-        if self.tree is None:  # otherwise the tree has a legend
+        if self.tree is None and n_classes <= MAX_LEGEND:  # otherwise the tree has a legend
             self.ax_.legend(framealpha=0.9)
 
     def _plot_values(self, options):

@@ -438,6 +438,10 @@ def test_unsupported_estimators(function):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(TypeError, match="estimator must be .*, got DecisionTreeClassifier"):
         function(DecisionTreeClassifier().fit(X, y))
+    networks = CO2ForestClassifier(1, max_depth=1).fit(X, y)
+    networks.networks_ = []  # as an E2ENetworkTree has
+    with pytest.raises(TypeError, match="the splits of a CO2ForestClassifier are networks"):
+        function(networks)
     if function is not to_dict:
         blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
         with pytest.raises(TypeError, match="pass one of its members_: 'ManifoldForest'"):
