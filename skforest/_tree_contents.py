@@ -203,7 +203,7 @@ def refuse_networks(estimator):
     """Raise TypeError if the splits of an estimator are networks."""
     if hasattr(estimator, "networks_"):
         raise TypeError(
-            f"the splits of a {type(estimator).__name__} are networks, which have no text"
+            f"the splits of a {type(estimator).__name__} are networks, not weighted sums of features"
         )
 
 

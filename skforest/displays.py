@@ -9,7 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._feature_map import FeatureGrid
 from ._picture import COLOURS, MAX_CHANNELS, panels
-from ._tree_contents import check_int, check_names, forest_of, grid_shape, input_names
+from ._tree_contents import (
+    check_int,
+    check_names,
+    forest_of,
+    grid_shape,
+    input_names,
+    refuse_networks,
+)
 from .forest import Forest
 
 CURVES = {
@@ -217,6 +224,7 @@ class FeatureImportancesDisplay:
 
 def _importances(estimator):
     """Importances of an estimator, their spread over its trees or bags or None, and which."""
+    refuse_networks(estimator)
     own = getattr(estimator, "forest_", estimator)
     if not isinstance(own, Forest):
         if not hasattr(estimator, "fit"):

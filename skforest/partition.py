@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._picture import MAX_LEGEND, output_colour, panels
-from ._tree_contents import check_int, forest_of, input_names, output_names
+from ._tree_contents import check_int, forest_of, input_names, output_names, refuse_networks
 from .plotting import plot_tree
 
 MAX_OUTLINED = 64  # leaves
@@ -128,6 +128,7 @@ class PartitionDisplay:
         -------
         display : PartitionDisplay
         """
+        refuse_networks(estimator)
         forest = forest_of(estimator)
         check_int("grid_resolution", grid_resolution, 2)
         if tree is not None:

@@ -293,6 +293,10 @@ def test_bad_input_of_partitions():
         PartitionDisplay.from_estimator(several, X)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
         PartitionDisplay.from_estimator(forest, X, ax=Figure())
+    forest.networks_ = []  # as an E2ENetworkTree has
+    for display, options in ((FeatureImportancesDisplay, {}), (PartitionDisplay, {"X": X})):
+        with pytest.raises(TypeError, match="are networks, not weighted sums of features"):
+            display.from_estimator(forest, **options)
     blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
     with pytest.raises(TypeError, match="pass one of its members_"):
         PartitionDisplay.from_estimator(blend, X)
