@@ -202,9 +202,8 @@ def forest_of(estimator):
 def refuse_networks(estimator):
     """Raise TypeError if the splits of an estimator are networks."""
     if hasattr(estimator, "networks_"):
-        raise TypeError(
-            f"the splits of a {type(estimator).__name__} are networks, not weighted sums of features"
-        )
+        name = type(estimator).__name__
+        raise TypeError(f"the splits of a {name} are networks, not weighted sums of features")
 
 
 def contents_of(estimator, tree, feature_names=None, shape=None):
