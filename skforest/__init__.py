@@ -4,6 +4,7 @@ from ._version import __version__
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .displays import FeatureImportancesDisplay, TrainingCurveDisplay
 from .endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
@@ -19,9 +20,11 @@ from .nongreedy import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
-from .persistence import load, save, show_versions
+from .partition import PartitionDisplay
+from .persistence import load, save, show_versions, to_dict
 from .plotting import plot_tree
 from .refine import refine
+from .text import export_graphviz, export_text
 from .training.losses import Loss
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "E2EDecisionForest",
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
+    "FeatureImportancesDisplay",
     "Forest",
     "Loss",
     "ManifoldForestClassifier",
@@ -42,13 +46,18 @@ __all__ = [
     "NonGreedyTreeRegressor",
     "ObliqueBoostingClassifier",
     "ObliqueBoostingRegressor",
+    "PartitionDisplay",
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
+    "TrainingCurveDisplay",
     "__version__",
+    "export_graphviz",
+    "export_text",
     "load",
     "plot_tree",
     "refine",
     "save",
     "shapley_values",
     "show_versions",
+    "to_dict",
 ]

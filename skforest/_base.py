@@ -8,6 +8,7 @@ says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
 Only this file imports private names of scikit-learn.
 """
 
+import time
 import warnings
 from abc import abstractmethod
 from numbers import Integral, Real  # noqa: F401
@@ -98,7 +99,9 @@ class BaseForest(TableEstimator):
         {returns_self}
         """
         with self._unchanged_on_error():
+            start = time.perf_counter()
             self._fit(X, y, sample_weight)
+            self._training_seconds = time.perf_counter() - start
         return self
 
     def _fit(self, X, y, sample_weight):
@@ -352,6 +355,17 @@ class BaseForest(TableEstimator):
         found = self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
         return self.forest_.feature_map.per_input(found)
 
+    def __getstate__(self):
+        """The attributes without the time of training: equal models have equal pickles."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training_seconds"}
+
+    def _model_html(self):
+        if not hasattr(self, "forest_"):
+            return ""
+        seconds = getattr(self, "_training_seconds", None)  # of this process
+        return _summary_html(self.forest_, seconds)
+
 
 class BagMixin:
     """Forests that are trained in bags of trees; before `BaseForest` in the list of bases."""
@@ -438,6 +452,33 @@ def _reads_csr(forest):
     keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
     has_others = len(forest.dense) or len(forest.box_corner)
     return has_many_terms and keeps_zeros and not has_others
+
+
+# -------------------------------------------------------------------------------------- summary
+
+
+def _summary_html(forest, seconds=None):
+    """An HTML table of the size of a forest, and of the seconds that its training took."""
+    low, high = forest.max_depth.min(), forest.max_depth.max()
+    n_bags = len(forest.bag_start) - 1
+    rows = {
+        "trees": f"{len(forest):,}" + (f" in {n_bags} bags" if n_bags > 1 else ""),
+        "leaves": f"{forest.n_leaves.sum():,}",
+        "depth": high if low == high else f"{low} to {high}",
+        "memory": _size_text(forest.nbytes),
+    }
+    if seconds is not None:
+        rows["last fit"] = f"{seconds:.3g} s" if seconds < 1000 else f"{seconds / 60:,.0f} min"
+    cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+    return f'<table border="1" class="dataframe"><tbody>{cells}</tbody></table>'
+
+
+def _size_text(n_bytes):
+    """A number of bytes in a unit that fits."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes / 2**10:.1f} KiB"
 
 
 # ------------------------------------------------------------------------------------- parameters

@@ -140,7 +140,7 @@ class FeatureMap:
         F[:, is_value] = np.where(np.isnan(values), self.fill[source], values)
         for f in np.flatnonzero(~is_value):
             j = self.source[f]
-            F[:, f] = self._table_of(f)[self._entries(j, Z[:, j])]
+            F[:, f] = self.table_of(f)[self._entries(j, Z[:, j])]
         return F
 
     def _check_fill(self):
@@ -150,7 +150,8 @@ class FeatureMap:
                 "missing values: fill them first"
             )
 
-    def _table_of(self, f):
+    def table_of(self, f):
+        """Value of feature f at each entry of its input; empty for numbers."""
         return self.table[self.table_start[f] : self.table_start[f + 1]]
 
     def _entries(self, j, column):
@@ -252,7 +253,7 @@ class FeatureMap:
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
         for f, j in zip(targets, self.source[targets]):
             entry = self._entries(j, Z[:, j])
-            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self._table_of(f))
+            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self.table_of(f))
         return F
 
     @property
@@ -260,7 +261,7 @@ class FeatureMap:
         """Mask of the features that say which values are missing."""
         found = self.kind == IS_MISSING
         for f in np.flatnonzero(self.kind == LEVEL):
-            found[f] = np.argmax(self._table_of(f)) == len(self.levels[self.source[f]])
+            found[f] = np.argmax(self.table_of(f)) == len(self.levels[self.source[f]])
         return found
 
     @property
@@ -304,9 +305,9 @@ class FeatureMap:
             if kind == IS_MISSING:
                 name += " is missing"
             elif kind == LEVEL:
-                level = int(np.argmax(self._table_of(f)))
+                level = int(np.argmax(self.table_of(f)))
                 levels = self.levels[j]
-                name += f" = {_shown(levels[level])}" if level < len(levels) else " is missing"
+                name += f" = {level_text(levels[level])}" if level < len(levels) else " is missing"
             elif kind == TARGET:
                 name += " (target mean)"
             found.append(name)
@@ -336,8 +337,8 @@ class FeatureMap:
         return table.selected(names).matrix(self.levels)
 
 
-def _shown(level):
-    """A level as text."""
+def level_text(level):
+    """A level of a category as text."""
     return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
 
 

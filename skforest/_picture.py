@@ -1,8 +1,8 @@
 """Drawing of a tree for `plot_tree`, whose parameters `plotting` checks.
 
 Leaves are placed at equal distances, and a parent midway between its children. The root is at
-height 0, its children at height -1. `Tree` computes the contents of nodes, in the units of the
-data, and `Picture` draws them on axes. Only `Picture` needs matplotlib.
+height 0, its children at height -1. `TreeContents` says what is in the nodes, and `Picture` draws
+it on axes. Only `Picture` needs matplotlib.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
-
-from .forest.packed import LINKS
 
 # Ten colours that remain distinct with colour-vision deficiencies: M. A. Petroff, "Accessible
 # color sequences for data visualization", 2021.
@@ -23,6 +20,7 @@ COLOURS = (
 )  # fmt: skip
 MAX_CHANNELS = 4  # a longer third axis is one of a volume, not of channels
 MAX_LEGEND = 20  # classes
+MAX_LEVELS = 4  # of a set in a split
 HIDDEN_ALPHA = 0.45  # opacity of the value of a hidden subtree
 MAX_LINEWIDTH, MIN_LINEWIDTH = 12.0, 0.6  # points; the widest edge would have all samples
 MAX_FONT, MIN_FONT = 10.0, 5.0  # points
@@ -63,65 +61,38 @@ def layout(child, root, max_depth):
     return places
 
 
-class Tree:
-    """Contents of the nodes of one tree of a forest of `n_trees`, in the units of the data."""
+def import_axes(name):
+    """The class of matplotlib axes; ImportError that names what needs them."""
+    try:
+        from matplotlib.axes import Axes
+    except ImportError as error:
+        raise ImportError(f'{name} needs matplotlib: pip install "skforest[plot]"') from error
+    return Axes
 
-    def __init__(self, forest, n_trees):
-        self.forest = forest
-        self.child = forest.child.astype(np.int64)
-        self.weight = forest.node_weight
-        if len(forest.value_start):
-            starts = forest.value_start
-            entries = (forest.value, forest.value_index, starts)
-            shape = (len(starts) - 1, forest.n_outputs)
-            self.values = sparse.csr_matrix(entries, shape=shape, dtype=np.float64)
-        else:
-            rows = forest.value.astype(np.float64).reshape(-1, forest.n_outputs)
-            self.values = sparse.csr_matrix(rows)
-        # Otherwise a leaf value is a part of a sum, which has no meaning after the inverse link.
-        self.has_predictions = forest.gate != "margin" and (
-            forest.aggregate == "mean" or n_trees == 1
-        )
 
-    def split(self, node):
-        """Weights and their ranks, both of shape (n_features,), and the threshold."""
-        forest = self.forest
-        split = (self.child[node] - 1) // 2
-        direction = forest.directions(forest.direction[split : split + 1])
-        row = direction.toarray()[0].astype(np.float64)
-        threshold = float(forest.threshold[split])
-        rank = np.abs(row)
-        if len(forest.spread):
-            rank = rank * forest.spread
-        feature_map = forest.feature_map
-        if feature_map.is_scaling:
-            row = row * feature_map.per_feature(feature_map.scale)
-            threshold += float(row @ feature_map.per_feature(feature_map.offset))
-        return row, rank, threshold
+def panels(display, ax, n_panels, size, widths=None):
+    """Axes to plot on: those given, or those of a new figure."""
+    Axes = import_axes(type(display).__name__)
+    if ax is None:
+        import matplotlib.pyplot as plt
 
-    def subtree(self, node):
-        """Numbers of the nodes of the subtree with the given root."""
-        levels = [np.array([node])]
-        while True:
-            left = self.child[levels[-1]]
-            left = left[left > 0]
-            if not len(left):
-                return np.concatenate(levels)
-            levels.append(np.concatenate([left, left + 1]))
+        options = {"figsize": size, "layout": "constrained", "width_ratios": widths}
+        return plt.subplots(1, n_panels, squeeze=False, **options)[1][0]
+    axes = np.ravel(np.asarray(ax, dtype=object))
+    if not all(isinstance(one, Axes) for one in axes):
+        raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
+    if len(axes) != n_panels:
+        raise ValueError(f"ax must have {n_panels} axes for this plot, got {len(axes)}")
+    return axes
 
-    def value(self, node):
-        """Value of a leaf, or weighted mean of those below a split; shape (n_outputs,)."""
-        nodes = self.subtree(node)
-        leaves = nodes[self.child[nodes] < 0]
-        weight = self.weight[leaves]
-        if not weight.sum() > 0:
-            weight = np.ones(len(leaves))
-        rows, inverse = np.unique(-1 - self.child[leaves], return_inverse=True)
-        share = np.bincount(inverse, weight / weight.sum())
-        raw = share @ self.values[rows]
-        if not self.has_predictions:
-            return raw
-        return LINKS[self.forest.link]((raw + self.forest.baseline)[None])[0]
+
+def output_colour(k, n_outputs):
+    """Colour of an output."""
+    if n_outputs <= len(COLOURS):
+        return COLOURS[k]
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](k / (n_outputs - 1))
 
 
 def number(value, precision):
@@ -143,7 +114,6 @@ def number(value, precision):
 class Style:
     """Parameters of `plot_tree`, checked and completed."""
 
-    features: list[str]  # names
     outputs: list[str]  # names
     shape: tuple[int, ...] | None  # of images of weights; None: weights are listed by name
     n_weights: int
@@ -278,13 +248,13 @@ class Picture:
     def draw_split(self, place):
         """Draw the weights of a split as an image, a line or a list, and its threshold."""
         style = self.style
-        row, rank, threshold = self.tree.split(place.node)
         gid = f"split {place.node}"
         if not style.has_images:
-            text = self.numbered(place, self.condition(row, rank, threshold))
+            text = self.numbered(place, self.condition(place.node))
             box = {"boxstyle": "round", "facecolor": self.ax.get_facecolor(), "edgecolor": "0.6"}
             self.write(place.x, -place.depth, text, gid, 1.75, 0.6, bbox=box)
             return
+        row, _, threshold = self.tree.split(place.node)
         inset = self.inset(place, HALF_SPLIT, f"weights {place.node}")
         if len(style.shape) == 1:
             self.draw_line(inset, row)
@@ -294,21 +264,22 @@ class Picture:
         text = self.numbered(place, [f"> {number(threshold, style.precision)}"])
         self.write(place.x, TEXT - place.depth, text, gid, 1.8, 0.15, va="top")
 
-    def condition(self, row, rank, threshold):
-        """Condition of a split as lines of text: the weights of largest rank and the threshold."""
-        names, precision = self.style.features, self.style.precision
-        used = np.flatnonzero(row)
-        if len(used) == 1:
-            weight = row[used[0]]
-            sign = ">" if weight > 0 else "<"
-            return [f"{names[used[0]]} {sign} {number(threshold / weight, precision)}"]
+    def condition(self, node):
+        """Condition to go right as lines of text: the weights of largest rank, the threshold."""
+        precision = self.style.precision
+        sides = self.tree.sides(node, MAX_LEVELS)
+        if sides is not None:
+            name, _, right = sides
+            return [f"{name} in", right[3:]] if right.startswith("in ") else [f"{name} {right}"]
+        terms, n_hidden, threshold = self.tree.terms(node, self.style.n_weights)
+        if len(terms) == 1 and not n_hidden:
+            [(name, weight)] = terms
+            return [f"{name} {'>' if weight > 0 else '<'} {number(threshold / weight, precision)}"]
         lines = []
-        largest = used[np.argsort(-rank[used], kind="stable")][: self.style.n_weights]
-        for j in largest:
-            sign = "\N{MINUS SIGN}" if row[j] < 0 else "+"
-            size = "" if abs(row[j]) == 1 else number(abs(row[j]), precision) + " "
-            lines.append(f"{sign} {size}{names[j]}")
-        n_hidden = len(used) - len(largest)
+        for name, weight in terms:
+            sign = "\N{MINUS SIGN}" if weight < 0 else "+"
+            size = "" if abs(weight) == 1 else number(abs(weight), precision) + " "
+            lines.append(f"{sign} {size}{name}")
         if n_hidden:
             lines.append(f"+ {n_hidden} more feature{'s' * (n_hidden > 1)}")
         return [*(lines or ["0"]), f"> {number(threshold, precision)}"]
@@ -357,6 +328,8 @@ class Picture:
             lines.append(f"n = {number(weight, self.style.precision)}")
         if is_hidden:
             lines.append(f"+ {len(self.tree.subtree(place.node)) - 1} nodes")
+        elif n_slopes := len(self.tree.linear_leaf(place.node)[0]):
+            lines.append(f"+ {n_slopes} slope{'s' * (n_slopes > 1)}")
         gid = f"{'hidden' if is_hidden else 'leaf'} {place.node}"
         text = self.numbered(place, lines)
         self.write(place.x, TEXT - place.depth, text, gid, 0.95, 0.27, va="top")
@@ -368,7 +341,7 @@ class Picture:
         index = np.flatnonzero(value)
         # With many outputs, bars wider than their distance remain visible.
         width = max(0.85, n / 40)
-        colours = [self.colour(k) for k in index]
+        colours = [output_colour(k, n) for k in index]
         inset.bar(
             index, value[index], width, color=colours, alpha=HIDDEN_ALPHA if is_hidden else 1.0
         )
@@ -395,15 +368,6 @@ class Picture:
         text = number(value, self.style.precision)
         self.write(place.x, -0.08 - place.depth, text, f"value {place.node}", 0.8, 0.3, **options)
 
-    def colour(self, k):
-        """Colour of an output."""
-        n = len(self.style.outputs)
-        if n <= len(COLOURS):
-            return COLOURS[k]
-        from matplotlib import colormaps
-
-        return colormaps["viridis"](k / (n - 1))
-
     # ------------------------------------------------------------------------ legend, font size
 
     def draw_legend(self, size):
@@ -412,7 +376,7 @@ class Picture:
 
         names = self.style.outputs
         legend = self.ax.legend(
-            [Patch(color=self.colour(k)) for k in range(len(names))],
+            [Patch(color=output_colour(k, len(names))) for k in range(len(names))],
             ["name"] * len(names),
             loc="lower center",
             ncols=max(1, min(len(names), 90 // (max(map(len, names)) + 5))),

@@ -46,6 +46,24 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             name: kinds for name, kinds in merged.items() if name in names or not names
         }
 
+    # ------------------------------------------------------------------------------ in notebooks
+
+    def _repr_html_inner(self):
+        """The diagram of scikit-learn and, once the estimator is fitted, a table of the model."""
+        return super()._repr_html_inner() + self._model_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _model_html(self):
+        """A table of the fitted model; nothing before `fit`."""
+        return ""
+
+    # ---------------------------------------------------------------------------------- checking
+
     @contextmanager
     def _unchanged_on_error(self):
         """Restore all attributes if the body raises or is interrupted."""

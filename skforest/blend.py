@@ -461,18 +461,11 @@ class _Blend(TableEstimator):
             return {"member": names} | columns
         return pd.DataFrame(columns, index=pd.Index(names, name="member"))
 
-    def _repr_html_inner(self):
-        """The diagram of scikit-learn, and the leaderboard once there is one."""
-        diagram = super()._repr_html_inner()
+    def _model_html(self):
+        """The leaderboard."""
         if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
-            return diagram
-        return diagram + self.leaderboard_.to_html(float_format="{:.4g}".format)
-
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] = self._repr_html_inner()
-        return bundle
+            return ""
+        return self.leaderboard_.to_html(float_format="{:.4g}".format)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Fitted estimators in files, and the versions in use.
+"""Fitted estimators in files and as dicts, and the versions in use.
 
 A saved estimator is a saved `Forest` (docs/format) with further entries in its header: the name of
 the class, its parameters, and the fitted attributes that are not arrays of the forest. A saved
@@ -13,11 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest
 from ._docs import with_texts
+from ._feature_map import VALUE
+from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
+from .forest.storage import KINDS
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
+SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_LABEL_BYTES = 256  # per item of an array of strings, unless its strings are longer
 
 
@@ -58,7 +62,7 @@ def _params_to_json(estimator):
 def _header_of(estimator):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
     apart = {*estimator.get_params(deep=False), *WITH_FOREST}
-    state = {name: value for name, value in vars(estimator).items() if name not in apart}
+    state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,
         "params": _params_to_json(estimator),
@@ -268,6 +272,174 @@ def _check_state(estimator, task):
     names = state.get("feature_names_in_")
     if names is not None and len(names) != estimator.n_features_in_:
         raise ValueError(f"{len(names)} names for {estimator.n_features_in_} features")
+
+
+# -------------------------------------------------------------------------------------- dicts
+
+
+def to_dict(estimator):
+    """A fitted estimator as a dict of lists, strings and numbers, which JSON can represent.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest or Forest
+        Fitted estimator, also a blend of estimators of skforest.
+
+    Returns
+    -------
+    model : dict
+        All that is needed to predict; see :doc:`/json`, which describes the entries and contains a
+        reader in plain Python. Numbers are those of the forest, without rounding.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If `estimator`, or a member of a blend, is neither an estimator of skforest nor a Forest,
+        splits are networks, or labels are neither numbers nor strings.
+
+    See Also
+    --------
+    save : Smaller files, which `load` makes an estimator of.
+    export_text : One tree, to read.
+
+    Examples
+    --------
+    >>> import json
+    >>> from sklearn.datasets import load_iris
+    >>> from skforest import CO2ForestClassifier, to_dict
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = CO2ForestClassifier(10, max_depth=2, random_state=0).fit(X, y)
+    >>> model = to_dict(forest)
+    >>> model["task"], model["classes"]
+    ('classification', [[0, 1, 2]])
+    >>> text = json.dumps(model)
+    """
+    refuse_networks(estimator)
+    if hasattr(estimator, "members_"):
+        return _blend_to_dict(estimator)
+    forest = forest_of(estimator)
+    is_forest = forest is estimator
+    bags = zip(forest.bag_start[:-1].tolist(), forest.bag_start[1:].tolist())
+    values = value_rows(forest)
+    used = np.unique(forest.direction)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "skforest_version": forest.versions.get("skforest"),
+        "estimator": None if is_forest else type(estimator).__name__,
+        "task": forest.task,
+        "classes": _classes(forest),
+        "n_outputs": forest.n_outputs,
+        "inputs": _inputs(forest),
+        "features": _features(forest),
+        "directions": _directions(forest, used),
+        "gate": forest.gate,
+        "steepness": forest.steepness,
+        "aggregate": forest.aggregate,
+        "link": forest.link,
+        "baseline": forest.baseline.tolist(),
+        "bags": [[_nodes(forest[tree], values, used) for tree in range(*bag)] for bag in bags],
+    }
+
+
+def _blend_to_dict(blend):
+    members = []
+    for name, member in blend.members_.items():
+        try:
+            model = to_dict(member)
+        except TypeError as error:
+            raise TypeError(f"the member {name!r} of the blend has no dict: {error}") from error
+        members.append({"name": name, "weight": blend.weights_[name], "model": model})
+    first = members[0]["model"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "skforest_version": first["skforest_version"],
+        "estimator": type(blend).__name__,
+        "task": first["task"],
+        "classes": first["classes"],
+        "n_outputs": first["n_outputs"],
+        "temperature": blend.temperature_,
+        "members": members,
+    }
+
+
+def _classes(forest):
+    """Labels of every output: a list of lists; None in regression."""
+    if forest.classes is None:
+        return None
+    labels = [label.item() if hasattr(label, "item") else label for label in forest.classes]
+    for label in labels:
+        if not isinstance(label, str | bool | int | float):
+            raise TypeError(f"the label {label!r} is neither a number nor a string")
+    n_classes = forest.n_classes or [forest.n_outputs]
+    return [labels[end - n : end] for n, end in zip(n_classes, np.cumsum(n_classes))]
+
+
+def _inputs(forest):
+    """What happens to each column of X first."""
+    n = forest.n_inputs
+    names = forest.feature_names or [None] * n
+    offset = forest.offset.tolist() or [0.0] * n
+    scale = forest.scale.tolist() or [1.0] * n
+    fill = forest.fill.tolist() or [None] * n
+    return [
+        {"name": names[j], "type": "category", "levels": list(forest.levels[j])}
+        if j in forest.levels
+        else {
+            "name": names[j], "type": "number", "offset": offset[j], "scale": scale[j],
+            "fill": fill[j],
+        }
+        for j in range(n)
+    ]  # fmt: skip
+
+
+def _features(forest):
+    """How each feature is made from an input."""
+    feature_map = forest.feature_map
+    if not len(feature_map.source):
+        return [{"input": j, "kind": "value"} for j in range(forest.n_features)]
+    features = []
+    for f, (j, kind) in enumerate(zip(feature_map.source.tolist(), feature_map.kind.tolist())):
+        feature = {"input": j, "kind": KINDS[kind]}
+        if kind != VALUE:
+            feature["table"] = feature_map.table_of(f).tolist()
+        features.append(feature)
+    return features
+
+
+def _directions(forest, codes):
+    """Weights of the directions with some codes."""
+    matrix = forest.directions(codes).astype(np.float64)
+    rows = zip(matrix.indptr[:-1], matrix.indptr[1:])
+    return [
+        {"features": matrix.indices[a:b].tolist(), "weights": matrix.data[a:b].tolist()}
+        for a, b in rows
+    ]
+
+
+def _nodes(tree, values, codes):
+    """Nodes of a tree; `values` are the value rows, and `codes` those of the directions."""
+    direction = np.searchsorted(codes, tree.direction).tolist()
+    threshold, gain = tree.threshold.tolist(), tree.gain.tolist()
+    rows = -1 - tree.child[tree.child < 0]
+    leaf_values = iter(values[rows].toarray().tolist())
+    nodes = []
+    for child, weight in zip(tree.child.tolist(), tree.node_weight.tolist()):
+        if child > 0:
+            k = (child - 1) // 2
+            nodes.append({
+                "direction": direction[k], "threshold": threshold[k], "left": child,
+                "right": child + 1, "weight": weight, "gain": gain[k],
+            })  # fmt: skip
+            continue
+        leaf = {"value": next(leaf_values), "weight": weight}
+        if len(tree.slope_start):
+            entries = slice(*tree.slope_start[-1 - child : 1 - child])
+            leaf["slope_features"] = tree.slope_feature[entries].tolist()
+            leaf["slopes"] = tree.slope[entries].tolist()
+        nodes.append(leaf)
+    return nodes
 
 
 def show_versions():

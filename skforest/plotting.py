@@ -3,14 +3,10 @@
 This file checks the parameters; `_picture` draws.
 """
 
-from numbers import Integral, Real
+from numbers import Real
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from ._feature_map import FeatureGrid
-from ._picture import Picture, Style, Tree, layout
-from .forest import Forest
+from ._picture import Picture, Style, import_axes, layout
+from ._tree_contents import check_int, contents_of, forest_of, grid_shape, output_names
 
 
 def plot_tree(
@@ -105,7 +101,11 @@ def plot_tree(
     Weights and thresholds are in the units of the features, also if the forest centres and scales
     them. The value of a leaf is the prediction of the tree alone, on the scale of the predictions
     of the forest. If trees are summed, or leaf values are multiplied by margins, it is the stored
-    value: the contribution to the sum, before `baseline` and the inverse link.
+    value: the contribution to the sum, before `baseline` and the inverse link. Of linear leaves,
+    it is the value where all features have their minimum, and the number of slopes is given.
+
+    A split of a category shows the levels that go right, where ``(other)`` stands for missing
+    values and unknown levels. In a sum, ``city (level number)`` counts the levels from 0.
 
     Examples
     --------
@@ -119,24 +119,17 @@ def plot_tree(
     >>> sum(artist.get_gid().startswith("weights") for artist in artists)  # images
     7
     """
-    forest = _forest(estimator)
-    _check_int("tree", tree, 0, len(forest) - 1)
-    contents = Tree(forest[int(tree)], len(forest))
-    _check_int("node", node, 0, len(contents.child) - 1)
-    if max_depth is not None:
-        _check_int("max_depth", max_depth, 1, or_none=True)
-    _check_int("n_weights", n_weights, 1)
-    _check_int("precision", precision, 1)
+    forest = forest_of(estimator)
+    shape = grid_shape(forest, feature_shape)
+    contents = contents_of(estimator, tree, feature_names, shape)
+    check_int("node", node, 0, len(contents.child) - 1)
+    check_int("max_depth", max_depth, 1, or_none=True)
+    check_int("n_weights", n_weights, 1)
+    check_int("precision", precision, 1)
     if fontsize is not None and not (isinstance(fontsize, Real) and fontsize > 0):
         raise ValueError(f"fontsize={fontsize!r} must be a number above 0, or None")
-    shape = _shape(forest, feature_shape)
     style = Style(
-        features=forest.feature_map.feature_names(
-            _names("feature_names", feature_names, forest.n_inputs)
-            or forest.feature_names
-            or _numbered("x", shape or _input_shape(forest))
-        ),
-        outputs=_names("class_names", class_names, forest.n_outputs) or _outputs(forest),
+        outputs=output_names(forest, class_names),
         shape=shape,
         n_weights=int(n_weights),
         precision=int(precision),
@@ -148,77 +141,9 @@ def plot_tree(
     return Picture(_axes(ax), contents, places, style).draw()
 
 
-def _forest(estimator):
-    """Forest of an estimator; a Forest is returned as it is."""
-    if isinstance(estimator, Forest):
-        return estimator
-    if not hasattr(estimator, "fit"):
-        raise TypeError(
-            "estimator must be a fitted estimator of skforest or a Forest, got "
-            f"{type(estimator).__name__}"
-        )
-    check_is_fitted(estimator)
-    forest = getattr(estimator, "forest_", None)
-    if not isinstance(forest, Forest):
-        raise TypeError(
-            f"estimator must be a fitted estimator of skforest, got {type(estimator).__name__}; "
-            "of a pipeline, pass the last step"
-        )
-    return forest
-
-
-def _check_int(name, value, least, most=None, or_none=False):
-    """Raise if a value is not an int in a range."""
-    is_int = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_int or value < least or (most is not None and value > most):
-        valid = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name}={value!r} must be an int {valid}{', or None' * or_none}")
-
-
-def _names(parameter, names, n_names):
-    """Names as a list of str, or None; raise if their number is wrong."""
-    if names is None:
-        return None
-    if isinstance(names, str) or len(names) != n_names:
-        got = repr(names) if isinstance(names, str) else f"length {len(names)}"
-        raise ValueError(f"{parameter} must be a sequence of {n_names} names, got {got}")
-    return [str(name) for name in names]
-
-
-def _numbered(letter, shape):
-    """Names of the entries of an array, ``x[3]`` or ``x[0, 3]``."""
-    return [f"{letter}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
-
-
-def _outputs(forest):
-    """Names of the outputs of a forest."""
-    if forest.n_classes is not None:
-        outputs = np.repeat(np.arange(len(forest.n_classes)), forest.n_classes)
-        return [f"y[{k}] = {label}" for k, label in zip(outputs, forest.classes)]
-    if forest.task == "classification":
-        return [str(label) for label in forest.classes]
-    return _numbered("y", (forest.n_outputs,))
-
-
-def _shape(forest, given):
-    """Shape of the image of a direction, or None if weights are listed by name."""
-    if given is None:
-        has_patches = len(forest.box_corner) > 0
-        return forest.feature_shape if len(forest.feature_shape) > 1 or has_patches else None
-    return FeatureGrid(given, forest.n_features).shape
-
-
-def _input_shape(forest):
-    """Shape of the array that the inputs of a forest fill."""
-    return forest.feature_shape if forest.n_inputs == forest.n_features else (forest.n_inputs,)
-
-
 def _axes(ax):
     """Cleared axes to plot on."""
-    try:
-        from matplotlib.axes import Axes
-    except ImportError as error:
-        raise ImportError('plot_tree needs matplotlib: pip install "skforest[plot]"') from error
+    Axes = import_axes("plot_tree")
     if ax is not None and not isinstance(ax, Axes):
         raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
     if ax is None:

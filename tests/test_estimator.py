@@ -190,10 +190,17 @@ def test_repr_and_html_repr(estimator):
     X, y = task(estimator, 30)
     name = type(estimator).__name__
     assert repr(estimator).startswith(f"{name}(") and "n_estimators=10" in repr(estimator)
-    assert name in estimator._repr_html_()
+    assert name in estimator._repr_html_() and "<th>trees</th>" not in estimator._repr_html_()
     estimator.fit(X, y)
-    html = estimator._repr_html_()
-    assert name in html and "fitted" in html
+    for html in (estimator._repr_html_(), estimator._repr_mimebundle_()["text/html"]):
+        assert name in html and "fitted" in html
+        shown = dict(re.findall(r"<tr><th>([a-z ]+)</th><td>([^<]+)</td></tr>", html))
+        n_leaves = int(shown["leaves"].replace(",", ""))
+        assert list(shown) == ["trees", "leaves", "depth", "memory", "last fit"]
+        assert shown["trees"].startswith("10") and n_leaves == estimator.forest_.n_leaves.sum()
+        assert shown["depth"].endswith(str(estimator.forest_.max_depth.max()))
+        assert re.fullmatch(r"\d+\.\d KiB", shown["memory"])
+        assert 0 < float(shown["last fit"].removesuffix(" s")) < 100
     assert re.fullmatch(r"Forest\(10 trees, \d+ nodes, 6 features, .*\)", repr(estimator.forest_))
 
 

@@ -61,8 +61,8 @@ def assert_same(a, b, X=None):
     np.testing.assert_array_equal(a.feature_importances_, b.feature_importances_)
     assert repr(a.forest_) == repr(b.forest_)
     assert a.forest_.versions == b.forest_.versions
-    assert vars(a).keys() == vars(b).keys()
-    for name in vars(a).keys() - a.get_params().keys() - {"forest_"}:
+    assert a.__getstate__().keys() == b.__getstate__().keys()
+    for name in a.__getstate__().keys() - a.get_params().keys() - {"forest_"}:
         one, other = getattr(a, name), getattr(b, name)
         np.testing.assert_array_equal(one, other, err_msg=name)
         assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)

@@ -20,9 +20,9 @@ BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay
 STAGES = 32  # trees of a bag whose leaves are found together
 
 
-def levels(child):
-    """Nodes of a tree by depth: list of ndarray of int64, in which siblings are neighbours."""
-    level = [np.zeros(1, dtype=np.int64)]
+def levels(child, root=0):
+    """Nodes of a (sub)tree by depth: list of ndarray of int64, siblings beside each other."""
+    level = [np.full(1, root, dtype=np.int64)]
     while True:
         left = child[level[-1]].astype(np.int64)
         left = left[left > 0]

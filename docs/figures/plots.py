@@ -1,0 +1,101 @@
+"""Draw the pictures of the page on plots of the user guide.
+
+    python docs/figures/plots.py
+
+writes ``plots_*.png`` beside itself.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.calibration import CalibrationDisplay
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_moons
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import LearningCurveDisplay, train_test_split
+
+from skforest import (
+    CO2ForestClassifier,
+    FeatureImportancesDisplay,
+    ManifoldForestClassifier,
+    NonGreedyTreeClassifier,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    PartitionDisplay,
+    RandomHingeForestRegressor,
+    TrainingCurveDisplay,
+)
+
+
+def save(figure, name):
+    """Save a figure beside this file."""
+    path = Path(__file__).with_name(f"plots_{name}.png")
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def importances():
+    """Bars for a table, a heat map for images."""
+    figure = Figure(figsize=(10.5, 3.9), layout="constrained")
+    bars, heat_map = figure.subplots(1, 2, width_ratios=[1.25, 1])
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    forest = CO2ForestClassifier(50, random_state=0).fit(X, y)
+    FeatureImportancesDisplay.from_estimator(forest, n_largest=12, ax=bars)
+    X, y = load_digits(return_X_y=True)
+    forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0).fit(X, y)
+    FeatureImportancesDisplay.from_estimator(forest, ax=heat_map)
+    save(figure, "importances")
+
+
+def curves():
+    """Losses of five bags of boosting, and of a hinge forest."""
+    X, y = load_diabetes(return_X_y=True)
+    figure = Figure(figsize=(10.5, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    model = ObliqueBoostingRegressor(random_state=0).fit(X, y)
+    TrainingCurveDisplay.from_estimator(model, ax=axes[0])
+    axes[0].set_title("oblique boosting, early stopping")
+    model = RandomHingeForestRegressor(random_state=0).fit(X, y)
+    TrainingCurveDisplay.from_estimator(model, ax=axes[1])
+    axes[1].set_title("hinge forest")
+    save(figure, "curves")
+
+
+def partition():
+    """A non-greedy tree and its leaves."""
+    X, y = make_moons(300, noise=0.2, random_state=0)
+    model = NonGreedyTreeClassifier(max_depth=3, random_state=0).fit(X, y)
+    figure = Figure(figsize=(12.0, 4.3), layout="constrained")
+    axes = figure.subplots(1, 2, width_ratios=[1, 1.7])
+    PartitionDisplay.from_estimator(model, X, y, tree=0, ax=axes)
+    save(figure, "partition")
+
+
+def of_scikit_learn():
+    """A learning curve and a calibration curve."""
+    X, y = load_breast_cancer(return_X_y=True)
+    figure = Figure(figsize=(10.5, 4.0), layout="constrained")
+    learning, calibration = figure.subplots(1, 2)
+    LearningCurveDisplay.from_estimator(
+        CO2ForestClassifier(30, random_state=0),
+        X,
+        y,
+        train_sizes=np.linspace(0.1, 1, 6),
+        cv=5,
+        score_type="both",
+        ax=learning,
+    )
+    rows = train_test_split(X, y, test_size=0.5, random_state=0)
+    for model in (
+        ObliqueBoostingClassifier(random_state=0),
+        RandomForestClassifier(random_state=0),
+    ):
+        model.fit(rows[0], rows[2])
+        CalibrationDisplay.from_estimator(model, rows[1], rows[3], n_bins=6, ax=calibration)
+    save(figure, "of_scikit_learn")
+
+
+if __name__ == "__main__":
+    importances()
+    curves()
+    partition()
+    of_scikit_learn()

@@ -1,0 +1,109 @@
+"""Predictions from a dict of `skforest.to_dict`, in plain Python: the reader of docs/json.md."""
+
+import math
+import struct
+
+
+def float32(x):
+    """The number, rounded to single precision."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def is_missing(x):
+    return x is None or x != x
+
+
+def input_value(column, x):
+    """Number of a column, or position in the tables of its features; None for a missing number."""
+    if column["type"] == "number":
+        if is_missing(x):
+            return None
+        z = (float(x) - column["offset"]) * column["scale"]
+        return float32(min(max(z, -(2.0**60)), 2.0**60))
+    levels = column["levels"]
+    if is_missing(x):
+        return len(levels)
+    x = x if isinstance(x, str) else float(x)
+    return levels.index(x) if x in levels else len(levels) + 1
+
+
+def features(model, row):
+    """What directions read: one number for each feature."""
+    values = [input_value(column, x) for column, x in zip(model["inputs"], row)]
+    found = []
+    for feature in model["features"]:
+        value, column = values[feature["input"]], model["inputs"][feature["input"]]
+        if feature["kind"] == "value":
+            value = column["fill"] if value is None else value
+        elif column["type"] == "number":
+            value = feature["table"][int(value is None)]
+        else:
+            value = feature["table"][value]
+        found.append(value)
+    return found
+
+
+def leaves(model, tree, z):
+    """Leaves of a tree with their weights, which depend on the gate."""
+    waiting = [(tree[0], 1.0, math.inf)]
+    while waiting:
+        node, reach, margin = waiting.pop()
+        if "value" in node:
+            if model["gate"] == "margin":
+                reach = margin if margin < math.inf else 0.0
+            yield node, reach
+            continue
+        direction = model["directions"][node["direction"]]
+        products = (z[j] * w for j, w in zip(direction["features"], direction["weights"]))
+        difference = sum(products) - node["threshold"]
+        left, right = tree[node["left"]], tree[node["right"]]
+        margin = min(margin, abs(difference))
+        if model["gate"] == "sigmoid":
+            share = 1 / (1 + math.exp(-model["steepness"] * difference))
+            waiting += [(right, reach * share, margin), (left, reach * (1 - share), margin)]
+        else:
+            waiting.append((right if difference > 0 else left, reach, margin))
+
+
+def link(name, raw):
+    """From the combined value of a bag to the scale of predictions."""
+    if name == "softmax":
+        powers = [math.exp(x - max(raw)) for x in raw]
+        return [x / sum(powers) for x in powers]
+    functions = {
+        "identity": lambda x: x,
+        "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+        "log": math.exp,
+    }
+    return [functions[name](x) for x in raw]
+
+
+def response(model, row):
+    """Class probabilities, those of all outputs one after the other, or values of the target.
+
+    The row has one entry for each column: a number, a string, or None or NaN if it is missing.
+    """
+    if "members" in model:
+        total = [0.0] * model["n_outputs"]
+        for member in model["members"]:
+            for k, value in enumerate(response(member["model"], row)):
+                total[k] += member["weight"] * value
+        if model["temperature"] != 1:
+            total = [x ** (1 / model["temperature"]) for x in total]
+            total = [x / sum(total) for x in total]
+        return total
+    z = features(model, row)
+    bags = []
+    for bag in model["bags"]:
+        raw = [0.0] * model["n_outputs"]
+        for tree in bag:
+            for leaf, weight in leaves(model, tree, z):
+                for k, value in enumerate(leaf["value"]):
+                    raw[k] += weight * value
+                for j, slopes in zip(leaf.get("slope_features", []), leaf.get("slopes", [])):
+                    for k, slope in enumerate(slopes):
+                        raw[k] += weight * slope * z[j]
+        n_trees = len(bag) if model["aggregate"] == "mean" else 1
+        raw = [x / n_trees + base for x, base in zip(raw, model["baseline"])]
+        bags.append(link(model["link"], raw))
+    return [sum(values) / len(bags) for values in zip(*bags)]
