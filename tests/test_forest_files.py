@@ -362,7 +362,8 @@ def test_a_forest_that_compresses_beyond_the_limit_is_stored_uncompressed(tmp_pa
     forest.save(tmp_path / "forest.npz")
     assert (tmp_path / "forest.npz").stat().st_size < 5e6
     assert_same(forest, Forest.load(tmp_path / "forest.npz"))
-    io._write_archive(tmp_path / "large.npz", "{}", {"value": np.zeros(20 * 2**20, np.uint8)})
+    with open(tmp_path / "large.npz", "xb") as file:
+        io._write_archive(file, "{}", {"value": np.zeros(20 * 2**20, np.uint8)})
     with zipfile.ZipFile(tmp_path / "large.npz") as archive:
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
 

@@ -16,6 +16,7 @@ import sys
 import uuid
 import zipfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -160,50 +161,62 @@ def _stored(metadata, arrays, layout):
 
 def _write(path, header, arrays, layout):
     text = json.dumps(header)
-    if layout == "file":
-        _write_archive(path, text, arrays)
-        return
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        with _replacing(path / f"{name}.npy") as file:
-            np.save(file, array, allow_pickle=False)
-    with _replacing(path / "header.json") as file:
-        file.write(text.encode("utf-8"))
+    with _replacements() as write_file:
+        if layout == "file":
+            write_file(path, lambda file: _write_archive(file, text, arrays))
+            return
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            write_file(path / f"{name}.npy", partial(np.save, arr=array, allow_pickle=False))
+        write_file(path / "header.json", lambda file: file.write(text.encode("utf-8")))
 
 
-def _write_archive(path, text, arrays):
+def _write_archive(file, text, arrays):
     arrays = {"header": np.array(text), **arrays}
     n_bytes = sum(array.nbytes + 1024 for array in arrays.values())
-    with _replacing(path) as file:
-        np.savez_compressed(file, **arrays)
-        if n_bytes > _largest_expansion(file.tell()):
-            # Constant arrays would expand so much that no reader accepts the file.
-            file.seek(0)
-            file.truncate()
-            np.savez(file, **arrays)
+    np.savez_compressed(file, **arrays)
+    if n_bytes > _largest_expansion(file.tell()):
+        # Constant arrays would expand so much that no reader accepts the file.
+        file.seek(0)
+        file.truncate()
+        np.savez(file, **arrays)
 
 
 @contextmanager
-def _replacing(path):
-    """Open a new file for writing, which replaces the one at `path` once it is complete.
+def _replacements():
+    """A function that writes new files, which replace those at their paths once all are complete.
 
-    A reader, or an array that is mapped from the old file, never sees half of a file.
+    A reader, or an array that is mapped from an old file, never sees half of a file. The function
+    takes a path and a function that writes to an open file.
     """
-    path = Path(os.path.realpath(path))  # where `path` is a link, its target is replaced
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as file:  # a device is written to, a folder raises
-            yield file
-        return
-    new = path.with_name(f".skforest-{uuid.uuid4().hex}")
-    try:
+    written = []  # pairs of the name of a new file and the path where it belongs
+
+    def write_file(path, write):
+        path = Path(os.path.realpath(path))  # where `path` is a link, its target is replaced
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:  # a device is written to, a folder raises
+                write(file)
+            return
+        new = path.with_name(f".skforest-{uuid.uuid4().hex}")
+        written.append((new, path))
         with open(new, "xb") as file:
-            yield file
-        if path.exists():
-            shutil.copymode(path, new)
-        os.replace(new, path)
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())  # otherwise a crash may leave the new name without content
+
+    try:
+        yield write_file
+        if len(written) > 1:
+            # Without its header, which comes last, a folder of old and new files is not read.
+            written[-1][1].unlink(missing_ok=True)
+        for new, path in written:
+            if path.exists():
+                shutil.copymode(path, new)
+            os.replace(new, path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        for new, _ in written:
+            new.unlink(missing_ok=True)
         raise
 
 
