@@ -202,11 +202,12 @@ def _replacements():
         written.append((new, path))
         with open(new, "xb") as file:
             write(file)
-            file.flush()
-            os.fsync(file.fileno())  # otherwise a crash may leave the new name without content
 
     try:
         yield write_file
+        for new, _ in written:  # all at once, which takes much less time than one by one
+            with open(new, "rb+") as file:
+                os.fsync(file.fileno())  # otherwise a crash may leave names without content
         if len(written) > 1:
             # Without its header, which comes last, a folder of old and new files is not read.
             written[-1][1].unlink(missing_ok=True)
