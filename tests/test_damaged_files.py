@@ -1,13 +1,19 @@
 """Files that are damaged or made to do harm: a ValueError, or a model that can be used."""
 
+import copy
 import json
 import pickle
 import tracemalloc
 import zipfile
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
-from makers import assert_same, rich_classifier, rich_forest, rich_mixed, use
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from makers import assert_same, fixed, rich_classifier, rich_forest, rich_mixed, use
+from sklearn.base import is_classifier
 from sklearn.datasets import load_iris
 
 import skforest
@@ -429,3 +435,107 @@ def damage_files(seed, n, path):
 @pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 4_000, marks=pytest.mark.slow)])
 def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
     assert damage_files(seed, n, tmp_path / "forest.npz") > n
+
+
+# ------------------------------------------------------------------- damaged files of estimators
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("format*/*.npz"))
+SAVED = [path for path in GOLDEN if not path.name.endswith(".expected.npz")]
+STRANGE = [
+    None, True, -1, 0, 1, 2, 7, 2**31, 2**63, 10**400, -0.5, 1e308, float("nan"), float("inf"),
+    "", "x", "float16", "mean", [], {}, [[]], {"tuple": []}, {"items": [[0, 1]]},
+    {"array": [1, 2], "dtype": "i1"}, {"estimator": "ManifoldForestClassifier", "params": {}},
+]  # fmt: skip
+EDIT = st.tuples(
+    st.sampled_from(["set", "flip", "cut", "repeat", "header"]),
+    st.integers(0, 2**24),  # where, modulo what there is
+    st.integers(0, 255),
+)
+
+
+def edited_bytes(content, kind, where, number):
+    content = bytearray(content)
+    at, length = where % max(len(content), 1), 1 + number % 9
+    if kind == "set":
+        content[at : at + 1] = bytes([number])
+    elif kind == "flip" and content:
+        content[at] ^= 1 << number % 8
+    elif kind == "cut":
+        content[at : at + length] = b""
+    else:
+        content[at:at] = content[at : at + length]
+    return bytes(content)
+
+
+def places(value):
+    """All entries of a value made of dicts and lists, as pairs of a container and a key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(items):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places(item)
+
+
+def edited_header(content, where, number):
+    """A header with an entry removed, replaced by something strange, or by another entry."""
+    header = json.loads(str(np.load(BytesIO(content))))
+    known = list(places(header))
+    holder, key = known[where % len(known)]
+    if number < 40:
+        del holder[key]
+    elif number < 80:
+        other, name = known[where // 7 % len(known)]
+        holder[key] = copy.deepcopy(other[name])
+    else:
+        holder[key] = copy.deepcopy(STRANGE[number % len(STRANGE)])
+    text = json.dumps(header)
+    return npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+
+
+def write_edited(source, path, edits, is_archive):
+    """A copy of a saved estimator with some bytes, arrays or entries of the header changed."""
+    content, members = source.read_bytes(), read_archive(source)
+    for kind, where, number in sorted(edits, key=lambda edit: edit[0] != "header"):
+        if kind == "header":  # first, as long as it can be read
+            members["header.npy"] = edited_header(members["header.npy"], where, number)
+        elif is_archive:
+            content = edited_bytes(content, kind, where, number)
+        else:
+            name = sorted(members)[number % len(members)]
+            members[name] = edited_bytes(members[name], kind, where, number)
+    if is_archive:
+        path.write_bytes(content)
+    else:  # with correct checksums
+        write_archive(path, members, zipfile.ZIP_STORED)
+
+
+def load_and_use(path):
+    """Load an estimator and predict: whether it was refused, with an error that says why."""
+    try:
+        model = skforest.load(path)
+    except ValueError as error:
+        assert str(path) in str(error)
+        return True
+    X = np.zeros((3, model.n_features_in_), dtype=object if is_table(model) else np.float32)
+    try:
+        model.predict(X)
+        model.predict_proba(X) if is_classifier(model) else None
+    except ValueError as error:  # a parameter may have a value that `fit` would have refused
+        assert str(error)
+    return False
+
+
+def is_table(model):
+    return any(member.forest_.levels for member in getattr(model, "members_", {0: model}).values())
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.parametrize("n", [60, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_damaged_estimators_are_refused_or_can_be_used(n, tmp_path):
+    @settings(fixed, max_examples=n)
+    @given(st.sampled_from(SAVED), st.lists(EDIT, min_size=1, max_size=3), st.booleans())
+    def check(source, edits, is_archive):
+        write_edited(source, tmp_path / "model.npz", edits, is_archive)
+        load_and_use(tmp_path / "model.npz")
+
+    check()
