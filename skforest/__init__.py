@@ -18,7 +18,7 @@ from .nongreedy import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
-from .persistence import load, save, show_versions
+from .persistence import load, save, show_versions, skops_types, slim
 from .plotting import plot_tree
 from .refine import refine
 
@@ -47,4 +47,6 @@ __all__ = [
     "refine",
     "save",
     "show_versions",
+    "skops_types",
+    "slim",
 ]

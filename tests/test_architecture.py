@@ -100,13 +100,16 @@ def needs(path):
         package, _, rest = module.partition(".")
         if package == "skforest":
             # `from . import name` takes modules, or names of the package itself.
-            yield from [rest] if rest else [n if n in LAYER else "__init__" for n in names or [""]]
+            for name in names or [""]:
+                inner = f"{rest}.{name}" if rest else name
+                yield inner if inner in MODULES else rest or "__init__"
     if path.suffix != ".py":
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r'(?:cdef extern from|#include)\s+"(\w+)\.h"', text):
             yield f"_kernels.{name}"
 
 
+MODULES = {dotted(path) for path in SOURCES}
 named = pytest.mark.parametrize("path", SOURCES, ids=dotted)
 
 

@@ -11,6 +11,7 @@ sizes must be in proportion to the size of the file.
 import json
 import math
 import os
+import platform
 import shutil
 import sys
 import uuid
@@ -20,7 +21,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy
+import sklearn
 
+from .._version import __version__
 from .storage import ARRAYS
 
 FORMAT = 2
@@ -36,6 +40,17 @@ _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
 _LABEL_KINDS = "biufcSUmM"  # dtypes of classes that need no pickle
 _PICKLE_STARTS = (b"\x80", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00", b"\x04\x22M\x18")
+
+
+def package_versions():
+    """Versions of the package and of those that it depends on, as a dict of str."""
+    return {
+        "skforest": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
 
 
 # ------------------------------------------------------------------------------- narrow dtypes
@@ -86,6 +101,24 @@ def widen(arrays):
         name.replace(_DELTA, "", 1): np.cumsum(array, dtype=np.int64) if _DELTA in name else array
         for name, array in arrays.items()
     }
+
+
+def is_mapped(array):
+    """Whether an array is mapped from a file, itself or as a view."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+def narrow_unless_mapped(arrays):
+    """As `narrow`, but arrays that are mapped from files stay as they are.
+
+    joblib passes them to other processes as names of these files: all processes share the memory.
+    """
+    mapped = {name: array for name, array in arrays.items() if is_mapped(array)}
+    return narrow({name: arrays[name] for name in arrays if name not in mapped}) | mapped
 
 
 def array_of_member(number, name):
