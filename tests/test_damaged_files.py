@@ -378,6 +378,21 @@ def test_damaged_estimators_raise_errors_that_name_the_file(damage, saved, tmp_p
         skforest.load(path)
 
 
+def test_a_wrong_number_of_features_is_refused(saved, tmp_path):
+    """Rows of fewer columns than the trees read were read beyond their end."""
+    path = tmp_path / "model.npz"
+    path.write_bytes(saved[0].read_bytes())
+    rewritten(path, header=lambda head: head["state"].update(n_features_in_=1))
+    with pytest.raises(ValueError, match="n_features_in_ is 1, not 4"):
+        skforest.load(path)
+    model = skforest.load(saved[0])
+    model.n_features_in_ = 1  # as another format of files may do
+    with pytest.raises(ValueError, match="X has 1 features, the trees read 4"):
+        model.predict(np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="X has 5 features, the trees read 4"):
+        model.forest_.apply_mapped(np.zeros((3, 5), dtype=np.float32))
+
+
 def nested(depth):
     return [nested(depth - 1)] if depth else []
 
