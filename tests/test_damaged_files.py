@@ -1,8 +1,10 @@
 """Files that are damaged or made to do harm: a ValueError, or a model that can be used."""
 
 import copy
+import functools
 import json
 import pickle
+import tempfile
 import tracemalloc
 import zipfile
 from io import BytesIO
@@ -524,10 +526,10 @@ def write_edited(source, path, edits, is_archive):
         write_archive(path, members, zipfile.ZIP_STORED)
 
 
-def load_and_use(path):
+def load_and_use(path, mmap_mode=None):
     """Load an estimator and predict: whether it was refused, with an error that says why."""
     try:
-        model = skforest.load(path)
+        model = skforest.load(path, mmap_mode=mmap_mode)
     except ValueError as error:
         assert str(path) in str(error)
         return True
@@ -544,6 +546,28 @@ def is_table(model):
     return any(member.forest_.levels for member in getattr(model, "members_", {0: model}).values())
 
 
+@functools.cache
+def folder_of(source):
+    """Contents of the files of a saved estimator, written as a folder, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        skforest.save(skforest.load(source), folder, layout="folder")
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def write_edited_folder(source, folder, edits):
+    """A folder of a saved estimator with some of its files changed."""
+    files = dict(folder_of(source))
+    for kind, where, number in edits:
+        name = "header.json" if kind == "header" else sorted(files)[number % len(files)]
+        kind = "set" if kind == "header" else kind
+        files[name] = edited_bytes(files[name], kind, where, number)
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
 @pytest.mark.parametrize("n", [60, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_damaged_estimators_are_refused_or_can_be_used(n, tmp_path):
@@ -552,5 +576,17 @@ def test_damaged_estimators_are_refused_or_can_be_used(n, tmp_path):
     def check(source, edits, is_archive):
         write_edited(source, tmp_path / "model.npz", edits, is_archive)
         load_and_use(tmp_path / "model.npz")
+
+    check()
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.parametrize("n", [20, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_damaged_folders_are_refused_or_can_be_used(n, tmp_path):
+    @settings(fixed, max_examples=n)
+    @given(st.sampled_from(SAVED), st.lists(EDIT, min_size=1, max_size=3), st.booleans())
+    def check(source, edits, is_mapped):
+        write_edited_folder(source, tmp_path / "model", edits)
+        load_and_use(tmp_path / "model", "r" if is_mapped else None)
 
     check()
