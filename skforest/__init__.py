@@ -21,7 +21,7 @@ from .nongreedy import (
     NonGreedyTreeRegressor,
 )
 from .partition import PartitionDisplay
-from .persistence import load, save, show_versions, to_dict
+from .persistence import load, save, show_versions, skops_types, slim, to_dict
 from .plotting import plot_tree
 from .refine import refine
 from .text import export_graphviz, export_text
@@ -59,5 +59,7 @@ __all__ = [
     "save",
     "shapley_values",
     "show_versions",
+    "skops_types",
+    "slim",
     "to_dict",
 ]

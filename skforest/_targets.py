@@ -369,7 +369,7 @@ class RoutingMixin:
     def _gated(self, forest, routing=None):
         """The same trees with the gates of a way of routing; None: that of `routing`."""
         routing = self.routing if routing is None else routing
-        if routing not in GATES:
+        if not isinstance(routing, str) or routing not in GATES:
             raise ValueError(f'routing={routing!r} must be "hard" or "soft"')
         gate = GATES[routing]
         return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)

@@ -121,9 +121,18 @@ cdef class Router:
         # Those of the splits, not all that are stored: a view of one tree stays cheap.
         self.max_terms = self.count_terms(self.direction)
 
+    cdef Table checked_table(self, X) except *:
+        """X as kernels read it; they rely on one column for each feature."""
+        cdef Table table = as_table(X)
+        if table.n_features != self.directions.n_features:
+            raise ValueError(
+                f"X has {table.n_features} features, the trees read {self.directions.n_features}"
+            )
+        return table
+
     def apply(self, X):
         """Leaf of every row in every tree, counted from its root: (n_samples, n_trees)."""
-        cdef Table table = as_table(X)
+        cdef Table table = self.checked_table(X)
         cdef int64_t n_trees = self.tree_start.shape[0] - 1
         leaves = np.empty((table.n_samples, n_trees), dtype=np.int32)
         if leaves.size:
@@ -137,7 +146,7 @@ cdef class Router:
         """
         if self.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
-        cdef Table table = as_table(X)
+        cdef Table table = self.checked_table(X)
         response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
         if response.size == 0:
             return response

@@ -437,7 +437,9 @@ class _Blend(TableEstimator):
         check_is_fitted(self, "members_")
         total = np.zeros(self.n_features_in_)
         for name, model in self.members_.items():
-            found = getattr(model, "feature_importances_", None)
+            # A forest of this package raises an error that says why it has none.
+            default = () if isinstance(model, BaseForest) else (None,)
+            found = getattr(model, "feature_importances_", *default)
             if np.shape(found) == total.shape:
                 total += self.weights_[name] * found
         return total / (total.sum() or 1)

@@ -6,6 +6,8 @@ blend is several forests with such entries each, and those of the blend. Nothing
 that files from sources that are not trusted can be loaded.
 """
 
+import copy
+
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
@@ -17,10 +19,11 @@ from ._feature_map import VALUE
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
-from .forest.storage import KINDS
+from .forest.storage import KINDS, Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
+OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_LABEL_BYTES = 256  # per item of an array of strings, unless its strings are longer
 
@@ -213,6 +216,8 @@ def _restored(header, forest):
     _set_state(estimator, header["state"], forest)
     estimator.forest_ = forest
     _check_state(estimator, forest.task)
+    if estimator.n_features_in_ != forest.n_inputs:
+        raise ValueError(f"n_features_in_ is {estimator.n_features_in_}, not {forest.n_inputs}")
     return estimator
 
 
@@ -250,9 +255,12 @@ def _set_state(estimator, state, forest):
             value = _from_json(value)
         setattr(estimator, key, value)
     if forest.classes is not None:
-        estimator.classes_ = forest.classes
+        estimator.classes_, n_classes = forest.classes, len(forest.classes)
         if forest.n_classes is not None:
-            estimator.classes_ = np.split(forest.classes, np.cumsum(forest.n_classes)[:-1])
+            n_classes = forest.n_classes
+            estimator.classes_ = np.split(forest.classes, np.cumsum(n_classes)[:-1])
+        if isinstance(estimator, BaseForest):
+            estimator.n_classes_ = n_classes
 
 
 def _check_state(estimator, task):
@@ -272,6 +280,81 @@ def _check_state(estimator, task):
     names = state.get("feature_names_in_")
     if names is not None and len(names) != estimator.n_features_in_:
         raise ValueError(f"{len(names)} names for {estimator.n_features_in_} features")
+
+
+def slim(estimator):
+    """A copy of a fitted estimator without what predictions do not need.
+
+    It has no training weights of nodes, gains of splits and out-of-bag predictions. Importances,
+    plots and further training need them and raise an AttributeError. The memory of a forest of
+    patches or single features decreases by about a third, that of a forest of hyperplanes by less
+    than a tenth.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted; it is not changed. Of a blend, all members that are estimators of skforest become
+        smaller.
+
+    Returns
+    -------
+    smaller : estimator of skforest
+        Its predictions are those of `estimator`, to the bit.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+
+    Examples
+    --------
+    >>> import skforest
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = skforest.ManifoldForestClassifier(n_estimators=10, random_state=0).fit(X, y)
+    >>> smaller = skforest.slim(forest)
+    >>> smaller.forest_.nbytes < 0.7 * forest.forest_.nbytes
+    True
+    >>> bool((smaller.predict_proba(X) == forest.predict_proba(X)).all())
+    True
+    """
+    smaller = copy.copy(estimator)
+    for name in OF_TRAINING_ROWS:
+        vars(smaller).pop(name, None)
+    if hasattr(estimator, "members_"):
+        smaller.members_ = {
+            name: slim(member) if isinstance(member, BaseForest) else member
+            for name, member in estimator.members_.items()
+        }
+    else:
+        check_is_fitted(estimator, "forest_")
+        smaller.forest_ = estimator.forest_.slim()
+    return smaller
+
+
+def skops_types():
+    """Names of the types of skforest that a file of a fitted estimator in the format of skops has.
+
+    They are to be passed to `skops.io.load`, which creates other types only if it knows them to be
+    harmless.
+
+    Returns
+    -------
+    names : list of str
+
+    Examples
+    --------
+    >>> import skforest
+    >>> "skforest.forest.Forest" in skforest.skops_types()
+    True
+
+    ``skops.io.load("model.skops", trusted=skforest.skops_types())`` loads an estimator.
+    """
+    import skforest
+
+    public = [getattr(skforest, name) for name in skforest.__all__]
+    types = [thing for thing in (*public, Levels) if isinstance(thing, type)]
+    return sorted({f"{one.__module__}.{one.__name__}" for one in types})
 
 
 # -------------------------------------------------------------------------------------- dicts

@@ -7,6 +7,7 @@ that scales its features and with one that does not. All other estimators follow
 
 import faulthandler
 import functools
+import os
 import signal
 
 import pytest
@@ -23,6 +24,14 @@ CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 # Manifold forests compare features as they are, CO2 forests scale them to [0, 1].
 REPRESENTATIVES = ("ManifoldForest", "CO2Forest")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk():
+    """Tests save hundreds of files, and need none of them after a crash of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 def small(cls):

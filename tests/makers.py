@@ -414,7 +414,7 @@ def table(forest, n_samples=40, seed=1, dtype=np.float32):
 def assert_same(one, other):
     """Same arrays in the same dtypes, and the same of everything else."""
     for name in ARRAYS:
-        a, b = getattr(one, name), getattr(other, name)
+        a, b = one.arrays[name], other.arrays[name]
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
         assert a.tobytes() == b.tobytes(), name
     for name, value in one.metadata.items():
@@ -428,7 +428,8 @@ def use(forest):
     forest.predict(table(forest, 5, dtype=np.uint8))
     forest.decision_path(X)
     assert (forest.max_depth <= forest.n_leaves).all()
-    forest.feature_importances()
+    if len(forest.arrays["gain"]) == len(forest.threshold):  # otherwise it is as after `slim`
+        forest.feature_importances()
     forest.directions()
     forest.compact().response(X)
     pickle.loads(pickle.dumps(forest[1:]))

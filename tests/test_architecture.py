@@ -5,14 +5,18 @@ Reads the source tree, so there is nothing to run it on beside an installed whee
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import skforest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "skforest"
 SOURCES = sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".pyx", ".pxd", ".h"))
 KERNELS = [path for path in SOURCES if path.suffix != ".py"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # From the bottom to the top; a file imports from its own layer and from those below. The names are
 # files or folders of skforest/, without suffix.
@@ -112,13 +116,16 @@ def needs(path):
         package, _, rest = module.partition(".")
         if package == "skforest":
             # `from . import name` takes modules, or names of the package itself.
-            yield from [rest] if rest else [n if n in LAYER else "__init__" for n in names or [""]]
+            for name in names or [""]:
+                inner = f"{rest}.{name}" if rest else name
+                yield inner if inner in MODULES else rest or "__init__"
     if path.suffix != ".py":
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r'(?:cdef extern from|#include)\s+"(\w+)\.h"', text):
             yield f"_kernels.{name}"
 
 
+MODULES = {dotted(path) for path in SOURCES}
 named = pytest.mark.parametrize("path", SOURCES, ids=dotted)
 
 
@@ -242,3 +249,19 @@ def test_files_stay_short(path):
 def test_the_package_has_few_files():
     """A new file needs a reason: does what it holds belong to an existing one?"""
     assert len(SOURCES) <= 115
+
+
+def test_the_conda_recipe_and_the_citation_agree_with_the_package():
+    recipe = (ROOT / ".ci" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    required = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
+    assert required == [f"python{PROJECT['requires-python']}", *PROJECT["dependencies"]]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'version: "{skforest.__version__}"' in recipe
+    assert f"\nversion: {skforest.__version__}\n" in citation
+
+
+def test_the_extra_all_contains_all_extras_for_users():
+    extras = PROJECT["optional-dependencies"]
+    own = {name: extras[name] for name in extras.keys() - {"all", "test", "docs", "bench", "dev"}}
+    assert sorted(extras["all"]) == sorted(sum(own.values(), []))

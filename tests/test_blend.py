@@ -710,6 +710,10 @@ def test_save_and_load(blend, data, layout, tmp_path):
     np.testing.assert_array_equal(response(again, X), response(blend, X))
     for name, member in blend.members_.items():
         np.testing.assert_array_equal(response(again.members_[name], X), response(member, X))
+    smaller = skforest.slim(again)
+    np.testing.assert_array_equal(response(smaller, X), response(blend, X))
+    assert not hasattr(smaller, "feature_importances_")
+    assert again.feature_importances_.sum() == pytest.approx(1)
     with pytest.raises(ValueError, match=r"contains \d forests; skforest.load reads it"):
         skforest.Forest.load(tmp_path / "blend")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import skforest
+from skforest.forest import io
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -40,27 +41,40 @@ def test_golden_values_are_of_good_and_different_forests():
     assert max(GOLDEN[name]["errors"] for name in make.REGRESSORS) < 600
 
 
-def assert_predicts_as_before(name, model):
+def assert_predicts_as_before(number, name, model):
     """Routes are the same everywhere; an exponential may differ in its last bit elsewhere."""
-    X, _ = models.data(name)
-    expected = np.load(FOLDER / "models" / f"{name}.expected.npz")
-    np.testing.assert_array_equal(model.apply(X), expected["leaves"])
-    got = models.response(model, X)
-    if model.forest_.link == "identity" and model.forest_.gate != "sigmoid":
-        np.testing.assert_array_equal(got, expected["response"])
+    X, _ = models.data(name, model)
+    before = np.load(FOLDER / f"format{number}" / f"{name}.expected.npz")
+    now = models.expected(model, X)
+    np.testing.assert_array_equal(now["leaves"], before["leaves"])
+    forests = [member.forest_ for member in getattr(model, "members_", {"": model}).values()]
+    if all(forest.link == "identity" and forest.gate != "sigmoid" for forest in forests):
+        np.testing.assert_array_equal(now["response"], before["response"])
     else:
-        np.testing.assert_allclose(got, expected["response"], rtol=1e-12)
+        np.testing.assert_allclose(now["response"], before["response"], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", models.MODELS)
-def test_models_that_earlier_versions_saved_load_and_predict_the_same(name):
-    assert_predicts_as_before(name, skforest.load(FOLDER / "models" / f"{name}.npz"))
+MODELS = [(number, name) for number in models.MODELS for name in models.MODELS[number]]
 
 
-@pytest.mark.parametrize("name", models.MODELS)
-def test_pickles_of_earlier_versions_load_and_predict_the_same(name):
+@pytest.mark.parametrize("number, name", MODELS)
+def test_models_that_earlier_versions_saved_load_and_predict_the_same(number, name):
+    path = FOLDER / f"format{number}" / f"{name}.npz"
+    with np.load(path) as file:
+        assert json.loads(str(file["header"]))["format"] == number
+    assert_predicts_as_before(number, name, skforest.load(path))
+
+
+@pytest.mark.parametrize("number, name", MODELS)
+def test_pickles_of_earlier_versions_load_and_predict_the_same(number, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn says that another version wrote them
-        model, forest = pickle.loads((FOLDER / "models" / f"{name}.pkl").read_bytes())
-    assert type(forest) is skforest.Forest
-    assert_predicts_as_before(name, model)
+        model = pickle.loads((FOLDER / f"format{number}" / f"{name}.pkl").read_bytes())
+    if isinstance(model, tuple):  # format 1 also has the forest alone
+        model, forest = model
+        assert type(forest) is skforest.Forest
+    assert_predicts_as_before(number, name, model)
+
+
+def test_there_are_models_of_every_format_that_is_read():
+    assert tuple(models.MODELS) == io.READABLE

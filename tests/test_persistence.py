@@ -20,6 +20,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
 import skforest
+from skforest.forest.io import is_mapped
 
 N = 90
 
@@ -602,19 +603,28 @@ def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
 # --------------------------------------------------------------------------------------- skops
 
 
-@pytest.mark.needs("projection")
+@pytest.mark.every_class
 def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    model = fitted(estimator)
+    file = tmp_path / "model.skops"
+    skops.dump(model, file)
+    assert set(skops.get_untrusted_types(file=file)) <= set(skforest.skops_types())
+    assert_same(model, skops.load(file, trusted=skforest.skops_types()))
+
+
+@pytest.mark.needs("projection")
+def test_skops_with_names_shapes_and_categories(estimator):
     skops = pytest.importorskip("skops.io")
     pd = pytest.importorskip("pandas")
     X, y = task(estimator)
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    model = clone(estimator).set_params(feature_shape=(2, 3), wrap=[True, False]).fit(frame, y)
-    file = tmp_path / "model.skops"
-    skops.dump(model, file)
-    untrusted = skops.get_untrusted_types(file=file)
-    assert untrusted
-    assert all(name.startswith("skforest.") for name in untrusted)
-    assert_same(model, skops.load(file, trusted=untrusted), frame)
+    shaped = clone(estimator).set_params(feature_shape=(2, 3), wrap=[True, False]).fit(frame, y)
+    frame["a"] = np.where(X[:, 0] > 0, "low", "high")
+    coded = clone(estimator).fit(frame, y)
+    for model, rows in ((shaped, pd.DataFrame(X, columns=list("abcdef"))), (coded, frame)):
+        again = skops.loads(skops.dumps(model), trusted=skforest.skops_types())
+        np.testing.assert_array_equal(response(again, rows), response(model, rows))
 
 
 @pytest.mark.parametrize("kind", ["U", "O", "int", "bool"])
@@ -627,9 +637,84 @@ def test_skops_with_every_kind_of_label(classifier, kind):
         labels = y if kind == "int" else np.array(["a", "b", "c"], dtype=kind)[y]
     model = clone(classifier).fit(X, labels)
     dumped = skops.dumps(model)
-    untrusted = skops.get_untrusted_types(data=dumped)
-    assert all(name.startswith("skforest.") for name in untrusted)
-    assert_same(model, skops.loads(dumped, trusted=untrusted))
+    assert_same(model, skops.loads(dumped, trusted=skforest.skops_types()))
+
+
+# -------------------------------------------------------------------------------- memory mapping
+
+
+def mapped_arrays(model):
+    return {name for name, array in model.forest_.arrays.items() if is_mapped(array)}
+
+
+def test_joblib_maps_the_weights_of_hyperplanes(tmp_path):
+    """Arrays that a pickle does not store in narrower dtypes, the large ones of such forests."""
+    X, y = task(skforest.CO2ForestRegressor())
+    model = trained(small(skforest.CO2ForestRegressor))
+    again = by_mapped_joblib(model, tmp_path)
+    assert {"dense", "threshold", "value"} <= mapped_arrays(again)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_a_mapped_estimator_stays_mapped_in_joblib(estimator, tmp_path):
+    mapped = by_map(fitted(estimator), tmp_path)
+    names = {name for name, array in mapped.forest_.arrays.items() if array.size}
+    assert mapped_arrays(mapped) == names
+    again = by_mapped_joblib(mapped, tmp_path)
+    assert mapped_arrays(again) == names
+    assert_same(mapped, again)
+    plain = by_pickle(mapped, tmp_path)
+    assert not mapped_arrays(plain)
+    assert_same(mapped, plain)
+
+
+def rows_and_process(model, X):
+    return response(model, X), mapped_arrays(model), os.getpid()
+
+
+@pytest.mark.slow
+def test_processes_of_joblib_share_a_mapped_estimator(estimator, tmp_path):
+    mapped = by_map(fitted(estimator), tmp_path)
+    with joblib.parallel_config("loky", n_jobs=2):
+        found = joblib.Parallel()(
+            joblib.delayed(rows_and_process)(mapped, new_rows()) for _ in range(4)
+        )
+    for rows, names, process in found:
+        np.testing.assert_array_equal(rows, response(mapped, new_rows()))
+        assert names == mapped_arrays(mapped)
+        assert process != os.getpid()
+
+
+# ------------------------------------------------------------------------------------ small models
+
+
+@pytest.mark.every_class
+def test_slim_predicts_the_same_with_less_memory(estimator, file_way, tmp_path):
+    model = fitted(estimator)
+    smaller = skforest.slim(model)
+    assert smaller.forest_.nbytes < model.forest_.nbytes
+    for other in (smaller, file_way(smaller, tmp_path), by_pickle(smaller, tmp_path)):
+        np.testing.assert_array_equal(response(other, new_rows()), response(model, new_rows()))
+        np.testing.assert_array_equal(other.apply(new_rows()), model.apply(new_rows()))
+        with pytest.raises(AttributeError, match="no gain: slim.. removed"):
+            other.forest_.feature_importances()
+        assert not hasattr(other, "feature_importances_")
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
+@pytest.mark.needs("min_impurity_decrease")
+def test_what_slim_removed_cannot_be_used(classifier):
+    model = fitted(classifier, oob_score=True, n_estimators=40, warm_start=True)
+    smaller = skforest.slim(model)
+    assert not hasattr(smaller, "oob_decision_function_")
+    assert smaller.oob_score_ == model.oob_score_
+    with pytest.raises(AttributeError, match="no node_weight: slim"):
+        smaller.set_params(n_estimators=41).fit(*task(classifier))
+    with pytest.raises(AttributeError, match="no node_weight: slim"):
+        skforest.Forest.concatenate([smaller.forest_, smaller.forest_])
+    assert len(smaller.forest_[1:3].arrays["gain"]) == 0
+    with pytest.raises(NotFittedError):
+        skforest.slim(clone(classifier))
 
 
 # ------------------------------------------------------------------------------ a fresh process

@@ -11,15 +11,20 @@ sizes must be in proportion to the size of the file.
 import json
 import math
 import os
+import platform
 import shutil
 import sys
 import uuid
 import zipfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy
+import sklearn
 
+from .._version import __version__
 from .storage import ARRAYS
 
 FORMAT = 2
@@ -35,6 +40,17 @@ _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
 _LABEL_KINDS = "biufcSUmM"  # dtypes of classes that need no pickle
 _PICKLE_STARTS = (b"\x80", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00", b"\x04\x22M\x18")
+
+
+def package_versions():
+    """Versions of the package and of those that it depends on, as a dict of str."""
+    return {
+        "skforest": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
 
 
 # ------------------------------------------------------------------------------- narrow dtypes
@@ -85,6 +101,24 @@ def widen(arrays):
         name.replace(_DELTA, "", 1): np.cumsum(array, dtype=np.int64) if _DELTA in name else array
         for name, array in arrays.items()
     }
+
+
+def is_mapped(array):
+    """Whether an array is mapped from a file, itself or as a view."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+def narrow_unless_mapped(arrays):
+    """As `narrow`, but arrays that are mapped from files stay as they are.
+
+    joblib passes them to other processes as names of these files: all processes share the memory.
+    """
+    mapped = {name: array for name, array in arrays.items() if is_mapped(array)}
+    return narrow({name: arrays[name] for name in arrays if name not in mapped}) | mapped
 
 
 def array_of_member(number, name):
@@ -160,50 +194,63 @@ def _stored(metadata, arrays, layout):
 
 def _write(path, header, arrays, layout):
     text = json.dumps(header)
-    if layout == "file":
-        _write_archive(path, text, arrays)
-        return
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        with _replacing(path / f"{name}.npy") as file:
-            np.save(file, array, allow_pickle=False)
-    with _replacing(path / "header.json") as file:
-        file.write(text.encode("utf-8"))
+    with _replacements() as write_file:
+        if layout == "file":
+            write_file(path, lambda file: _write_archive(file, text, arrays))
+            return
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            write_file(path / f"{name}.npy", partial(np.save, arr=array, allow_pickle=False))
+        write_file(path / "header.json", lambda file: file.write(text.encode("utf-8")))
 
 
-def _write_archive(path, text, arrays):
+def _write_archive(file, text, arrays):
     arrays = {"header": np.array(text), **arrays}
     n_bytes = sum(array.nbytes + 1024 for array in arrays.values())
-    with _replacing(path) as file:
-        np.savez_compressed(file, **arrays)
-        if n_bytes > _largest_expansion(file.tell()):
-            # Constant arrays would expand so much that no reader accepts the file.
-            file.seek(0)
-            file.truncate()
-            np.savez(file, **arrays)
+    np.savez_compressed(file, **arrays)
+    if n_bytes > _largest_expansion(file.tell()):
+        # Constant arrays would expand so much that no reader accepts the file.
+        file.seek(0)
+        file.truncate()
+        np.savez(file, **arrays)
 
 
 @contextmanager
-def _replacing(path):
-    """Open a new file for writing, which replaces the one at `path` once it is complete.
+def _replacements():
+    """A function that writes new files, which replace those at their paths once all are complete.
 
-    A reader, or an array that is mapped from the old file, never sees half of a file.
+    A reader, or an array that is mapped from an old file, never sees half of a file. The function
+    takes a path and a function that writes to an open file.
     """
-    path = Path(os.path.realpath(path))  # where `path` is a link, its target is replaced
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as file:  # a device is written to, a folder raises
-            yield file
-        return
-    new = path.with_name(f".skforest-{uuid.uuid4().hex}")
-    try:
+    written = []  # pairs of the name of a new file and the path where it belongs
+
+    def write_file(path, write):
+        path = Path(os.path.realpath(path))  # where `path` is a link, its target is replaced
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:  # a device is written to, a folder raises
+                write(file)
+            return
+        new = path.with_name(f".skforest-{uuid.uuid4().hex}")
+        written.append((new, path))
         with open(new, "xb") as file:
-            yield file
-        if path.exists():
-            shutil.copymode(path, new)
-        os.replace(new, path)
+            write(file)
+
+    try:
+        yield write_file
+        for new, _ in written:  # all at once, which takes much less time than one by one
+            with open(new, "rb+") as file:
+                os.fsync(file.fileno())  # otherwise a crash may leave names without content
+        if len(written) > 1:
+            # Without its header, which comes last, a folder of old and new files is not read.
+            written[-1][1].unlink(missing_ok=True)
+        for new, path in written:
+            if path.exists():
+                shutil.copymode(path, new)
+            os.replace(new, path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        for new, _ in written:
+            new.unlink(missing_ok=True)
         raise
 
 

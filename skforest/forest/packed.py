@@ -8,18 +8,13 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
-import platform
-
 import numpy as np
-import scipy
-import sklearn
 from scipy import sparse
 
 from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._tree import Router
-from .._version import __version__
-from .io import as_value_error, narrow, parts_of_file, read_forest, widen, write_forest
+from . import io
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
@@ -27,6 +22,7 @@ from .storage import (
     LINKS,
     METADATA,
     OF_INPUTS,
+    RemovableArray,
     as_levels,
     cast_exactly,
     check_arrays,
@@ -36,17 +32,6 @@ from .storage import (
     whole_number,
     without_unused,
 )
-
-
-def package_versions():
-    """Versions of the package and of those that it depends on, as a dict of str."""
-    return {
-        "skforest": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
 
 
 @with_texts()
@@ -66,8 +51,8 @@ class Forest:
             Left child of a split (the right child follows it), or ``-1 - row`` for a leaf, where
             `row` is its row of values. The children in a tree are numbered in pairs, 1 and 2,
             3 and 4, ..., after their parents.
-        node_weight : (n_nodes,)
-            Training weight that reached the node.
+        node_weight : (n_nodes,) or (0,)
+            Training weight that reached the node; empty if `slim` removed it, as `gain`.
         threshold, direction, gain : (n_splits,)
             Of the split that is the parent of nodes 1 and 2, of nodes 3 and 4, ... of a tree. A
             sample goes right if ``a . x > threshold``, `direction` is the code of a, and `gain`
@@ -150,6 +135,8 @@ class Forest:
     """
 
     __module__ = "skforest.forest"
+    node_weight = RemovableArray(like="child")
+    gain = RemovableArray(like="threshold")
 
     def __init__(
         self,
@@ -194,7 +181,7 @@ class Forest:
         self.n_shared_values = whole_number(n_shared_values, "n_shared_values")
         self.feature_names = None if feature_names is None else [str(n) for n in feature_names]
         self.levels = as_levels(levels)
-        self.versions = package_versions() if versions is None else dict(versions)
+        self.versions = io.package_versions() if versions is None else dict(versions)
         check_metadata(self)  # the shapes of missing arrays depend on the metadata
         self._set_arrays(arrays)
         check_arrays(self)
@@ -261,8 +248,8 @@ class Forest:
 
     @property
     def arrays(self):
-        """dict of str to ndarray: all arrays by name."""
-        return {name: getattr(self, name) for name in ARRAYS}
+        """dict of str to ndarray: all arrays by name; those that `slim` removed are empty."""
+        return {name: vars(self)[name] for name in ARRAYS}
 
     @property
     def metadata(self):
@@ -520,6 +507,18 @@ class Forest:
         """
         return self.replaced(without_unused(self))
 
+    def slim(self):
+        """The same forest without `node_weight` and `gain`, which predictions do not need.
+
+        `compact` is included. Importances, plots, further training and `concatenate` then raise an
+        AttributeError.
+
+        Returns
+        -------
+        forest : Forest
+        """
+        return self.replaced(without_unused(self) | {"node_weight": [], "gain": []})
+
     @property
     def code_ends(self):
         """ndarray of shape (4,): the first code after those of the features, of the boxes, of the
@@ -552,11 +551,11 @@ class Forest:
         return cls(join(forests), **forests[0].metadata)
 
     def __getstate__(self):
-        """Arrays in the narrowest dtypes that represent them exactly."""
-        return {"meta": self.metadata, "arrays": narrow(self.arrays)}
+        """Arrays in the narrowest dtypes that represent them exactly, unless they are mapped."""
+        return {"meta": self.metadata, "arrays": io.narrow_unless_mapped(self.arrays)}
 
     def __setstate__(self, state):
-        self.__init__(widen(state["arrays"]), **state["meta"])
+        self.__init__(io.widen(state["arrays"]), **state["meta"])
 
     def save(self, path, layout="file"):
         """Write the forest to disk, without pickle.
@@ -569,7 +568,7 @@ class Forest:
             "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
             map into memory.
         """
-        write_forest(path, self.metadata, self.arrays, layout)
+        io.write_forest(path, self.metadata, self.arrays, layout)
 
     @classmethod
     def load(cls, path, mmap_mode=None):
@@ -594,7 +593,7 @@ class Forest:
 
 def load_with_header(path, mmap_mode=None):
     """A forest, or a list of several, and the header, which has further entries of estimators."""
-    header, arrays = read_forest(path, mmap_mode)
-    with as_value_error(f"{path} is damaged"):
-        forests = [Forest(own, **metadata) for own, metadata in parts_of_file(header, arrays)]
+    header, arrays = io.read_forest(path, mmap_mode)
+    with io.as_value_error(f"{path} is damaged"):
+        forests = [Forest(own, **metadata) for own, metadata in io.parts_of_file(header, arrays)]
     return forests if "members" in header else forests[0], header

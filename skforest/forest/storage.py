@@ -122,6 +122,30 @@ def _need(condition, message):
         raise ValueError(f"not a valid forest: {message}")
 
 
+class RemovableArray:
+    """An array that predictions do not need: reading it raises once `Forest.slim` removed it."""
+
+    def __init__(self, like):
+        self.like = like  # name of an array of the same length
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, forest, array):
+        vars(forest)[self.name] = array
+
+    def __get__(self, forest, owner=None):
+        if forest is None:
+            return self
+        array = vars(forest)[self.name]
+        if array is not None and len(array) != len(vars(forest)[self.like]):
+            raise AttributeError(
+                f"this forest has no {self.name}: slim() removed what importances, plots and "
+                "further training need; use the model from before slim()"
+            )
+        return array
+
+
 def check_metadata(forest):
     """Raise ValueError unless the metadata of a forest are valid; arrays are not needed."""
     for name in ("n_features", "n_outputs"):
@@ -185,7 +209,7 @@ def check_arrays(forest):
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
     _check_inputs(forest)
     for name in FLOAT_ARRAYS:
-        finite = np.isfinite(getattr(forest, name)).all()
+        finite = np.isfinite(vars(forest)[name]).all()
         _need(finite, f"{name} contains values that are not finite")
 
 
@@ -275,9 +299,14 @@ def _check_trees(forest):
     sizes = np.diff(start)
     _need((sizes % 2 == 1).all(), "every tree must have an odd number of nodes")
     n_splits = (len(child) - len(sizes)) // 2
-    for name in ("threshold", "direction", "gain"):
+    for name in ("threshold", "direction"):
         _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry per split")
-    _need(len(forest.node_weight) == len(child), "node_weight needs one entry per node")
+    arrays = forest.arrays  # `gain` and `node_weight` may be removed
+    _need(len(arrays["gain"]) in (0, n_splits), "gain needs one entry per split, or none")
+    _need(
+        len(arrays["node_weight"]) in (0, len(child)),
+        "node_weight needs one entry per node, or none",
+    )
     _check_starts(forest.bag_start, len(sizes), "bag_start")
     _need((np.diff(forest.bag_start) > 0).all(), "a bag has no trees")
     # The temporary arrays are larger than those of the forest, so only some trees at a time.
@@ -439,7 +468,7 @@ def join(forests, consume=False):
         **{name: getattr(head, name) for name in OF_INPUTS},
         "bag_start": [0, len(nodes) - 1],
     }
-    for name in ("node_weight", "threshold", "gain", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
+    for name in ("node_weight", "gain", "threshold", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
         arrays[name] = np.concatenate([getattr(f, name) for f in forests])
         if consume:
             for f in forests:

@@ -1,7 +1,9 @@
 """Fitted models that later versions must still load: saved files, pickles and their predictions.
 
-Run once per version of the file format (``python tests/golden/make_models.py``); files of earlier
-versions stay in the repository. `tests/test_golden.py` loads them and compares predictions.
+There is one folder for each number of the file format. Run ``python tests/golden/make_models.py``
+once after the number has increased, with new entries in `MODELS`: it writes the folders of the
+current numbers. Folders of earlier numbers stay as they are, because no later version can write
+them. `tests/test_golden.py` loads all of them and compares predictions.
 """
 
 import pickle
@@ -12,13 +14,16 @@ from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 
 import skforest
+from skforest.forest import io
 
-FOLDER = Path(__file__).with_name("models")
+FOLDER = Path(__file__).parent
 SMALL = {"random_state": 0}
 CO2 = {"objective": "co2", "bootstrap": False, "max_features": 3, "holdout": 0.0}
 HINGE = {"n_bags": 2, "max_iter": 60, "max_depth": 3}
 E2E = {"max_depth": 4, "greedy_epochs": 4, "finetune_epochs": 4}
-MODELS = {
+BLEND = {"cv": 3, "n_rounds": 5, **SMALL}
+TREES = {"n_estimators": 3, "max_depth": 3}
+FORMAT_1 = {
     "manifold_classifier": skforest.ManifoldForestClassifier(5, max_depth=5, **SMALL),
     "manifold_images": skforest.ManifoldForestClassifier(3, feature_shape=(8, 8), max_depth=6),
     "manifold_regressor": skforest.ManifoldForestRegressor(3, max_depth=5, **SMALL),
@@ -37,30 +42,77 @@ MODELS = {
     "e2e_regressor": skforest.E2EDecisionForestRegressor(3, **E2E, **SMALL),
 }
 
+FORMAT_2 = {  # missing values, categories, linear leaves, several outputs
+    "table_classifier": skforest.CO2ForestClassifier(3, max_depth=4, **SMALL),
+    "table_regressor": skforest.ManifoldForestRegressor(3, max_depth=4, **SMALL),
+    "table_boosting_classifier": skforest.ObliqueBoostingClassifier(5, n_bags=2, **SMALL),
+    "boosting_regressor": skforest.ObliqueBoostingRegressor(
+        5, n_bags=2, max_leaf_nodes=6, linear_leaves=True, **SMALL
+    ),
+    "several_labels_classifier": skforest.ManifoldForestClassifier(3, max_depth=4, **SMALL),
+}
+FORMAT_3 = {
+    "blend_classifier": skforest.BlendedForestClassifier(
+        [
+            skforest.ManifoldForestClassifier(**TREES),
+            skforest.RandomHingeForestClassifier(4, **HINGE),
+        ],
+        **BLEND,
+    ),
+    "table_blend_regressor": skforest.BlendedForestRegressor(
+        [skforest.CO2ForestRegressor(**TREES), skforest.ManifoldForestRegressor(**TREES)], **BLEND
+    ),
+}
+MODELS = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3}
 
-def data(name):
+
+def data(name, model):
     """X and y that a model is fitted on."""
     if name.endswith("images"):
         X, y = load_digits(return_X_y=True)
         return X[:200], y[:200]
-    if is_classifier(MODELS[name]):
+    if is_classifier(model):
         X, y = load_iris(return_X_y=True)
-        return X, np.array(["setosa", "versicolor", "virginica"])[y]
-    X, y = load_diabetes(return_X_y=True)
-    return X[:150], y[:150]
+        y = np.array(["setosa", "versicolor", "virginica"])[y]
+    else:
+        X, y = load_diabetes(return_X_y=True)
+        X, y = X[:150], y[:150]
+    if name.startswith("several_labels"):
+        y = np.column_stack([y, X[:, 0] > 5.8])
+    return (with_categories(X), y) if name.startswith("table") else (X, y)
+
+
+def with_categories(X):
+    """A table of numbers and strings, both with missing values."""
+    table = X.astype(object)
+    table[:, 1] = np.array(["low", "medium", "high"])[np.digitize(X[:, 1], [0, 3])]
+    table[::7, 0] = None
+    table[3::11, 1] = None
+    return table
 
 
 def response(model, X):
-    """Probabilities, or predicted targets."""
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
+    """Probabilities, or predicted targets; those of several outputs side by side."""
+    if not is_classifier(model):
+        return model.predict(X)
+    found = model.predict_proba(X)
+    return np.hstack(found) if isinstance(found, list) else found
+
+
+def expected(model, X):
+    """What a loaded model must predict: dict of arrays."""
+    members = getattr(model, "members_", {"": model}).values()
+    leaves = [member.apply(X) for member in members]
+    return {"response": response(model, X), "leaves": np.hstack(leaves)}
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, model in MODELS.items():
-        X, y = data(name)
-        model.fit(X, y)
-        skforest.save(model, FOLDER / f"{name}.npz")
-        (FOLDER / f"{name}.pkl").write_bytes(pickle.dumps((model, model.forest_), protocol=4))
-        expected = {"response": response(model, X), "leaves": model.apply(X)}
-        np.savez_compressed(FOLDER / f"{name}.expected.npz", **expected)
+    for number in (io.FORMAT, io.FORMAT_OF_SEVERAL):
+        folder = FOLDER / f"format{number}"
+        folder.mkdir(exist_ok=True)
+        for name, model in MODELS[number].items():
+            X, y = data(name, model)
+            model.fit(X, y)
+            skforest.save(model, folder / f"{name}.npz")
+            (folder / f"{name}.pkl").write_bytes(pickle.dumps(model, protocol=4))
+            np.savez_compressed(folder / f"{name}.expected.npz", **expected(model, X))

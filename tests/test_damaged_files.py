@@ -1,0 +1,592 @@
+"""Files that are damaged or made to do harm: a ValueError, or a model that can be used."""
+
+import copy
+import functools
+import json
+import pickle
+import tempfile
+import tracemalloc
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from makers import assert_same, fixed, rich_classifier, rich_forest, rich_mixed, use
+from sklearn.base import is_classifier
+from sklearn.datasets import load_iris
+
+import skforest
+from skforest.forest import Forest, io
+
+# -------------------------------------------------------------------------------- corrupt files
+
+
+def rewritten(path, header=None, **arrays):
+    """Write the file again with changes; None drops an array."""
+    with np.load(path, allow_pickle=False) as file:
+        old = {name: file[name] for name in file.files}
+    head = json.loads(str(old["header"]))
+    if header:
+        header(head)
+    new = {"header": np.array(json.dumps(head)), **arrays}
+    np.savez(path, **{k: v for k, v in (old | new).items() if v is not None})
+
+
+def test_a_later_format_is_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    rewritten(path, header=lambda head: head.update(format=99))
+    with pytest.raises(ValueError, match="format 99"):
+        Forest.load(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda head: head.pop("forest"),
+        lambda head: head.pop("format"),
+        lambda head: head["forest"].pop("n_features"),
+        lambda head: head["forest"].update(n_features="many"),
+        lambda head: head["forest"].update(n_features=None),
+        lambda head: head["forest"].update(feature_shape=36),
+        lambda head: head["forest"].update(steepness=None),
+        lambda head: head["forest"].update(wrap="no"),
+        lambda head: head["forest"].update(colour="red"),
+        lambda head: head["forest"].update(n_outputs=[3]),
+        lambda head: head.update(forest=[1, 2]),
+    ],
+)
+def test_a_damaged_header_is_refused(damage, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    rewritten(path, header=damage)
+    with pytest.raises(ValueError):
+        Forest.load(path)
+
+
+@pytest.mark.parametrize("lost", ["tree_start", "child", "value", "threshold", "direction"])
+def test_a_file_that_lost_an_array_is_refused(lost, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    rewritten(path, **{lost: None, f"delta:{lost}": None})
+    with pytest.raises(ValueError, match=lost):
+        Forest.load(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK", b"\x93NUMPY\x01\x00", b"\x80\x04K\x01.", b"{}", bytes(range(256)) * 9]
+)
+def test_another_file_is_refused(content, tmp_path):
+    path = tmp_path / "forest.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="not a saved forest"):
+        Forest.load(path)
+
+
+def test_no_file_is_no_forest(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Forest.load(tmp_path / "nothing.npz")
+    with pytest.raises((FileNotFoundError, ValueError)):
+        Forest.load(tmp_path)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_classifier().save(path)
+    content = path.read_bytes()
+    for length in range(0, len(content), max(1, len(content) // 40)):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match="not a saved forest"):
+            Forest.load(path)
+
+
+def test_flipped_bits_in_a_file_are_refused_or_harmless(tmp_path):
+    path = tmp_path / "forest.npz"
+    forest = rich_classifier()
+    forest.save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for at in rng.integers(len(content), size=150):
+        spoilt = bytearray(content)
+        spoilt[at] ^= 1 << rng.integers(8)
+        path.write_bytes(spoilt)
+        try:
+            loaded = Forest.load(path)
+        except ValueError:
+            refused += 1
+        else:
+            assert_same(forest, loaded)  # in a part of the file that nobody reads
+    assert refused > 100
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_damaged_folder_is_refused(mmap_mode, tmp_path):
+    forest = rich_classifier()
+    forest.save(tmp_path, layout="folder")
+    for name in ("child.npy", "header.json", "classes.npy", "value_start.npy"):
+        content = (tmp_path / name).read_bytes()
+        for spoilt in (content[: len(content) // 2], b"", None):
+            if spoilt is None:
+                (tmp_path / name).unlink()
+            else:
+                (tmp_path / name).write_bytes(spoilt)
+            with pytest.raises((ValueError, FileNotFoundError)):
+                Forest.load(tmp_path, mmap_mode=mmap_mode)
+        (tmp_path / name).write_bytes(content)
+    assert_same(forest, Forest.load(tmp_path, mmap_mode=mmap_mode))
+
+
+def test_an_unknown_member_of_a_file_is_refused_and_in_a_folder_ignored(tmp_path):
+    forest = rich_forest()
+    forest.save(tmp_path, layout="folder")
+    np.save(tmp_path / "stranger.npy", np.zeros(3))
+    assert_same(forest, Forest.load(tmp_path))
+    forest.save(tmp_path / "forest.npz")
+    rewritten(tmp_path / "forest.npz", stranger=np.zeros(3))
+    with pytest.raises(ValueError, match="stranger"):
+        Forest.load(tmp_path / "forest.npz")
+
+
+def test_objects_in_a_file_are_never_unpickled(tmp_path):
+    rich_forest().save(tmp_path, layout="folder")
+    np.save(tmp_path / "child.npy", np.array([print], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="pickle|object"):
+        Forest.load(tmp_path)
+
+
+# ---------------------------------------------------------------------- files of small size only
+
+
+def write_archive(path, members, method=zipfile.ZIP_DEFLATED):
+    """A zip archive of some bytes by name, with correct checksums."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def read_archive(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def npy(descr, shape, content=b""):
+    """An npy file that declares what it may not contain."""
+    head = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + content
+
+
+def assert_refused_in_little_memory(path, match, limit=2**21):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=match) as info:
+            Forest.load(path)
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(info.value)
+
+
+STRANGE_MEMBERS = {
+    "name": ("stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "would expand"),
+    "small name": ("stranger.npy", npy("|u1", (2**23,), bytes(2**23)), "stranger"),
+    "no array": ("notes.txt", b"", "notes.txt"),
+    "no suffix": ("child", b"", "child"),
+    "absolute": ("/etc/passwd.npy", npy("|u1", (1,), b"1"), "passwd"),
+    "declared": ("dense.npy", npy("<f4", (2**20, 2**20), bytes(100)), "dense declares"),
+    "overflowing": ("dense.npy", npy("<f4", (2**62, 4)), "dense declares"),
+    "negative": ("dense.npy", npy("<f4", (-1, -1), bytes(4)), "dense declares"),
+    "strings": ("classes.npy", npy("<U500000000", (0,)), "classes declares"),
+    "one string": ("classes.npy", npy("<U500000000", (1,)), "classes declares"),
+    "text": ("value.npy", npy("<U4", (1,), bytes(16)), "value has dtype"),
+    "objects": ("child.npy", npy("|O", (1,), b"\x80\x04N."), "child has dtype object"),
+    "records": ("value.npy", npy([("a", "<f4")], (1,), bytes(4)), "value has dtype"),
+    "axes": ("value.npy", npy("<f4", (1, 1), bytes(4)), "value has dtype"),
+    "version": ("value.npy", b"\x93NUMPY\x02\x00" + bytes(64), "another version"),
+    "nested": ("value.npy", npy("<f4", (), bytes(4)).replace(b"()", b"(" * 300), "value|damaged"),
+    "characters": ("classes.npy", npy("<U1", (3,), b"\xff" * 12), "characters that do not exist"),
+    "differences": ("delta:value.npy", npy("<f4", (1,), bytes(4)), "value"),
+}
+
+
+@pytest.mark.parametrize("name, content, match", STRANGE_MEMBERS.values(), ids=STRANGE_MEMBERS)
+def test_members_are_checked_before_they_are_decompressed(name, content, match, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    members = read_archive(path) | {name: content}
+    header = json.loads(str(np.load(path)["header"]))
+    header["arrays"] = [
+        member.removesuffix(".npy") for member in members if "header" not in member
+    ]
+    text = json.dumps(header)
+    members["header.npy"] = npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+    write_archive(path, members)
+    assert_refused_in_little_memory(path, match)
+
+
+def test_archives_that_expand_or_repeat_names_are_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    write_archive(path, {"header.npy": npy(f"<U{2**26}", (), bytes(2**28))})
+    assert_refused_in_little_memory(path, "would expand to 268")
+    rich_forest().save(path)
+    members = read_archive(path)
+    write_archive(path, members, zipfile.ZIP_BZIP2)
+    assert_refused_in_little_memory(path, "another method than deflate")
+    with pytest.warns(UserWarning, match="Duplicate"):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in [*members, "child.npy", "child.npy"]:
+                archive.writestr(name, members.get(name, b""))
+    assert_refused_in_little_memory(path, "same name")
+
+
+def test_a_forest_that_compresses_beyond_the_limit_is_stored_uncompressed(tmp_path):
+    """What `save` writes, `load` reads; here a million equal leaves."""
+    n = 1_000_000
+    stumps = {"tree_start": np.arange(n + 1), "child": np.full(n, -1), "threshold": []}
+    stumps |= {"value": [0.5], "node_weight": np.full(n, 7)}
+    forest = Forest(stumps, n_features=1, n_outputs=1, task="regression")
+    forest.save(tmp_path / "forest.npz")
+    assert (tmp_path / "forest.npz").stat().st_size < 5e6
+    assert_same(forest, Forest.load(tmp_path / "forest.npz"))
+    with open(tmp_path / "large.npz", "xb") as file:
+        io._write_archive(file, "{}", {"value": np.zeros(20 * 2**20, np.uint8)})
+    with zipfile.ZipFile(tmp_path / "large.npz") as archive:
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda head: head["forest"].update(n_features=np.inf),
+        lambda head: head["forest"].update(n_features=10**400),
+        lambda head: head["forest"].update(n_outputs=2**31 - 1),
+        lambda head: head["forest"].update(n_shared_values=np.inf),
+        lambda head: head["forest"].update(steepness=10**400),
+        lambda head: head["forest"].update(feature_shape=[np.inf]),
+        lambda head: head["forest"].update(task=["regression"]),
+        lambda head: head["forest"].update(versions=5),
+        lambda head: head["forest"].update(levels=5),
+        lambda head: head["forest"].update(levels=[1]),
+        lambda head: head["forest"].update(levels=[[1, 5]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", [2]]]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", np.nan]]]),
+        lambda head: head["forest"].update(levels=[[1, ["a", 10**400]]]),
+        lambda head: head["forest"].update(levels=[[2**40, ["a", "b"]]]),
+        lambda head: head["forest"].update(levels=[[-1, ["a", "b"]]]),
+        lambda head: head["forest"].update(levels=[["1", ["a", "b"], 3]]),
+        lambda head: head["forest"].update(levels=nested(900)),
+        lambda head: head.update(arrays=5),
+        lambda head: head.update(arrays=[["child"]]),
+        lambda head: head.update(format=[1]),
+    ],
+)
+def test_damaged_headers_raise_errors_that_name_the_file(damage, tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    rewritten(path, header=damage)
+    assert_refused_in_little_memory(path, "damaged|format")
+
+
+def test_a_deeply_nested_header_is_refused(tmp_path):
+    path = tmp_path / "forest.npz"
+    text = "[" * 100_000
+    np.savez_compressed(path, header=np.array(text))
+    assert_refused_in_little_memory(path, "not a saved forest", 2**23)
+    (tmp_path / "header.json").write_text(text)
+    assert_refused_in_little_memory(tmp_path, "not a saved forest", 2**23)
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../child", "child/../child", "", "header"])
+def test_names_in_a_folder_are_no_paths(name, tmp_path):
+    folder = tmp_path / "forest"
+    rich_forest().save(folder, layout="folder")
+    np.save(tmp_path / "child.npy", np.zeros(3))
+    header = json.loads((folder / "header.json").read_text())
+    header["arrays"].append(name)
+    (folder / "header.json").write_text(json.dumps(header))
+    assert_refused_in_little_memory(folder, "is not the name of an array")
+
+
+def test_a_short_file_of_a_folder_is_refused_before_anything_is_allocated(tmp_path):
+    rich_forest().save(tmp_path, layout="folder")
+    (tmp_path / "node_weight.npy").write_bytes(npy("<f8", (2**40,), bytes(80)))
+    assert_refused_in_little_memory(tmp_path, "node_weight declares")
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_pickles_are_recognised(protocol, tmp_path):
+    joblib = pytest.importorskip("joblib")
+    path = tmp_path / "forest.joblib"
+    path.write_bytes(pickle.dumps(rich_forest(), protocol=protocol))
+    with pytest.raises(ValueError, match="not a saved forest; it looks like a pickle, .*joblib"):
+        Forest.load(path)
+    for compress in (0, 3, ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)):
+        joblib.dump(rich_forest(), path, compress=compress)
+        with pytest.raises(ValueError, match="looks like a pickle"):
+            skforest.load(path)
+
+
+# ------------------------------------------------------------------------- damaged estimators
+
+
+@pytest.fixture(scope="module", params=["classifier", "regressor"])
+def saved(request, tmp_path_factory):
+    """A saved estimator, as bytes by name, and the rows it was fitted to."""
+    X, y = load_iris(return_X_y=True)
+    if request.param == "classifier":
+        model = skforest.ManifoldForestClassifier(3, random_state=0).fit(X, y)
+    else:
+        model = skforest.ManifoldForestRegressor(3, random_state=0).fit(X, y.astype(float))
+    path = tmp_path_factory.mktemp("saved") / "model.npz"
+    skforest.save(model, path)
+    return path, X
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda head: head["state"].pop("n_features_in_"),
+        lambda head: head["state"].pop("n_outputs_"),
+        lambda head: head["state"].update(n_features_in_="4"),
+        lambda head: head["state"].update(_is_1d=[]) or head["state"].pop("n_classes_", 0),
+        lambda head: head["state"].update(feature_names_in_=None),
+        lambda head: head["state"].update(
+            a={"array": ["a"], "dtype": "<U500000000"}, n_outputs_=None
+        ),
+        lambda head: head["state"].update(a={"array": ["a"], "dtype": "<U500000000"}),
+        lambda head: head["state"].update(a={"array": [0], "dtype": "O"}),
+        lambda head: head["state"].update(a={"array": [300], "dtype": "u1"}),
+        lambda head: head["state"].update(a={"items": [[[], 1]]}),
+        lambda head: head["state"].update(a={"items": 1}),
+        lambda head: head["state"].update(a=nested(800)),
+        lambda head: head["state"].update(__class__="x"),
+        lambda head: head.update(state=[]),
+        lambda head: head.update(params=5),
+        lambda head: head["forest"].update(task="clustering"),
+    ],
+)
+def test_damaged_estimators_raise_errors_that_name_the_file(damage, saved, tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes(saved[0].read_bytes())
+    rewritten(path, header=damage)
+    head = json.loads(str(np.load(path)["header"]))
+    if head["forest"]["task"] == "classification" and "_is_1d" in head["state"]:
+        return  # classifiers do not read it
+    with pytest.raises(ValueError, match="model.npz is damaged"):
+        skforest.load(path)
+
+
+def test_a_wrong_number_of_features_is_refused(saved, tmp_path):
+    """Rows of fewer columns than the trees read were read beyond their end."""
+    path = tmp_path / "model.npz"
+    path.write_bytes(saved[0].read_bytes())
+    rewritten(path, header=lambda head: head["state"].update(n_features_in_=1))
+    with pytest.raises(ValueError, match="n_features_in_ is 1, not 4"):
+        skforest.load(path)
+    model = skforest.load(saved[0])
+    model.n_features_in_ = 1  # as another format of files may do
+    with pytest.raises(ValueError, match="X has 1 features, the trees read 4"):
+        model.predict(np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="X has 5 features, the trees read 4"):
+        model.forest_.apply_mapped(np.zeros((3, 5), dtype=np.float32))
+
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else []
+
+
+# ------------------------------------------------------------------------------- random damage
+
+
+def damaged(content, rng):
+    """Some bytes with a few of them changed, removed or repeated."""
+    content = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(max(1, len(content))))
+        kind = rng.integers(4)
+        if kind == 0:
+            content[at : at + 1] = bytes([rng.integers(256)])
+        elif kind == 1:
+            content[at : at + 1] = bytes([content[at] ^ 1 << int(rng.integers(8))])
+        elif kind == 2:
+            content[at : at + int(rng.integers(1, 9))] = b""
+        else:
+            content[at:at] = content[at : at + int(rng.integers(1, 9))]
+    return bytes(content)
+
+
+def damage_files(seed, n, path):
+    """Damage files n times; each must be refused with its name, or be of use."""
+    rng = np.random.default_rng(seed)
+    n_refused = 0
+    for make in (rich_forest, rich_classifier, rich_mixed):
+        forest = make(seed)
+        forest.save(path)
+        whole, members = path.read_bytes(), read_archive(path)
+        for i in range(n):
+            if i % 4 == 0:
+                path.write_bytes(damaged(whole, rng))
+            else:  # with correct checksums
+                name = list(members)[rng.integers(len(members))]
+                name = name if i % 4 < 3 else "header.npy"
+                write_archive(
+                    path, members | {name: damaged(members[name], rng)}, zipfile.ZIP_STORED
+                )
+            try:
+                loaded = Forest.load(path)
+            except ValueError as error:
+                assert str(path) in str(error)
+                n_refused += 1
+            else:
+                if i % 4 == 0:
+                    assert_same(forest, loaded)
+                use(loaded)
+    return n_refused
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 4_000, marks=pytest.mark.slow)])
+def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
+    assert damage_files(seed, n, tmp_path / "forest.npz") > n
+
+
+# ------------------------------------------------------------------- damaged files of estimators
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("format*/*.npz"))
+SAVED = [path for path in GOLDEN if not path.name.endswith(".expected.npz")]
+STRANGE = [
+    None, True, -1, 0, 1, 2, 7, 2**31, 2**63, 10**400, -0.5, 1e308, float("nan"), float("inf"),
+    "", "x", "float16", "mean", [], {}, [[]], {"tuple": []}, {"items": [[0, 1]]},
+    {"array": [1, 2], "dtype": "i1"}, {"estimator": "ManifoldForestClassifier", "params": {}},
+]  # fmt: skip
+EDIT = st.tuples(
+    st.sampled_from(["set", "flip", "cut", "repeat", "header"]),
+    st.integers(0, 2**24),  # where, modulo what there is
+    st.integers(0, 255),
+)
+
+
+def edited_bytes(content, kind, where, number):
+    content = bytearray(content)
+    at, length = where % max(len(content), 1), 1 + number % 9
+    if kind == "set":
+        content[at : at + 1] = bytes([number])
+    elif kind == "flip" and content:
+        content[at] ^= 1 << number % 8
+    elif kind == "cut":
+        content[at : at + length] = b""
+    else:
+        content[at:at] = content[at : at + length]
+    return bytes(content)
+
+
+def places(value):
+    """All entries of a value made of dicts and lists, as pairs of a container and a key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(items):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places(item)
+
+
+def edited_header(content, where, number):
+    """A header with an entry removed, replaced by something strange, or by another entry."""
+    header = json.loads(str(np.load(BytesIO(content))))
+    known = list(places(header))
+    holder, key = known[where % len(known)]
+    if number < 40:
+        del holder[key]
+    elif number < 80:
+        other, name = known[where // 7 % len(known)]
+        holder[key] = copy.deepcopy(other[name])
+    else:
+        holder[key] = copy.deepcopy(STRANGE[number % len(STRANGE)])
+    text = json.dumps(header)
+    return npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+
+
+def write_edited(source, path, edits, is_archive):
+    """A copy of a saved estimator with some bytes, arrays or entries of the header changed."""
+    content, members = source.read_bytes(), read_archive(source)
+    for kind, where, number in sorted(edits, key=lambda edit: edit[0] != "header"):
+        if kind == "header":  # first, as long as it can be read
+            members["header.npy"] = edited_header(members["header.npy"], where, number)
+        elif is_archive:
+            content = edited_bytes(content, kind, where, number)
+        else:
+            name = sorted(members)[number % len(members)]
+            members[name] = edited_bytes(members[name], kind, where, number)
+    if is_archive:
+        path.write_bytes(content)
+    else:  # with correct checksums
+        write_archive(path, members, zipfile.ZIP_STORED)
+
+
+def load_and_use(path, mmap_mode=None):
+    """Load an estimator and predict: whether it was refused, with an error that says why."""
+    try:
+        model = skforest.load(path, mmap_mode=mmap_mode)
+    except ValueError as error:
+        assert str(path) in str(error)
+        return True
+    X = np.zeros((3, model.n_features_in_), dtype=object if is_table(model) else np.float32)
+    try:
+        model.predict(X)
+        model.predict_proba(X) if is_classifier(model) else None
+    except ValueError as error:  # a parameter may have a value that `fit` would have refused
+        assert str(error)
+    return False
+
+
+def is_table(model):
+    return any(member.forest_.levels for member in getattr(model, "members_", {0: model}).values())
+
+
+@functools.cache
+def folder_of(source):
+    """Contents of the files of a saved estimator, written as a folder, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        skforest.save(skforest.load(source), folder, layout="folder")
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def write_edited_folder(source, folder, edits):
+    """A folder of a saved estimator with some of its files changed."""
+    files = dict(folder_of(source))
+    for kind, where, number in edits:
+        name = "header.json" if kind == "header" else sorted(files)[number % len(files)]
+        kind = "set" if kind == "header" else kind
+        files[name] = edited_bytes(files[name], kind, where, number)
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.parametrize("n", [60, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_damaged_estimators_are_refused_or_can_be_used(n, tmp_path):
+    @settings(fixed, max_examples=n)
+    @given(st.sampled_from(SAVED), st.lists(EDIT, min_size=1, max_size=3), st.booleans())
+    def check(source, edits, is_archive):
+        write_edited(source, tmp_path / "model.npz", edits, is_archive)
+        load_and_use(tmp_path / "model.npz")
+
+    check()
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:Reading .*npy:UserWarning")
+@pytest.mark.parametrize("n", [20, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_damaged_folders_are_refused_or_can_be_used(n, tmp_path):
+    @settings(fixed, max_examples=n)
+    @given(st.sampled_from(SAVED), st.lists(EDIT, min_size=1, max_size=3), st.booleans())
+    def check(source, edits, is_mapped):
+        write_edited_folder(source, tmp_path / "model", edits)
+        load_and_use(tmp_path / "model", "r" if is_mapped else None)
+
+    check()
