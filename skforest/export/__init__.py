@@ -4,10 +4,12 @@ Both writers read an `ExportedModel`: forests with weights, and what happens to 
 """
 
 import re
+from numbers import Integral
 from pathlib import Path
 
 from .c_code import c_code
 from .model import exported
+from .onnx_graph import DEFAULT_OPSET, MIN_OPSET, onnx_model
 
 # Words of C99, and what the written functions call.
 RESERVED = frozenset(
@@ -92,3 +94,86 @@ def to_c(estimator, path=None, *, name="predict"):
     if path is not None:
         Path(path).write_text(source, encoding="ascii", newline="\n")
     return source
+
+
+def to_onnx(estimator, path=None, *, opset=None):
+    """Write a fitted estimator as a graph of ONNX.
+
+    The graph takes the columns of X as they are: missing values, categories and scaling are part of
+    it. It uses operators of the standard only, those for trees included, and runs in onnxruntime.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted, of any kind but `skforest.torch.E2ENetworkTree`. The members of a blend must be
+        forests of this package.
+    path : str or Path, default=None
+        Where to write the model. If its constants have about 2 GB or more, they are written to a
+        second file beside it, whose name ends with ``.data``, and the returned model refers to this
+        file. None: it is returned only.
+    opset : int, default=None
+        Version of the standard operators, at least 13. None: 17. Operators for trees have version 3
+        of ``ai.onnx.ml``.
+
+    Returns
+    -------
+    model : onnx.ModelProto
+
+    Raises
+    ------
+    ImportError
+        If onnx is not installed.
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If an estimator, or a member of a blend, is not a forest of this package; if members differ
+        in their categories; or if labels or levels are of types that ONNX does not have, or of
+        several types.
+    ValueError
+        If `opset` is not supported.
+
+    See Also
+    --------
+    to_c : Write an estimator as a function of C.
+
+    Notes
+    -----
+    The inputs: if the estimator was fitted on a data frame, or on a table with categories, one
+    matrix of shape (N, 1) for each column, with its name (``x0``, ``x1``, ... without names, and
+    with ``_`` behind it if it is that of an output). Otherwise one matrix ``X`` of shape
+    (N, n_features). Numbers are float64 if the estimator scales features, since it does so in
+    float64, and float32 if it does not. NaN stands for missing numbers. Categories are strings, or
+    float64 if their levels are numbers; a missing string is the empty string, unless that is a
+    level. Infinite values, which the estimator refuses, count as the largest number that it takes.
+
+    The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs, and
+    ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by side.
+    That of a regressor: ``variable``, float64 of shape (N, n_outputs).
+
+    Sums of many terms may be rounded differently, so that a row may take another branch where its
+    projection equals a threshold up to rounding.
+
+    Examples
+    --------
+    >>> from onnxruntime import InferenceSession  # doctest: +SKIP
+    >>> from sklearn.datasets import load_iris
+    >>> from skforest import ManifoldForestClassifier, to_onnx
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = ManifoldForestClassifier(n_estimators=10, random_state=0).fit(X, y)
+    >>> model = to_onnx(forest)  # doctest: +SKIP
+    >>> session = InferenceSession(model.SerializeToString())  # doctest: +SKIP
+    >>> label, proba = session.run(None, {"X": X.astype("float32")})  # doctest: +SKIP
+    >>> bool((label == forest.predict(X)).all())  # doctest: +SKIP
+    True
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError('to_onnx needs onnx: pip install "skforest[onnx]"') from error
+    latest = onnx.defs.onnx_opset_version()
+    if opset is None:
+        opset = DEFAULT_OPSET
+    is_int = isinstance(opset, Integral) and not isinstance(opset, bool)
+    if not is_int or not MIN_OPSET <= opset <= latest:
+        raise ValueError(f"opset={opset!r} must be an int from {MIN_OPSET} to {latest}, or None")
+    return onnx_model(onnx, exported(estimator), int(opset), path)

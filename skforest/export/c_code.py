@@ -278,8 +278,10 @@ static void @_response(const double *x, double *out)
             raw[k] = raw[k]MEAN + @_baseline[k];
         LINK
         for (k = 0; k < N_OUTPUTS; k++)
-            out[k] += raw[k] / N_BAGS;
+            out[k] += raw[k];
     }
+    for (k = 0; k < N_OUTPUTS; k++)
+        out[k] /= N_BAGS;
 }
 """
 

@@ -1,0 +1,383 @@
+"""Forests as operators of ONNX: projections, trees over them, and the values of leaves.
+
+Trees of hard gates become TreeEnsembleRegressor; its attributes cannot be stored in a file of their
+own, so that very large forests, and those of margin gates, are traversed level by level by gathers
+from constants. Soft gates are products of sigmoids, level by level.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from .model import without_boxes
+
+MAX_TERMS = 16  # of a direction that is summed term by term; others are columns of a matrix
+MAX_COLUMNS = 2**15  # projections that are computed together
+MAX_TREE_NODES = 2**24  # nodes of a forest that are stored as attributes, of some 40 bytes each
+
+
+def add_forest(graph, forest, features):
+    """The response of a forest: float64 of shape (N, n_outputs)."""
+    forest = _with_summable_boxes(forest)
+    shared = None
+    if np.count_nonzero(np.unique(forest.direction) >= forest.n_features) <= MAX_COLUMNS:
+        shared = Projections(graph, forest, features, forest.direction)
+    bags = []
+    for first, last in zip(forest.bag_start[:-1].tolist(), forest.bag_start[1:].tolist()):
+        parts = []
+        for a, b in _chunks(forest, first, last, shared is not None):
+            trees = forest[a:b]
+            table = shared or Projections(graph, forest, features, trees.direction)
+            parts.append(_response_of_trees(graph, trees, table, forest.n_nodes))
+        raw = graph.total(parts)
+        if forest.aggregate == "mean":
+            raw = graph.op("Div", raw, float(last - first))
+        bags.append(_linked(graph, graph.op("Add", raw, forest.baseline), forest.link))
+    total = graph.total(bags)
+    return total if len(bags) == 1 else graph.op("Div", total, float(len(bags)))
+
+
+def _linked(graph, raw, link):
+    if link == "softmax":
+        return graph.op("Softmax", raw, axis=1)
+    return raw if link == "identity" else graph.op({"sigmoid": "Sigmoid", "log": "Exp"}[link], raw)
+
+
+def _chunks(forest, first, last, is_shared):
+    """Ranges of trees of a bag whose projections are computed together."""
+    if is_shared:
+        return [(first, last)]
+    starts, n = [first], 0
+    n_splits = (np.diff(forest.tree_start) - 1) // 2
+    for tree in range(first, last):
+        if n and n + n_splits[tree] > MAX_COLUMNS:
+            starts.append(tree)
+            n = 0
+        n += n_splits[tree]
+    return list(zip(starts, [*starts[1:], last]))
+
+
+# ----------------------------------------------------------------------------------- projections
+
+
+def _with_summable_boxes(forest):
+    """Boxes as sparse directions, where tables of sums do not give their sums."""
+    has_order = not any(forest.unordered) and len(forest.feature_shape) <= 3
+    return forest if has_order else without_boxes(forest)
+
+
+class Projections:
+    """The features and the projections on some directions, side by side.
+
+    `matrix` is the name of the result, float32 of shape (N, width), and ``column(codes)`` are the
+    columns of directions in it.
+    """
+
+    def __init__(self, graph, forest, features, codes):
+        codes = np.unique(codes)
+        ends = forest.code_ends
+        self.n_features = forest.n_features
+        codes = codes[codes >= ends[0]]
+        kind = np.searchsorted(ends, codes, side="right")
+        parts, order = [features], []
+        for own, add in ((1, add_boxes), (2, add_sparse), (3, add_dense)):
+            chosen = codes[kind == own]
+            if len(chosen):
+                found, numbers = add(graph, forest, features, chosen - ends[own - 1])
+                parts += found
+                order += [chosen[k] for k in numbers]
+        self.matrix = graph.side_by_side(parts)
+        self.codes = np.concatenate([np.zeros(0, dtype=np.int64), *order])
+        self.sorter = np.argsort(self.codes)
+
+    @property
+    def width(self):
+        return self.n_features + len(self.codes)
+
+    def column(self, codes):
+        """Columns of directions."""
+        found = codes.astype(np.int64)
+        own = found >= self.n_features
+        at = np.searchsorted(self.codes, found[own], sorter=self.sorter)
+        found[own] = self.n_features + self.sorter[at]
+        return found
+
+
+def add_sparse(graph, forest, features, rows):
+    """Projections on sparse directions: results, and the number in `rows` of each column."""
+    weights = _csr(forest)[rows]
+    n_terms = np.maximum(np.diff(weights.indptr), 1)
+    parts, numbers = [], []
+    for n in np.unique(np.minimum(n_terms, MAX_TERMS + 1)):
+        own = np.flatnonzero(np.minimum(n_terms, MAX_TERMS + 1) == n)
+        numbers.append(own)
+        if n > MAX_TERMS:
+            matrix = weights[own].toarray().T
+            parts.append(graph.op("MatMul", features, np.ascontiguousarray(matrix)))
+            continue
+        at = weights.indptr[own][:, None] + np.arange(n)
+        is_empty = np.diff(weights.indptr)[own] == 0
+        at[is_empty] = 0
+        index, weight = weights.indices, weights.data
+        if not len(index):
+            index, weight = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.float32)
+        weight = np.where(is_empty[:, None], np.float32(0), weight[at])
+        parts.append(add_terms(graph, features, index[at], weight))
+    return parts, numbers
+
+
+def _csr(forest):
+    """Sparse directions as rows of a matrix; terms keep their order, and repeated ones stay."""
+    n = len(forest.sparse_start) - 1
+    parts = forest.sparse_weight.astype(np.float32), forest.sparse_feature, forest.sparse_start
+    return sparse.csr_matrix(parts, shape=(n, forest.n_features))
+
+
+def add_terms(graph, table, index, weight):
+    """Sums of a few weighted columns, term by term as in the kernels."""
+    terms = []
+    for at, own in zip(index.T, weight.T):
+        term = graph.op("Gather", table, at.astype(np.int64), axis=1)
+        terms.append(term if (own == 1).all() else graph.op("Mul", term, own))
+    return graph.total(terms)
+
+
+def add_dense(graph, forest, features, rows):
+    matrix = np.ascontiguousarray(forest.dense[rows].astype(np.float32).T)
+    return [graph.op("MatMul", features, matrix)], [np.arange(len(rows))]
+
+
+def add_boxes(graph, forest, features, boxes):
+    """Projections on boxes: differences of entries of a table of sums, as in `add_sparse`.
+
+    The entry of the table at a corner is the sum of all features above and left of it.
+    """
+    shape = np.array(forest.feature_shape)
+    wraps = np.array(forest.wrap)
+    table = graph.op("Reshape", graph.cast(features, "DOUBLE"), np.array([-1, *shape]))
+    for axis in np.flatnonzero(wraps):
+        table = graph.op("Concat", table, table, axis=int(axis) + 1)
+    sides = shape * (1 + wraps) + 1
+    n = len(shape)
+    table = graph.op("Pad", table, np.array([0] + [1] * n + [0] * (n + 1)))
+    for axis in range(n):
+        table = graph.op("CumSum", table, np.int64(axis + 1))
+    table = graph.op("Reshape", table, np.array([-1, sides.prod()]))
+    parts, numbers = [], []
+    other = forest.box_other[boxes]
+    for own in (np.flatnonzero(other < 0), np.flatnonzero(other >= 0)):
+        if not len(own):
+            continue
+        chosen = boxes[own]
+        index, weight = _corners(forest.box_corner[chosen], forest.box_size[chosen], shape, sides)
+        if other[own[0]] >= 0:
+            more, _ = _corners(other[own], forest.box_size[chosen], shape, sides)
+            index = np.concatenate([index, more], axis=1)
+            weight = np.concatenate([weight, -weight])
+        weight = np.broadcast_to(weight, index.shape)
+        parts.append(graph.cast(add_terms(graph, table, index, weight), "FLOAT"))
+        numbers.append(own)
+    return parts, numbers
+
+
+def _corners(corner, size, shape, sides):
+    """Entries of the table of sums at the corners of boxes, (n_boxes, 2^n_axes), and their signs."""
+    low = np.stack(np.unravel_index(corner, tuple(shape)), axis=1)
+    index, sign = [], []
+    for corner in np.ndindex(*(2,) * len(shape)):
+        place = low + size * np.array(corner)
+        index.append(np.ravel_multi_index(tuple(place.T), tuple(sides)))
+        sign.append((-1.0) ** (len(shape) - sum(corner)))
+    return np.stack(index, axis=1), np.array(sign)
+
+
+# ----------------------------------------------------------------------------------------- trees
+
+
+def _response_of_trees(graph, trees, table, n_nodes):
+    """Sum of weight times value over the leaves of some trees: float64."""
+    if trees.gate == "sigmoid":
+        return add_soft(graph, trees, table)
+    if trees.gate == "margin" or (n_nodes > MAX_TREE_NODES and not len(trees.slope_feature)):
+        return add_descent(graph, trees, table)
+    return add_ensemble(graph, trees, table)
+
+
+class TreeNodes:
+    """Arrays with an entry for each node of some trees, which are numbered through."""
+
+    def __init__(self, trees):
+        sizes = np.diff(trees.tree_start)
+        self.tree = np.repeat(np.arange(len(sizes)), sizes)
+        self.root = trees.tree_start[:-1]
+        child = trees.child.astype(np.int64)
+        self.is_split = child >= 0
+        root = self.root[self.tree]
+        self.number = np.arange(len(child)) - root  # in its tree
+        self.left = np.where(self.is_split, root + child, np.arange(len(child)))
+        self.split = np.where(self.is_split, (root - self.tree) // 2 + (child - 1) // 2, 0)
+        self.row = np.where(self.is_split, 0, -1 - child)
+
+
+def value_rows(forest, rows):
+    """Rows of values as a matrix: (n_rows, n_outputs), float32."""
+    if not len(forest.value_start):
+        return forest.value.reshape(-1, forest.n_outputs)[rows]
+    parts = forest.value, forest.value_index, forest.value_start
+    shape = len(forest.value_start) - 1, forest.n_outputs
+    return sparse.csr_matrix(parts, shape=shape)[rows].toarray()
+
+
+def add_ensemble(graph, trees, table):
+    """Trees of hard gates as one operator.
+
+    Linear functions of the leaves are sums over trees of coefficients of the features: these are
+    further targets of the operator, which are multiplied by the features afterwards.
+    """
+    nodes = TreeNodes(trees)
+    is_split, split = nodes.is_split, nodes.split
+    leaf = np.flatnonzero(~is_split)
+    column, threshold = np.zeros(len(split), dtype=np.int64), np.zeros(len(split), np.float32)
+    column[is_split] = table.column(trees.direction[split[is_split]])
+    threshold[is_split] = trees.threshold[split[is_split]]
+    left = np.where(is_split, nodes.left - nodes.root[nodes.tree], 0)
+    owner, target, weight, used = _targets(trees, nodes.row[leaf])
+    n_outputs = trees.n_outputs
+    result = graph.op(
+        "TreeEnsembleRegressor",
+        table.matrix,
+        domain="ai.onnx.ml",
+        n_targets=n_outputs * (1 + len(used)),
+        nodes_treeids=nodes.tree,
+        nodes_nodeids=nodes.number,
+        nodes_featureids=column,
+        nodes_values=threshold,
+        nodes_modes=np.where(is_split, "BRANCH_LEQ", "LEAF").tolist(),
+        nodes_truenodeids=left,
+        nodes_falsenodeids=np.where(is_split, left + 1, 0),
+        target_treeids=nodes.tree[leaf][owner],
+        target_nodeids=nodes.number[leaf][owner],
+        target_ids=target,
+        target_weights=weight,
+    )
+    result = graph.cast(result, "DOUBLE")
+    if not len(used):
+        return result
+    width = n_outputs * (1 + len(used))
+    constant = graph.columns(result, np.arange(n_outputs), width)
+    slopes = graph.columns(result, np.arange(n_outputs, width), width)
+    slopes = graph.op("Reshape", slopes, np.array([-1, len(used), n_outputs]))
+    x = graph.cast(graph.columns(table.matrix, used, table.width), "DOUBLE")
+    x = graph.op("Reshape", x, np.array([-1, len(used), 1]))
+    linear = graph.op("ReduceSum", graph.op("Mul", slopes, x), np.array([1]), keepdims=0)
+    return graph.op("Add", constant, linear)
+
+
+def _targets(trees, rows):
+    """Weights of leaves with given rows of values: leaf, target and weight of each entry.
+
+    And the features that slopes are along. The targets are the outputs, then the outputs for each of
+    these features. Every leaf has an entry.
+    """
+    n_outputs = trees.n_outputs
+    if len(trees.value_start):
+        owner, at = _ragged(trees.value_start, rows)
+        target, weight = trees.value_index[at], trees.value[at]
+        empty = np.setdiff1d(np.arange(len(rows)), owner)
+        owner = np.concatenate([owner, empty])
+        target = np.concatenate([target, np.zeros(len(empty), dtype=np.int64)])
+        weight = np.concatenate([weight, np.zeros(len(empty), dtype=np.float32)])
+    else:
+        owner = np.repeat(np.arange(len(rows)), n_outputs)
+        target = np.tile(np.arange(n_outputs), len(rows))
+        weight = value_rows(trees, rows).ravel()
+    if not len(trees.slope_feature):
+        return owner, target, weight, np.zeros(0, dtype=np.int64)
+    leaf, at = _ragged(trees.slope_start, rows)
+    used, place = np.unique(trees.slope_feature[at], return_inverse=True)
+    slope_target = (n_outputs * (1 + place))[:, None] + np.arange(n_outputs)
+    return (
+        np.concatenate([owner, np.repeat(leaf, n_outputs)]),
+        np.concatenate([target, slope_target.ravel()]),
+        np.concatenate([weight, trees.slope[at].ravel()]),
+        used.astype(np.int64),
+    )
+
+
+def _ragged(start, rows):
+    """Entries of some ragged rows: the number in `rows`, and the position, of each entry."""
+    length = np.diff(start)[rows]
+    owner = np.repeat(np.arange(len(rows)), length)
+    first = np.repeat(start[rows] - (np.cumsum(length) - length), length)
+    return owner, first + np.arange(length.sum())
+
+
+def add_descent(graph, trees, table):
+    """Trees whose rows move down one level at a time; leaves are their own children.
+
+    With margin gates, the values are multiplied by the smallest distance from a threshold.
+    """
+    nodes = TreeNodes(trees)
+    n_trees, is_split = len(trees), nodes.is_split
+    column = np.zeros(len(is_split), dtype=np.int64)
+    threshold = np.full(len(is_split), np.inf, dtype=np.float32)
+    if is_split.any():
+        column[is_split] = table.column(trees.direction[nodes.split[is_split]])
+        threshold[is_split] = trees.threshold[nodes.split[is_split]]
+    node = _every_row(graph, table, nodes.root[None].astype(np.int64))
+    least = None
+    if trees.gate == "margin":
+        start = np.where(is_split[nodes.root], np.inf, 0).astype(np.float32)
+        least = _every_row(graph, table, start[None])
+    for _ in range(int(trees.max_depth.max(initial=0))):
+        own = graph.op("Gather", column, node)
+        projection = graph.op("GatherElements", table.matrix, own, axis=1)
+        cut = graph.op("Gather", threshold, node)
+        if least is not None:
+            margin = graph.op("Abs", graph.op("Sub", projection, cut))
+            least = graph.op("Min", least, margin)
+        is_left = graph.op("LessOrEqual", projection, cut)
+        left = graph.op("Gather", nodes.left, node)
+        right = graph.op("Gather", nodes.left + is_split, node)
+        node = graph.op("Where", is_left, left, right)
+    used, row = np.unique(nodes.row, return_inverse=True)
+    values = graph.op("Gather", value_rows(trees, used), graph.op("Gather", row, node), axis=0)
+    values = graph.cast(values, "DOUBLE")
+    if least is not None:
+        least = graph.op("Reshape", graph.cast(least, "DOUBLE"), np.array([-1, n_trees, 1]))
+        values = graph.op("Mul", values, least)
+    return graph.op("ReduceSum", values, np.array([1]), keepdims=0)
+
+
+def _every_row(graph, table, row):
+    """A row, repeated for all rows of X."""
+    n_rows = graph.op("Slice", graph.op("Shape", table.matrix), np.array([0]), np.array([1]))
+    return graph.op("Expand", row, graph.op("Concat", n_rows, np.array([1]), axis=0))
+
+
+def add_soft(graph, trees, table):
+    """All leaves, each with the product of the sigmoids on its path."""
+    nodes = TreeNodes(trees)
+    here = nodes.root.astype(np.int64)
+    weight = _every_row(graph, table, np.ones((1, len(here))))
+    leaves, parts = [], []
+    while len(here):
+        is_split = nodes.is_split[here]
+        if not is_split.all():
+            own = np.flatnonzero(~is_split)
+            parts.append(graph.columns(weight, own, len(here)))
+            leaves.append(here[own])
+        own = np.flatnonzero(is_split)
+        if not len(own):
+            break
+        weight = graph.columns(weight, own, len(here))
+        split = nodes.split[here[own]]
+        column = table.column(trees.direction[split])
+        projection = graph.cast(graph.columns(table.matrix, column, table.width), "DOUBLE")
+        distance = graph.op("Sub", projection, trees.threshold[split].astype(np.float64))
+        gate = graph.op("Sigmoid", graph.op("Mul", distance, float(trees.steepness)))
+        right = graph.op("Mul", weight, gate)
+        left = graph.op("Mul", weight, graph.op("Sub", 1.0, gate))
+        weight = graph.side_by_side([left, right])
+        here = np.concatenate([nodes.left[here[own]], nodes.left[here[own]] + 1])
+    value = value_rows(trees, nodes.row[np.concatenate(leaves)]).astype(np.float64)
+    return graph.op("MatMul", graph.side_by_side(parts), value)
