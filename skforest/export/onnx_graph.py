@@ -71,7 +71,7 @@ class Graph:
                 kind = self.onnx.TensorProto.STRING
                 tensor = self.onnx.helper.make_tensor(name, kind, array.shape, text)
             else:
-                tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+                tensor = self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
             self.n_bytes += array.nbytes
             self.constants.append(tensor)
             if key is None:

@@ -1,4 +1,4 @@
-"""Forests as operators of ONNX: projections, trees over them, and the values of leaves.
+"""Forests as operators of ONNX: trees over projections, and the values of leaves.
 
 Trees of hard gates become TreeEnsembleRegressor; its attributes cannot be stored in a file of their
 own, so that very large forests, and those of margin gates, are traversed level by level by gathers
@@ -8,16 +8,14 @@ from constants. Soft gates are products of sigmoids, level by level.
 import numpy as np
 from scipy import sparse
 
-from .model import without_boxes
+from .onnx_projections import Projections
 
-MAX_TERMS = 16  # of a direction that is summed term by term; others are columns of a matrix
 MAX_COLUMNS = 2**15  # projections that are computed together
 MAX_TREE_NODES = 2**24  # nodes of a forest that are stored as attributes, of some 40 bytes each
 
 
 def add_forest(graph, forest, features):
     """The response of a forest: float64 of shape (N, n_outputs)."""
-    forest = _with_summable_boxes(forest)
     shared = None
     if np.count_nonzero(np.unique(forest.direction) >= forest.n_features) <= MAX_COLUMNS:
         shared = Projections(graph, forest, features, forest.direction)
@@ -54,140 +52,6 @@ def _chunks(forest, first, last, is_shared):
             n = 0
         n += n_splits[tree]
     return list(zip(starts, [*starts[1:], last]))
-
-
-# ----------------------------------------------------------------------------------- projections
-
-
-def _with_summable_boxes(forest):
-    """Boxes as sparse directions, where tables of sums do not give their sums."""
-    has_order = not any(forest.unordered) and len(forest.feature_shape) <= 3
-    return forest if has_order else without_boxes(forest)
-
-
-class Projections:
-    """The features and the projections on some directions, side by side.
-
-    `matrix` is the name of the result, float32 of shape (N, width), and ``column(codes)`` are the
-    columns of directions in it.
-    """
-
-    def __init__(self, graph, forest, features, codes):
-        codes = np.unique(codes)
-        ends = forest.code_ends
-        self.n_features = forest.n_features
-        codes = codes[codes >= ends[0]]
-        kind = np.searchsorted(ends, codes, side="right")
-        parts, order = [features], []
-        for own, add in ((1, add_boxes), (2, add_sparse), (3, add_dense)):
-            chosen = codes[kind == own]
-            if len(chosen):
-                found, numbers = add(graph, forest, features, chosen - ends[own - 1])
-                parts += found
-                order += [chosen[k] for k in numbers]
-        self.matrix = graph.side_by_side(parts)
-        self.codes = np.concatenate([np.zeros(0, dtype=np.int64), *order])
-        self.sorter = np.argsort(self.codes)
-
-    @property
-    def width(self):
-        return self.n_features + len(self.codes)
-
-    def column(self, codes):
-        """Columns of directions."""
-        found = codes.astype(np.int64)
-        own = found >= self.n_features
-        at = np.searchsorted(self.codes, found[own], sorter=self.sorter)
-        found[own] = self.n_features + self.sorter[at]
-        return found
-
-
-def add_sparse(graph, forest, features, rows):
-    """Projections on sparse directions: results, and the number in `rows` of each column."""
-    weights = _csr(forest)[rows]
-    n_terms = np.maximum(np.diff(weights.indptr), 1)
-    parts, numbers = [], []
-    for n in np.unique(np.minimum(n_terms, MAX_TERMS + 1)):
-        own = np.flatnonzero(np.minimum(n_terms, MAX_TERMS + 1) == n)
-        numbers.append(own)
-        if n > MAX_TERMS:
-            matrix = weights[own].toarray().T
-            parts.append(graph.op("MatMul", features, np.ascontiguousarray(matrix)))
-            continue
-        at = weights.indptr[own][:, None] + np.arange(n)
-        is_empty = np.diff(weights.indptr)[own] == 0
-        at[is_empty] = 0
-        index, weight = weights.indices, weights.data
-        if not len(index):
-            index, weight = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.float32)
-        weight = np.where(is_empty[:, None], np.float32(0), weight[at])
-        parts.append(add_terms(graph, features, index[at], weight))
-    return parts, numbers
-
-
-def _csr(forest):
-    """Sparse directions as rows of a matrix; terms keep their order, and repeated ones stay."""
-    n = len(forest.sparse_start) - 1
-    parts = forest.sparse_weight.astype(np.float32), forest.sparse_feature, forest.sparse_start
-    return sparse.csr_matrix(parts, shape=(n, forest.n_features))
-
-
-def add_terms(graph, table, index, weight):
-    """Sums of a few weighted columns, term by term as in the kernels."""
-    terms = []
-    for at, own in zip(index.T, weight.T):
-        term = graph.op("Gather", table, at.astype(np.int64), axis=1)
-        terms.append(term if (own == 1).all() else graph.op("Mul", term, own))
-    return graph.total(terms)
-
-
-def add_dense(graph, forest, features, rows):
-    matrix = np.ascontiguousarray(forest.dense[rows].astype(np.float32).T)
-    return [graph.op("MatMul", features, matrix)], [np.arange(len(rows))]
-
-
-def add_boxes(graph, forest, features, boxes):
-    """Projections on boxes: differences of entries of a table of sums, as in `add_sparse`.
-
-    The entry of the table at a corner is the sum of all features above and left of it.
-    """
-    shape = np.array(forest.feature_shape)
-    wraps = np.array(forest.wrap)
-    table = graph.op("Reshape", graph.cast(features, "DOUBLE"), np.array([-1, *shape]))
-    for axis in np.flatnonzero(wraps):
-        table = graph.op("Concat", table, table, axis=int(axis) + 1)
-    sides = shape * (1 + wraps) + 1
-    n = len(shape)
-    table = graph.op("Pad", table, np.array([0] + [1] * n + [0] * (n + 1)))
-    for axis in range(n):
-        table = graph.op("CumSum", table, np.int64(axis + 1))
-    table = graph.op("Reshape", table, np.array([-1, sides.prod()]))
-    parts, numbers = [], []
-    other = forest.box_other[boxes]
-    for own in (np.flatnonzero(other < 0), np.flatnonzero(other >= 0)):
-        if not len(own):
-            continue
-        chosen = boxes[own]
-        index, weight = _corners(forest.box_corner[chosen], forest.box_size[chosen], shape, sides)
-        if other[own[0]] >= 0:
-            more, _ = _corners(other[own], forest.box_size[chosen], shape, sides)
-            index = np.concatenate([index, more], axis=1)
-            weight = np.concatenate([weight, -weight])
-        weight = np.broadcast_to(weight, index.shape)
-        parts.append(graph.cast(add_terms(graph, table, index, weight), "FLOAT"))
-        numbers.append(own)
-    return parts, numbers
-
-
-def _corners(corner, size, shape, sides):
-    """Entries of the table of sums at the corners of boxes, (n_boxes, 2^n_axes), and their signs."""
-    low = np.stack(np.unravel_index(corner, tuple(shape)), axis=1)
-    index, sign = [], []
-    for corner in np.ndindex(*(2,) * len(shape)):
-        place = low + size * np.array(corner)
-        index.append(np.ravel_multi_index(tuple(place.T), tuple(sides)))
-        sign.append((-1.0) ** (len(shape) - sum(corner)))
-    return np.stack(index, axis=1), np.array(sign)
 
 
 # ----------------------------------------------------------------------------------------- trees
