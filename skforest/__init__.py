@@ -9,6 +9,7 @@ from .endtoend import (
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
 )
+from .export import to_c, to_onnx
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -47,4 +48,6 @@ __all__ = [
     "refine",
     "save",
     "show_versions",
+    "to_c",
+    "to_onnx",
 ]

@@ -34,12 +34,22 @@ class Projections:
         codes = codes[codes >= ends[0]]
         kind = np.searchsorted(ends, codes, side="right")
         parts, order = [features], []
-        for own, add in ((1, add_boxes), (2, add_sparse), (3, add_dense)):
-            chosen = codes[kind == own]
-            if len(chosen):
-                found, numbers = add(graph, forest, features, chosen - ends[own - 1])
-                parts += found
-                order += [chosen[k] for k in numbers]
+        if (kind < 3).any():
+            # One column of all rows lies in one piece, which gathers copy faster.
+            across, columns = [], graph.op("Transpose", features, perm=[1, 0])
+            for own, add in ((1, add_boxes), (2, add_sparse)):
+                chosen = codes[kind == own]
+                if len(chosen):
+                    found, numbers = add(graph, forest, columns, chosen - ends[own - 1])
+                    across += found
+                    order += [chosen[k] for k in numbers]
+            joined = across[0] if len(across) == 1 else graph.op("Concat", *across, axis=0)
+            parts.append(graph.op("Transpose", joined, perm=[1, 0]))
+        dense = codes[kind == 3]
+        if len(dense):
+            matrix = np.ascontiguousarray(forest.dense[dense - ends[2]].astype(np.float32).T)
+            parts.append(graph.op("MatMul", features, matrix))
+            order.append(dense)
         self.matrix = graph.side_by_side(parts)
         self.codes = np.concatenate([np.zeros(0, dtype=np.int64), *order])
         self.sorter = np.argsort(self.codes)
@@ -63,11 +73,14 @@ def has_tables(forest):
     return forest.n_features >= QUAD and (has_order or _n_entries(forest) <= MAX_GATHERED)
 
 
-# -------------------------------------------------------------------------------- sparse, dense
+# ------------------------------------------------------------------------------ sparse directions
 
 
 def add_sparse(graph, forest, features, rows):
-    """Projections on sparse directions: results, and the number in `rows` of each column."""
+    """Projections on sparse directions: results, and the number in `rows` of each of their rows.
+
+    `features` and the results have the samples along axis 1.
+    """
     start = forest.sparse_start
     length = (start[1:] - start[:-1])[rows]
     parts, numbers = [], []
@@ -80,8 +93,7 @@ def add_sparse(graph, forest, features, rows):
     long = np.flatnonzero(length > MAX_TERMS)
     width = int(length.max(initial=0))
     if len(long) * width > MAX_GATHERED:
-        matrix = _csr(forest)[rows[long]].toarray().T
-        parts.append(graph.op("MatMul", features, np.ascontiguousarray(matrix)))
+        parts.append(graph.op("MatMul", _csr(forest)[rows[long]].toarray(), features))
         numbers.append(long)
         return parts, numbers
     for first in range(0, len(long), max(1, MAX_ENTRIES // max(width, 1))):
@@ -110,11 +122,12 @@ def _csr(forest):
 
 
 def add_terms(graph, table, index, weight):
-    """Sums of a few weighted columns, of the matrix `table`, by additions."""
+    """Sums of a few weighted rows of `table`, by additions."""
     terms = []
     for at, own in zip(index.T, weight.T):
-        term = graph.op("Gather", table, at.astype(np.int32), axis=1)
-        terms.append(term if (own == 1).all() else graph.op("Mul", term, own))
+        term = graph.op("Gather", table, at.astype(np.int32), axis=0)
+        is_one = (own == 1).all()
+        terms.append(term if is_one else graph.op("Mul", term, own[:, None]))
     return graph.total(terms)
 
 
@@ -124,22 +137,16 @@ def add_in_order(graph, table, index, weight=None):
     The lanes of a direction are added in the end.
     """
     n, n_terms, n_lanes = index.shape
-    values = graph.op("Gather", table, index.ravel().astype(np.int32), axis=1)
-    values = graph.op("Reshape", values, np.array([-1, n, n_terms, n_lanes]))
+    values = graph.op("Gather", table, index.ravel().astype(np.int32), axis=0)
+    values = graph.op("Reshape", values, np.array([n, n_terms, n_lanes, -1]))
     if weight is not None:
-        values = graph.op("Mul", values, weight)
-    values = graph.op("CumSum", values, np.int64(2))
-    values = graph.op("Gather", values, np.int64(n_terms - 1), axis=2)
-    lanes = [graph.op("Gather", values, np.int64(lane), axis=2) for lane in range(n_lanes)]
+        values = graph.op("Mul", values, weight[..., None])
+    values = graph.op("CumSum", values, np.int64(1))
+    values = graph.op("Gather", values, np.int64(n_terms - 1), axis=1)
+    lanes = [graph.op("Gather", values, np.int64(lane), axis=1) for lane in range(n_lanes)]
     if n_lanes == 1:
         return lanes[0]
     return graph.op("Add", graph.op("Add", *lanes[:2]), graph.op("Add", *lanes[2:]))
-
-
-def add_dense(graph, forest, features, rows):
-    """Projections on dense directions, as `add_sparse`."""
-    matrix = np.ascontiguousarray(forest.dense[rows].astype(np.float32).T)
-    return [graph.op("MatMul", features, matrix)], [np.arange(len(rows))]
 
 
 # ----------------------------------------------------------------------------------------- boxes
@@ -150,8 +157,9 @@ def add_boxes(graph, forest, features, boxes):
     has_order = not any(forest.unordered) and len(forest.feature_shape) <= 3
     if has_order and (_are_whole(forest) or _n_entries(forest) > MAX_GATHERED):
         return add_differences(graph, forest, features, boxes)
-    zero = graph.op("Mul", graph.op("Gather", features, np.array([0]), axis=1), np.float32(0))
-    table = graph.op("Concat", features, zero, axis=1)  # of which unused lanes are read
+    # Unused lanes are read from a row of zeros.
+    zero = graph.op("Mul", graph.op("Gather", features, np.array([0]), axis=0), np.float32(0))
+    table = graph.op("Concat", features, zero, axis=0)
     parts, numbers = [], []
     n_words = _n_words(forest, boxes)
     # Boxes of similar size are summed together.
@@ -197,7 +205,7 @@ def quads(forest, boxes):
     """Entries of boxes in the order in which kernels add them, (n, n_words, 4): plus and minus.
 
     Runs of neighbours are added in quads, each of which lies inside the row. Unused lanes have the
-    number of features, which is a column of zeros.
+    number of features, which is a row of zeros.
     """
     codes = (forest.n_features + boxes).astype(np.int32)
     start, feature, sign = forest.router.expand(codes)
@@ -229,15 +237,15 @@ def add_differences(graph, forest, features, boxes):
     """
     shape = np.array(forest.feature_shape)
     wraps = np.array(forest.wrap)
-    table = graph.op("Reshape", graph.cast(features, "DOUBLE"), np.array([-1, *shape]))
+    table = graph.op("Reshape", graph.cast(features, "DOUBLE"), np.array([*shape, -1]))
     for axis in np.flatnonzero(wraps):
-        table = graph.op("Concat", table, table, axis=int(axis) + 1)
+        table = graph.op("Concat", table, table, axis=int(axis))
     sides = shape * (1 + wraps) + 1
     n = len(shape)
-    table = graph.op("Pad", table, np.array([0] + [1] * n + [0] * (n + 1)))
+    table = graph.op("Pad", table, np.array([1] * n + [0] * (n + 2)))
     for axis in range(n):
-        table = graph.op("CumSum", table, np.int64(axis + 1))
-    table = graph.op("Reshape", table, np.array([-1, sides.prod()]))
+        table = graph.op("CumSum", table, np.int64(axis))
+    table = graph.op("Reshape", table, np.array([sides.prod(), -1]))
     parts, numbers = [], []
     other = forest.box_other[boxes]
     for own in (np.flatnonzero(other < 0), np.flatnonzero(other >= 0)):

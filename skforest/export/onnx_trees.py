@@ -187,7 +187,11 @@ def add_descent(graph, trees, table):
     if is_split.any():
         column[is_split] = table.column(trees.direction[nodes.split[is_split]])
         threshold[is_split] = trees.threshold[nodes.split[is_split]]
-    node = _every_row(graph, table, nodes.root[None].astype(np.int64))
+    # Constants that all levels share.
+    column, threshold = graph.constant(column.astype(np.int32)), graph.constant(threshold)
+    left = graph.constant(nodes.left.astype(np.int32))
+    right = graph.constant((nodes.left + is_split).astype(np.int32))
+    node = _every_row(graph, table, nodes.root[None].astype(np.int32))
     least = None
     if trees.gate == "margin":
         start = np.where(is_split[nodes.root], np.inf, 0).astype(np.float32)
@@ -200,11 +204,11 @@ def add_descent(graph, trees, table):
             margin = graph.op("Abs", graph.op("Sub", projection, cut))
             least = graph.op("Min", least, margin)
         is_left = graph.op("LessOrEqual", projection, cut)
-        left = graph.op("Gather", nodes.left, node)
-        right = graph.op("Gather", nodes.left + is_split, node)
-        node = graph.op("Where", is_left, left, right)
+        children = graph.op("Gather", left, node), graph.op("Gather", right, node)
+        node = graph.op("Where", is_left, *children)
     used, row = np.unique(nodes.row, return_inverse=True)
-    values = graph.op("Gather", value_rows(trees, used), graph.op("Gather", row, node), axis=0)
+    row = graph.op("Gather", row.astype(np.int32), node)
+    values = graph.op("Gather", value_rows(trees, used), row, axis=0)
     values = graph.cast(values, "DOUBLE")
     if least is not None:
         least = graph.op("Reshape", graph.cast(least, "DOUBLE"), np.array([-1, n_trees, 1]))
