@@ -63,15 +63,15 @@ def to_c(estimator, path=None, *, name="predict"):
     of the source; any other number stands for levels that are unknown. Infinite values, which the
     estimator refuses, count as the largest number that it takes.
 
-    ``out`` gets the prediction of a regressor, or the probabilities of a classifier: of the classes
-    in the order of `classes_`, and with several outputs one output after the other. The macros
-    ``PREDICT_N_INPUTS`` and ``PREDICT_N_OUTPUTS`` are the lengths of ``x`` and ``out``,
-    ``PREDICT_N_CLASSES`` the number of classes, and ``PREDICT_N_TARGETS`` the number of outputs of a
-    classifier.
+    ``out`` gets the prediction of a regressor, or the probabilities of a classifier: of the
+    classes in the order of `classes_`, and with several outputs one output after the other. The
+    macros ``PREDICT_N_INPUTS`` and ``PREDICT_N_OUTPUTS`` are the lengths of ``x`` and ``out``,
+    ``PREDICT_N_CLASSES`` is the number of classes, and ``PREDICT_N_TARGETS`` the number of outputs
+    of a classifier.
 
     Sums and products are computed in the order and in the dtypes of the estimator, so that rows
-    take the same branches; results differ by the rounding of the functions ``exp`` and ``log``. That
-    needs a compiler that neither contracts nor reorders floating-point operations:
+    take the same branches; results differ by the rounding of the functions ``exp`` and ``log``.
+    That needs a compiler that neither contracts nor reorders floating-point operations:
     ``cc -std=c99 -O2 predict.c -lm``.
 
     Examples
@@ -99,8 +99,9 @@ def to_c(estimator, path=None, *, name="predict"):
 def to_onnx(estimator, path=None, *, opset=None):
     """Write a fitted estimator as a graph of ONNX.
 
-    The graph takes the columns of X as they are: missing values, categories and scaling are part of
-    it. It uses operators of the standard only, those for trees included, and runs in onnxruntime.
+    The graph takes the columns of X as they are: missing values, categories and scaling are part
+    of it. It uses operators of the standard only, those for trees included, and runs in
+    onnxruntime.
 
     Parameters
     ----------
@@ -109,11 +110,11 @@ def to_onnx(estimator, path=None, *, opset=None):
         forests of this package.
     path : str or Path, default=None
         Where to write the model. If its constants have about 2 GB or more, they are written to a
-        second file beside it, whose name ends with ``.data``, and the returned model refers to this
-        file. None: it is returned only.
+        second file beside it, whose name ends with ``.data``, and the returned model refers to
+        this file. None: it is returned only.
     opset : int, default=None
-        Version of the standard operators, at least 13. None: 17. Operators for trees have version 3
-        of ``ai.onnx.ml``.
+        Version of the standard operators, at least 13. None: 17. Operators for trees have
+        version 3 of ``ai.onnx.ml``.
 
     Returns
     -------
@@ -146,9 +147,9 @@ def to_onnx(estimator, path=None, *, opset=None):
     float64 if their levels are numbers; a missing string is the empty string, unless that is a
     level. Infinite values, which the estimator refuses, count as the largest number that it takes.
 
-    The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs, and
-    ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by side.
-    That of a regressor: ``variable``, float64 of shape (N, n_outputs).
+    The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs,
+    and ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by
+    side. That of a regressor: ``variable``, float64 of shape (N, n_outputs).
 
     Sums of many terms may be rounded differently, so that a row may take another branch where its
     projection equals a threshold up to rounding.

@@ -1,9 +1,9 @@
 """Models as graphs of ONNX: the graph that is built, its inputs, and the whole model.
 
-The inputs of the graph are the columns of X as they are. Every member of the model adds its feature
-map, which makes features of them, and its trees (`onnx_trees`); the responses are added up. All
-numbers are float64 but the features, projections, thresholds and leaf values, which are float32 as
-in the kernels.
+The inputs of the graph are the columns of X as they are. Every member of the model adds its
+feature map, which makes features of them, and its trees (`onnx_trees`); the responses are added
+up. All numbers are float64 but the features, projections, thresholds and leaf values, which are
+float32 as in the kernels.
 """
 
 import json
@@ -17,6 +17,7 @@ from .onnx_trees import add_forest
 
 MIN_OPSET, DEFAULT_OPSET, ML_OPSET = 13, 17, 3
 EXTERNAL = 2**31 - 2**27  # bytes of arrays from which on they are stored in a file of their own
+OUTPUTS = ("label", "probabilities", "variable")
 MAX_WHOLE = 2.0**53  # whole numbers up to here are exact in float64
 
 
@@ -114,11 +115,11 @@ class Graph:
         return first
 
 
-# --------------------------------------------------------------------------------- from X to features
+# ------------------------------------------------------------------------------ from X to features
 
 
 class Inputs:
-    """The inputs of a graph: numbers in one matrix, with a mask of the missing ones; categories."""
+    """The inputs of a graph: a matrix of numbers, a mask of missing ones, and categories."""
 
     def __init__(self, graph, model, names):
         self.graph = graph
@@ -230,12 +231,11 @@ def input_names(model):
     """Names of the inputs of the graph: those of the columns, or "X"."""
     if model.input_names is None and not model.levels:
         return ["X"]
-    names, outputs = [], ("label", "probabilities", "variable")
-    for j in range(model.n_inputs):
-        name = model.input_name(j) or f"x{j}"
-        while name in outputs or name in names:
+    names = [model.input_name(j) for j in range(model.n_inputs)]
+    for j, name in enumerate(names):
+        while name in ("", *OUTPUTS) or name in names[:j] + names[j + 1 :]:
             name += "_"
-        names.append(name)
+        names[j] = name
     return names
 
 
@@ -329,7 +329,7 @@ def onnx_model(onnx, model, opset, path):
     """The ModelProto of a model, which is written if there is a path."""
     check_labels(model)
     names = input_names(model)
-    graph = Graph(onnx, [*names, "label", "probabilities", "variable"])
+    graph = Graph(onnx, [*names, *OUTPUTS])
     response = add_response(graph, model, Inputs(graph, model, names))
     if model.classes is None:
         graph.output("variable", response, "DOUBLE", model.n_columns)

@@ -1,10 +1,10 @@
 """Projections on the directions of a forest, as operators of ONNX.
 
 Terms are added in the order of the kernels wherever operators promise an order, so that rows take
-the same branches also where many of them have equal sums, such as images of few grey levels: sums of
-a few terms by additions, longer ones by cumulative sums. Products of matrices, for dense directions,
-are rounded as the runtime does. Boxes of whole numbers, whose sums are exact in any order, are
-differences of a table of sums.
+the same branches also where many of them have equal sums, such as images of few grey levels: sums
+of a few terms by additions, longer ones by cumulative sums. Products of matrices, for dense
+directions, are rounded as the runtime does. Boxes of whole numbers, whose sums are exact in any
+order, are differences of a table of sums.
 """
 
 import numpy as np
@@ -105,7 +105,7 @@ def add_sparse(graph, forest, features, rows):
 
 
 def _padded(forest, rows, width):
-    """Features and weights of sparse directions, (n_rows, width); behind the terms, 0 times one."""
+    """Features and weights of sparse directions, (n_rows, width); weights are 0 behind the end."""
     start = forest.sparse_start
     at = start[rows][:, None] + np.arange(width)
     is_term = at < start[rows + 1][:, None]
@@ -264,7 +264,7 @@ def add_differences(graph, forest, features, boxes):
 
 
 def _corners(corner, size, shape, sides):
-    """Entries of the table of sums at the corners of boxes, (n_boxes, 2^n_axes), and their signs."""
+    """Entries of the table of sums at the 2^n_axes corners of each box, and their signs."""
     low = np.stack(np.unravel_index(corner, tuple(shape)), axis=1)
     index, sign = [], []
     for corner in np.ndindex(*(2,) * len(shape)):

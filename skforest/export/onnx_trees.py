@@ -1,8 +1,8 @@
 """Forests as operators of ONNX: trees over projections, and the values of leaves.
 
-Trees of hard gates become TreeEnsembleRegressor; its attributes cannot be stored in a file of their
-own, so that very large forests, and those of margin gates, are traversed level by level by gathers
-from constants. Soft gates are products of sigmoids, level by level.
+Trees of hard gates become a TreeEnsembleRegressor. Its attributes cannot be stored in a file of
+their own, so that very large forests, and those of margin gates, are traversed level by level by
+gathers from constants. Soft gates are products of sigmoids, level by level.
 """
 
 import numpy as np
@@ -91,19 +91,47 @@ def value_rows(forest, rows):
     return sparse.csr_matrix(parts, shape=shape)[rows].toarray()
 
 
+class EnsembleNodes:
+    """Nodes of trees as the operator for trees has them: children are numbered within their tree.
+
+    onnxruntime crashes on some trees of a single leaf; they get a split between two such leaves.
+    """
+
+    def __init__(self, trees, table):
+        nodes = TreeNodes(trees)
+        is_split, split = nodes.is_split, nodes.split
+        column = np.zeros(len(split), dtype=np.int64)
+        threshold = np.zeros(len(split), dtype=np.float32)
+        column[is_split] = table.column(trees.direction[split[is_split]])
+        threshold[is_split] = trees.threshold[split[is_split]]
+        left = np.where(is_split, nodes.left - nodes.root[nodes.tree], 0)
+        single = nodes.root[np.diff(trees.tree_start) == 1]
+        more = np.repeat(single, 2)
+        order = np.argsort(np.concatenate([nodes.tree, nodes.tree[more]]), kind="stable")
+
+        def with_leaves(array, of_leaves):
+            return np.concatenate([array, of_leaves])[order]
+
+        none = np.zeros(len(more), dtype=np.int64)
+        self.tree = with_leaves(nodes.tree, nodes.tree[more])
+        self.number = with_leaves(nodes.number, np.tile([1, 2], len(single)))
+        self.row = with_leaves(nodes.row, nodes.row[more])
+        self.column = with_leaves(column, none)
+        self.threshold = with_leaves(threshold, none.astype(np.float32))
+        is_split, left = is_split.copy(), left.copy()
+        is_split[single], left[single] = True, 1
+        self.is_split = with_leaves(is_split, none.astype(bool))
+        self.left = with_leaves(left, none)
+
+
 def add_ensemble(graph, trees, table):
     """Trees of hard gates as one operator.
 
     Linear functions of the leaves are sums over trees of coefficients of the features: these are
     further targets of the operator, which are multiplied by the features afterwards.
     """
-    nodes = TreeNodes(trees)
-    is_split, split = nodes.is_split, nodes.split
-    leaf = np.flatnonzero(~is_split)
-    column, threshold = np.zeros(len(split), dtype=np.int64), np.zeros(len(split), np.float32)
-    column[is_split] = table.column(trees.direction[split[is_split]])
-    threshold[is_split] = trees.threshold[split[is_split]]
-    left = np.where(is_split, nodes.left - nodes.root[nodes.tree], 0)
+    nodes = EnsembleNodes(trees, table)
+    leaf = np.flatnonzero(~nodes.is_split)
     owner, target, weight, used = _targets(trees, nodes.row[leaf])
     n_outputs = trees.n_outputs
     result = graph.op(
@@ -113,11 +141,11 @@ def add_ensemble(graph, trees, table):
         n_targets=n_outputs * (1 + len(used)),
         nodes_treeids=nodes.tree,
         nodes_nodeids=nodes.number,
-        nodes_featureids=column,
-        nodes_values=threshold,
-        nodes_modes=np.where(is_split, "BRANCH_LEQ", "LEAF").tolist(),
-        nodes_truenodeids=left,
-        nodes_falsenodeids=np.where(is_split, left + 1, 0),
+        nodes_featureids=nodes.column,
+        nodes_values=nodes.threshold,
+        nodes_modes=np.where(nodes.is_split, "BRANCH_LEQ", "LEAF").tolist(),
+        nodes_truenodeids=nodes.left,
+        nodes_falsenodeids=np.where(nodes.is_split, nodes.left + 1, 0),
         target_treeids=nodes.tree[leaf][owner],
         target_nodeids=nodes.number[leaf][owner],
         target_ids=target,
@@ -139,8 +167,8 @@ def add_ensemble(graph, trees, table):
 def _targets(trees, rows):
     """Weights of leaves with given rows of values: leaf, target and weight of each entry.
 
-    And the features that slopes are along. The targets are the outputs, then the outputs for each of
-    these features. Every leaf has an entry.
+    And the features that slopes are along. The targets are the outputs, then the outputs for each
+    of these features. Every leaf has an entry.
     """
     n_outputs = trees.n_outputs
     if len(trees.value_start):
