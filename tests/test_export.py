@@ -387,8 +387,13 @@ def test_arrays_of_c_have_the_smallest_type():
     assert narrow_type(np.array([-(2**31)])) == "int32_t"
     with pytest.raises(ValueError, match="at most"):
         narrow_type(np.array([2**31]))
-    text = array_text("a", np.array([0.1, 1e-45, 3e38], dtype=np.float32))
-    assert text == "static const float a[3] = {\n0.1f,1e-45f,3e+38f};\n"
+    array = np.array([0.1, 1e-45, 3e38, -0.0, 3, 1 / 3, 2**24 + 2], dtype=np.float32)
+    text = array_text("a", array)
+    assert text.startswith("static const float a[7] = {\n")
+    found = text[text.index("{") + 1 : text.index("}")].split(",")
+    assert all(number.endswith("f") and not number[:-1].strip().isdigit() for number in found)
+    read = np.array([float(number.strip()[:-1]) for number in found], dtype=np.float32)
+    assert read.tobytes() == array.tobytes()
 
 
 # -------------------------------------------------------------------------------------- ONNX alone

@@ -63,7 +63,9 @@ def numbers(array):
         return map(str, array.tolist())
     if array.dtype == np.float64:
         return map(repr, array.tolist())
-    return (f"{text}f" for text in array.astype(np.float32).astype(str).tolist())
+    # Nine digits tell all float32 numbers apart.
+    texts = ("%.9g " * array.size % tuple(array.tolist())).split()
+    return (f"{text}f" if "." in text or "e" in text else f"{text}.0f" for text in texts)
 
 
 def narrow_type(array):
@@ -320,13 +322,11 @@ def _head(model, name):
     macro = name.upper()
     lines = []
     if model.classes is None:
-        output = f"out gets the prediction,\n * {n} number{'s' * (n > 1)}."
+        output = f"out gets the prediction, {n} number{'s' * (n > 1)}."
     elif len(model.classes) == 1:
-        output = f"out gets the probabilities\n * of the {n} classes in the order below."
+        output = f"out gets the probabilities of the {n} classes in the order below."
     else:
-        output = (
-            "out gets the probabilities\n * of the classes of all outputs, one after the other."
-        )
+        output = "out gets the probabilities of the classes, one output after the other."
     if model.input_names is not None or model.levels:
         lines.append("Columns of X:")
         for j in range(model.n_inputs):

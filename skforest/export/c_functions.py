@@ -336,13 +336,14 @@ HEAD = """/* DESCRIPTION
  *
  * void NAME(const double *x, double *out)
  *
- * predicts one row. x has N_INPUTS numbers, the columns of X in their order; NaN stands for a
- * missing value. Infinite values, which the estimator refuses, count as the largest numbers that
- * it takes. A column that is a category has the code of its level, counted from 0 in the order
- * below; any other number stands for a level that did not occur in training. OUTPUT
+ * predicts one row. x has N_INPUTS numbers, the columns of X in their order; NaN
+ * stands for a missing value. Infinite values, which the estimator refuses, count as the largest
+ * numbers that it takes. A column that is a category has the code of its level, counted from 0 in
+ * the order below; any other number stands for a level that did not occur in training.
+ * OUTPUT
  *
- * The function uses no memory but the stack and has no state: threads may call it at the same
- * time.
- * It needs a C99 compiler without -ffast-math, and the library of mathematical functions (-lm).
+ * The function uses no memory but the stack and has no state, so that threads may call it at the
+ * same time. It needs a C99 compiler without -ffast-math, and the library of mathematical
+ * functions (-lm).
 LINES */
 """
