@@ -11,12 +11,24 @@ from .c_code import c_code
 from .model import exported
 from .onnx_graph import DEFAULT_OPSET, MIN_OPSET, onnx_model
 
-# Words of C99, and what the written functions call.
-RESERVED = frozenset(
+# Words of C99, and what the headers that the source includes declare.
+KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
-    "union unsigned void volatile while main exp log fabsf size_t".split()
+    "union unsigned void volatile while main"
 )
+FUNCTIONS = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs fdim floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 "
+    "log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo "
+    "rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc"
+)
+OTHERS = (
+    "HUGE_VAL HUGE_VALF HUGE_VALL INFINITY NAN NULL fpclassify isfinite isgreater isgreaterequal "
+    "isinf isless islessequal islessgreater isnan isnormal isunordered offsetof signbit"
+)
+RESERVED = {*KEYWORDS.split(), *OTHERS.split()}
+RESERVED |= {name + end for name in FUNCTIONS.split() for end in ("", "f", "l")}
 
 
 def to_c(estimator, path=None, *, name="predict"):
@@ -88,7 +100,7 @@ def to_c(estimator, path=None, *, name="predict"):
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(f"name={name!r} must be an identifier of C that begins with a letter")
-    if name in RESERVED:
+    if name in RESERVED or name.endswith("_t"):
         raise ValueError(f"name={name!r} has a meaning in C; choose another one")
     source = c_code(exported(estimator), name)
     if path is not None:

@@ -12,7 +12,8 @@ from scipy import sparse
 
 from .model import without_boxes
 
-MAX_TERMS = 16  # of a direction that is summed by additions
+# Directions of up to so many terms are summed by additions, together; each takes three operators.
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 MAX_ENTRIES = 2**16  # of a row, that are gathered together for cumulative sums
 MAX_GATHERED = 2**24  # entries of all directions up to which sums are cumulative ones
 QUAD = 4  # neighbours of a box that are added side by side, as in _kernels/simd.h
@@ -84,13 +85,15 @@ def add_sparse(graph, forest, features, rows):
     start = forest.sparse_start
     length = (start[1:] - start[:-1])[rows]
     parts, numbers = [], []
-    for n in range(MAX_TERMS + 1):
-        own = np.flatnonzero(length == n)
+    least = -1
+    for most in WIDTHS:
+        own = np.flatnonzero((length > least) & (length <= most))
+        least = most
         if len(own):
-            index, weight = _padded(forest, rows[own], max(n, 1))
+            index, weight = _padded(forest, rows[own], most)
             parts.append(add_terms(graph, features, index, weight))
             numbers.append(own)
-    long = np.flatnonzero(length > MAX_TERMS)
+    long = np.flatnonzero(length > least)
     width = int(length.max(initial=0))
     if len(long) * width > MAX_GATHERED:
         parts.append(graph.op("MatMul", _csr(forest)[rows[long]].toarray(), features))
