@@ -445,25 +445,29 @@ def test_no_rows(friedman):
 @pytest.mark.parametrize(
     "module, name, value",
     [
-        (onnx_trees, "MAX_TREE_NODES", 0),
+        (onnx_trees, "MAX_ATTRIBUTES", 0),
         (onnx_trees, "MAX_COLUMNS", 30),
         (onnx_projections, "MAX_ENTRIES", 100),
         (onnx_projections, "WIDTHS", (1,)),
     ],
 )
-def test_large_models_are_written_in_other_ways(
-    module, name, value, digits, friedman, monkeypatch
-):
+def test_large_models_are_written_in_other_ways(module, name, value, digits, monkeypatch):
     X, y = digits
     boxes = ManifoldForestClassifier(4, feature_shape=(8, 8), random_state=0)
     sparse = ManifoldForestClassifier(4, random_state=0)
     models = [model.fit(X[:300] / 7, y[:300]) for model in (boxes, sparse)]
-    linear = ObliqueBoostingRegressor(10, linear_leaves=True, n_bags=1, random_state=0)
-    linear.fit(*friedman)
     monkeypatch.setattr(module, name, value)
     for model in models:
         check_onnx(model, X[300:400] / 7)
-    check_onnx(linear, friedman[0])
+
+
+def test_large_models_with_linear_leaves_are_refused(friedman, monkeypatch):
+    pytest.importorskip("onnx")
+    model = ObliqueBoostingRegressor(10, linear_leaves=True, n_bags=1, random_state=0)
+    model.fit(*friedman)
+    monkeypatch.setattr(onnx_trees, "MAX_ATTRIBUTES", 1000)
+    with pytest.raises(ValueError, match="linear leaves and"):
+        to_onnx(model)
 
 
 def test_boxes_too_large_to_be_gathered(digits, monkeypatch):

@@ -143,7 +143,7 @@ def to_onnx(estimator, path=None, *, opset=None):
         in their categories; or if labels or levels are of types that ONNX does not have, or of
         several types.
     ValueError
-        If `opset` is not supported.
+        If `opset` is not supported, or a model with linear leaves has more than 1 GB.
 
     See Also
     --------

@@ -27,7 +27,7 @@ class Graph:
     def __init__(self, onnx, names):
         self.onnx = onnx
         self.nodes, self.constants, self.inputs, self.outputs = [], [], [], []
-        self.n_bytes = 0
+        self.n_bytes = self.attribute_bytes = 0
         self._taken, self._known, self._number = set(names), {}, 0
 
     def name(self, text):

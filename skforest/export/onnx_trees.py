@@ -10,12 +10,15 @@ from scipy import sparse
 
 from .onnx_projections import Projections
 
-MAX_COLUMNS = 2**15  # projections that are computed together
-MAX_TREE_NODES = 2**24  # nodes of a forest that are stored as attributes, of some 40 bytes each
+MAX_COLUMNS = 2**13  # projections that are computed together
+# All attributes of a graph, with the structure of its nodes, must be smaller than 2 GB.
+MAX_ATTRIBUTES = 2**30  # bytes
+NODE_BYTES, ENTRY_BYTES = 60, 16  # of a node, and of a value of a leaf, at most
 
 
 def add_forest(graph, forest, features):
     """The response of a forest: float64 of shape (N, n_outputs)."""
+    is_ensemble = forest.gate == "hard" and _fits(graph, forest)
     shared = None
     if np.count_nonzero(np.unique(forest.direction) >= forest.n_features) <= MAX_COLUMNS:
         shared = Projections(graph, forest, features, forest.direction)
@@ -25,7 +28,7 @@ def add_forest(graph, forest, features):
         for a, b in _chunks(forest, first, last, shared is not None):
             trees = forest[a:b]
             table = shared or Projections(graph, forest, features, trees.direction)
-            parts.append(_response_of_trees(graph, trees, table, forest.n_nodes))
+            parts.append(_response_of_trees(graph, trees, table, is_ensemble))
         raw = graph.total(parts)
         if forest.aggregate == "mean":
             raw = graph.op("Div", raw, float(last - first))
@@ -57,13 +60,31 @@ def _chunks(forest, first, last, is_shared):
 # ----------------------------------------------------------------------------------------- trees
 
 
-def _response_of_trees(graph, trees, table, n_nodes):
+def _fits(graph, forest):
+    """Whether the nodes of a forest can be stored as attributes, beside those of the graph."""
+    row = -1 - forest.child[forest.child < 0].astype(np.int64)
+    n_entries = len(row) * forest.n_outputs
+    if len(forest.value_start):
+        n_entries = int(np.diff(forest.value_start)[row].sum())
+    if len(forest.slope_start):
+        n_entries += int(np.diff(forest.slope_start)[row].sum()) * forest.n_outputs
+    n_bytes = NODE_BYTES * forest.n_nodes + ENTRY_BYTES * n_entries
+    if graph.attribute_bytes + n_bytes <= MAX_ATTRIBUTES:
+        graph.attribute_bytes += n_bytes
+        return True
+    if len(forest.slope_feature):
+        raise ValueError(
+            f"the estimator has linear leaves and {forest.n_nodes} nodes, of some {n_bytes} bytes; "
+            f"at most {MAX_ATTRIBUTES} bytes can be exported to ONNX"
+        )
+    return False
+
+
+def _response_of_trees(graph, trees, table, is_ensemble):
     """Sum of weight times value over the leaves of some trees: float64."""
     if trees.gate == "sigmoid":
         return add_soft(graph, trees, table)
-    if trees.gate == "margin" or (n_nodes > MAX_TREE_NODES and not len(trees.slope_feature)):
-        return add_descent(graph, trees, table)
-    return add_ensemble(graph, trees, table)
+    return (add_ensemble if is_ensemble else add_descent)(graph, trees, table)
 
 
 class TreeNodes:
