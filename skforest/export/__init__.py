@@ -70,10 +70,11 @@ def to_c(estimator, path=None, *, name="predict"):
 
     Notes
     -----
-    ``x`` has one number for each column of X. NaN stands for a missing value. A column that is a
-    category has the code of its level: its number, from 0, in the list in the comment at the head
-    of the source; any other number stands for levels that are unknown. Infinite values, which the
-    estimator refuses, count as the largest number that it takes.
+    ``x`` has one number for each column of X; rows of shape `feature_shape` are flattened in C
+    order. NaN stands for a missing value. A column that is a category has the code of its level:
+    its number, from 0, in the list in the comment at the head of the source; any other number
+    stands for levels that are unknown. Infinite values, which the estimator refuses, count as the
+    largest number that it takes.
 
     ``out`` gets the prediction of a regressor, or the probabilities of a classifier: of the
     classes in the order of `classes_`, and with several outputs one output after the other. The
@@ -154,10 +155,12 @@ def to_onnx(estimator, path=None, *, opset=None):
     The inputs: if the estimator was fitted on a data frame, or on a table with categories, one
     matrix of shape (N, 1) for each column, with its name (``x0``, ``x1``, ... without names, and
     with ``_`` behind it if it is that of an output). Otherwise one matrix ``X`` of shape
-    (N, n_features). Numbers are float64 if the estimator scales features, since it does so in
-    float64, and float32 if it does not. NaN stands for missing numbers. Categories are strings, or
-    float64 if their levels are numbers; a missing string is the empty string, unless that is a
-    level. Infinite values, which the estimator refuses, count as the largest number that it takes.
+    (N, n_features); rows of shape `feature_shape` are flattened in C order.
+
+    Numbers are float64 if the estimator scales features, since it does so in float64, and float32
+    if it does not. NaN stands for missing numbers. Categories are strings, or float64 if their
+    levels are numbers; a missing string is the empty string, unless that is a level. Infinite
+    values, which the estimator refuses, count as the largest number that it takes.
 
     The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs,
     and ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by

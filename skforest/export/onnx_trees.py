@@ -74,8 +74,8 @@ def _fits(graph, forest):
         return True
     if len(forest.slope_feature):
         raise ValueError(
-            f"the estimator has linear leaves and {forest.n_nodes} nodes, of some {n_bytes} bytes; "
-            f"at most {MAX_ATTRIBUTES} bytes can be exported to ONNX"
+            f"the estimator has linear leaves and {forest.n_nodes} nodes, which take {n_bytes} "
+            f"bytes; at most {MAX_ATTRIBUTES} bytes can be exported to ONNX"
         )
     return False
 
