@@ -202,6 +202,14 @@ def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
         check(small(cls).fit(frame, target(small(cls), frame)), new, tmp_path)
 
 
+def test_categories_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.choice(list("xyz"), 90), "b": rng.choice(["p", "q"], 90)})
+    y = np.where((frame["a"] == "x") ^ (frame["b"] == "p"), -1, 5)
+    for cls in (ManifoldForestClassifier, CO2ForestClassifier):
+        check(small(cls).fit(frame, y), frame, tmp_path)
+
+
 def test_images(digits, tmp_path):
     X, y = digits
     # Sums of sevenths are equal for many patches, but for their rounding.

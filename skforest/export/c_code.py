@@ -137,14 +137,14 @@ class ForestCode:
     def _write_features(self):
         forest = self.forest
         is_scaling = len(forest.scale) > 0
-        if is_scaling:
-            self._arrays("offset", "scale")
         fill = forest.fill
         if not len(fill):  # a forest of an early version, which takes no missing values
             fill = np.zeros(forest.n_inputs, dtype=np.float32)
         has_tables = len(forest.source) > 0
         if not has_tables or (forest.kind == VALUE).any():
             self._arrays(fill=fill)
+            if is_scaling:
+                self._arrays("offset", "scale")
             limit = repr(LIMIT if is_scaling else MAX_FLOAT)
             self._function(INPUT, SCALED=SCALED if is_scaling else "", LIMIT=limit)
         if not has_tables:
