@@ -167,7 +167,8 @@ def to_onnx(estimator, path=None, *, opset=None):
     side. That of a regressor: ``variable``, float64 of shape (N, n_outputs).
 
     Sums of many terms may be rounded differently, so that a row may take another branch where its
-    projection equals a threshold up to rounding.
+    projection equals a threshold up to rounding, and may get another label where two probabilities
+    are equal up to rounding.
 
     Examples
     --------
