@@ -11,6 +11,7 @@ from .endtoend import (
     E2EDecisionForestRegressor,
 )
 from .explain import shapley_values
+from .export import to_c, to_onnx
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -62,4 +63,6 @@ __all__ = [
     "skops_types",
     "slim",
     "to_dict",
+    "to_c",
+    "to_onnx",
 ]

@@ -9,6 +9,7 @@ from ._kernels.rows import RowOrder
 
 N_FOLDS = 5
 MAX_PRIOR_ROWS = 100.0  # rows of the overall mean that are added to a level, at most
+MIN_PRIOR_ROWS = 1e-6  # more than 0: an entry without rows has the overall mean
 
 
 def indicators(codes, n_classes):
@@ -132,7 +133,8 @@ class TargetStatistics:
             return MAX_PRIOR_ROWS
         within = max(squares - between, 0.0) / n_within
         of_levels = (between - n_between * within) / (n_rows - np.square(n).sum() / n_rows)
-        return min(within / of_levels, MAX_PRIOR_ROWS) if of_levels > 0 else MAX_PRIOR_ROWS
+        n_prior = within / of_levels if of_levels > 0 else MAX_PRIOR_ROWS
+        return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS)
 
     def _deviations(self, prior):
         """Distance of the target of every row from the overall mean."""

@@ -619,6 +619,15 @@ def test_labels_do_not_leak(every_feature):
     assert abs(np.corrcoef(whole[:, list(feature_map.kind).index(TARGET)], y)[0, 1]) > 0.6
 
 
+def test_levels_of_one_class_each():
+    """The variance within levels is 0, and some levels have no row but the one left out."""
+    n = 14
+    X = pd.DataFrame({"a": [f"l{i % 13}" for i in range(n)], "b": np.arange(float(n))})
+    y = (np.arange(n) % 13) % 2
+    forest = ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    assert forest.score(X, y) > 0.7
+
+
 def test_many_levels_are_learned():
     """Targets that depend on which of a thousand levels a row has."""
     rng = np.random.default_rng(0)

@@ -1,0 +1,183 @@
+"""What a fitted estimator computes, as the writers of other formats read it.
+
+`exported(estimator)` checks that the estimator is one that can be written, and returns an
+`ExportedModel`: forests with weights, and what happens to the weighted sum of their responses.
+"""
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from .._base import BaseForest
+
+# Modules whose estimators predict by the forest alone: by `Forest.response`.
+KNOWN = ("skforest._base", "skforest.endtoend")
+
+
+class Member:
+    """A forest of the model.
+
+    Parameters
+    ----------
+    forest : Forest
+        With the gates of prediction, without unused directions.
+    weight : float
+        Factor of its response.
+    columns : ndarray of shape (forest.n_outputs,), int
+        Column of the response of the model to which each of its own is added.
+    """
+
+    def __init__(self, forest, weight, columns):
+        self.forest, self.weight, self.columns = forest.compact(), weight, columns
+
+
+class ExportedModel:
+    """A fitted estimator, as weighted forests.
+
+    The response is the sum of weight times response over the members. Then `temperature` is
+    applied, or the columns are sorted in the order of `quantile_rank`, or the probabilities of
+    each of several outputs are divided by their sum.
+
+    Attributes
+    ----------
+    estimator_name : str
+    members : list of Member
+    n_inputs, n_columns : int
+        Number of columns of X, and of the response.
+    input_names : list of str, or None
+        Names of the columns of X, if it was a data frame.
+    levels : dict of int to list of float or str
+        Levels of the columns of X that are categories, in the order of their codes.
+    classes : list of ndarray, or None
+        Labels of each output; None in regression.
+    temperature : float
+    quantile_rank : ndarray of shape (n_columns,), int, or None
+        Place of each column among the sorted ones.
+    """
+
+    def __init__(self, estimator):
+        self.estimator_name = type(estimator).__name__
+        self.classes = None
+        if is_classifier(estimator):
+            self.classes = [np.asarray(labels) for labels in estimator._every_classes]
+        self.temperature = float(getattr(estimator, "temperature_", 1.0))
+        self.members = _members(estimator, self.classes)
+        self.n_inputs = int(estimator.n_features_in_)
+        self.n_columns = 1 + max(int(member.columns.max()) for member in self.members)
+        if self.classes is not None:
+            self.n_columns = sum(map(len, self.classes))
+        names = getattr(estimator, "feature_names_in_", None)
+        self.input_names = None if names is None else [str(name) for name in names]
+        self.levels = _common_levels(self.members)
+        self.quantile_rank = None
+        if getattr(estimator, "_has_several_quantiles", False):
+            order = np.argsort(estimator.quantile, kind="stable")
+            self.quantile_rank = np.argsort(order, kind="stable")
+
+    @property
+    def n_classes(self):
+        """list of int: number of classes of each output; empty in regression."""
+        return [len(labels) for labels in self.classes or ()]
+
+    @property
+    def normalizes(self):
+        """bool: are the probabilities of each output divided by their sum?"""
+        return len(self.n_classes) > 1
+
+    @property
+    def is_scaling(self):
+        """bool: does some member scale its inputs, in float64?"""
+        return any(len(member.forest.scale) > 0 for member in self.members)
+
+    def input_name(self, j):
+        """Name of a column of X."""
+        return f"x{j}" if self.input_names is None else self.input_names[j]
+
+
+def exported(estimator):
+    """The model of a fitted estimator of this package.
+
+    Raises NotFittedError if it is not fitted, TypeError if it is of another kind.
+    """
+    if not hasattr(estimator, "fit"):
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
+        )
+    is_blend = hasattr(estimator, "members_")
+    if not is_blend:
+        check_is_fitted(estimator)
+        _check_kind(estimator, "estimator")
+    return ExportedModel(estimator)
+
+
+def _check_kind(estimator, what):
+    """Raise TypeError unless an estimator predicts by its forest alone."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, BaseForest):
+        raise TypeError(
+            f"{what} is a {name}, which cannot be exported; only estimators of skforest can, and "
+            "of a pipeline the last step"
+        )
+    if type(estimator)._response.__module__ not in KNOWN:
+        raise TypeError(
+            f"{what} is a {name}, whose predictions are not those of its forest alone; it cannot "
+            "be exported"
+        )
+
+
+def _members(estimator, classes):
+    """The forests of an estimator or a blend, with their weights."""
+    if not hasattr(estimator, "members_"):
+        return [_member(estimator, 1.0, classes)]
+    for name, member in estimator.members_.items():
+        _check_kind(member, f"the member {name!r} of the blend")
+    return [
+        _member(member, float(estimator.weights_[name]), classes)
+        for name, member in estimator.members_.items()
+    ]
+
+
+def _member(estimator, weight, classes):
+    forest = estimator.forest_
+    if hasattr(estimator, "_gated"):
+        forest = estimator._gated(forest)
+    columns = np.arange(forest.n_outputs)
+    if classes is not None:
+        own = estimator._every_classes
+        if not (len(own) == len(classes) and all(map(np.array_equal, own, classes))):
+            if len(classes) > 1:
+                raise TypeError(
+                    f"a member of the blend, a {type(estimator).__name__}, was trained on other "
+                    "classes than the blend has; such a blend of several outputs cannot be "
+                    "exported"
+                )
+            columns = np.searchsorted(classes[0], own[0])
+    return Member(forest, weight, columns)
+
+
+def _common_levels(members):
+    """Levels of the categories, which must be the same for all members."""
+    first = members[0].forest.levels
+    for member in members[1:]:
+        if dict(member.forest.levels) != dict(first):
+            raise TypeError(
+                "the members of the blend have different categories, or different levels of a "
+                "category; such a blend cannot be exported"
+            )
+    return dict(first)
+
+
+def without_boxes(forest):
+    """The same forest with a sparse direction, of weights 1 and -1, in place of each box."""
+    n_boxes = len(forest.box_corner)
+    if not n_boxes:
+        return forest
+    codes = np.arange(forest.n_features, forest.n_features + n_boxes, dtype=np.int32)
+    start, feature, weight = forest.router.expand(codes)
+    arrays = dict(forest.arrays)
+    # Sparse directions follow the boxes, so that all codes remain as they are.
+    arrays["sparse_start"] = np.concatenate([start[:-1], start[-1] + forest.sparse_start])
+    arrays["sparse_feature"] = np.concatenate([feature, forest.sparse_feature])
+    arrays["sparse_weight"] = np.concatenate([weight, forest.sparse_weight])
+    arrays |= {name: array[:0] for name, array in arrays.items() if name.startswith("box_")}
+    return forest.replaced(arrays)
