@@ -9,7 +9,7 @@ from .endtoend import (
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
 )
-from .explain import shapley_values
+from .explain import importances_table, shapley_values
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
@@ -45,6 +45,7 @@ __all__ = [
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "__version__",
+    "importances_table",
     "load",
     "plot_tree",
     "refine",
