@@ -22,6 +22,7 @@ from .nongreedy import (
 from .persistence import load, save, show_versions
 from .plotting import plot_tree
 from .refine import refine
+from .similarity import proximity
 from .training.losses import Loss
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "importances_table",
     "load",
     "plot_tree",
+    "proximity",
     "refine",
     "save",
     "shapley_values",

@@ -33,7 +33,16 @@ LAYERS = {
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],
-    "use": ["refine", "_picture", "plotting", "persistence", "explain", "export", "torch"],
+    "use": [
+        "refine",
+        "_picture",
+        "plotting",
+        "persistence",
+        "explain",
+        "similarity",
+        "export",
+        "torch",
+    ],
     "package": ["__init__"],
 }
 LAYER = {name: layer for layer, names in enumerate(LAYERS.values()) for name in names}

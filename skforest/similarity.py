@@ -1,0 +1,167 @@
+"""Similar rows: leaves that rows share, embeddings of leaves, prototypes and counterfactuals."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import BaseForest
+from .blend import BlendedForestClassifier, BlendedForestRegressor
+
+BLOCK = 1 << 22  # proximities that exist at a time, besides those that are returned
+N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
+N_STEPS = 32  # points of a segment that are predicted together
+N_ROUNDS = 4  # of a search on a segment: 32^-4 is the rounding error of float32
+
+
+def proximity(estimator, X, Y=None, *, n_neighbors=10):
+    """Share of the trees in which two rows reach the same leaf, for the most similar rows.
+
+    Two rows that share many leaves are alike in the columns that the forest uses, in units that
+    the forest has learned [1]_. The result is a graph for clustering, embedding, imputation or the
+    search for similar cases.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted forest, tree, boosting, or blend of these. All trees have the same weight; in a
+        blend, all trees of a member share its weight.
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows, as `predict` takes them.
+    Y : {array-like, sparse matrix, dataframe} of shape (n_rows, n_features), default=None
+        Rows that X is compared with. None: X, where a row is not compared with itself.
+    n_neighbors : int or None, default=10
+        Number of rows of Y to keep for each row of X, those of the largest proximity, and of
+        equal ones the first. None: all that share a leaf, for which the result can be large.
+
+    Returns
+    -------
+    proximity : csr_matrix of shape (n_samples, n_rows), float64
+        Entries in (0, 1], in the order of the rows of Y; at most `n_neighbors` in each row. Rows
+        that share no leaf have no entry.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator, or a member of a blend, is not one of skforest.
+    ValueError
+        If `n_neighbors` is not a positive integer, or rows do not fit the estimator.
+
+    See Also
+    --------
+    prototypes : Typical rows of each class.
+    LeafEmbedding : The leaves themselves, as indicators.
+
+    Notes
+    -----
+    The leaves are those of `apply`: also for end-to-end trees with ``routing="soft"``, those that
+    hard splits lead to. In boosting, all rounds of all bags count alike, although the first ones
+    change the prediction most: the proximity says how many of the partitions two rows share, not
+    how similar their predictions are. Rows of the training set share more leaves with each other
+    than with new rows, most of all in fully grown trees.
+
+    The time is proportional to the number of pairs of rows in a leaf, over all trees; the rows of
+    each leaf are listed once, and rows of X are taken in blocks.
+
+    References
+    ----------
+    .. [1] L. Breiman, "Random Forests", Machine Learning 45, 2001; and L. Breiman, A. Cutler,
+       "Random Forests", https://www.stat.berkeley.edu/~breiman/RandomForests.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skforest import ManifoldForestClassifier, proximity
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = ManifoldForestClassifier(50, random_state=0).fit(X, y)
+    >>> found = proximity(forest, X, n_neighbors=5)
+    >>> found.shape, found.nnz
+    ((150, 150), 750)
+    >>> neighbors = found.indices.reshape(150, 5)
+    >>> bool((y[neighbors] == y[:, None]).mean() > 0.9)
+    True
+    """
+    if n_neighbors is not None and not (isinstance(n_neighbors, Integral) and n_neighbors > 0):
+        raise ValueError(f"n_neighbors={n_neighbors!r} must be None or an int of at least 1")
+    members = _leaf_members(estimator)
+    of_X = [_memberships(model, X) for _, model in members]
+    of_Y = of_X if Y is None else [_memberships(model, Y) for _, model in members]
+    rows_of_leaf = [leaves.T.tocsr() for leaves in of_Y]
+    n_samples, n_rows = of_X[0].shape[0], of_Y[0].shape[0]
+    size, blocks = max(1, BLOCK // n_rows), []
+    for start in range(0, n_samples, size):
+        own = [leaves[start : start + size] for leaves in of_X]
+        block = _products(members, own, rows_of_leaf)
+        if Y is None:
+            row = np.repeat(np.arange(start, start + block.shape[0]), np.diff(block.indptr))
+            block.data[block.indices == row] = 0
+            block.eliminate_zeros()
+        block.sort_indices()
+        blocks.append(block if n_neighbors is None else _largest(block, n_neighbors))
+    return sparse.vstack(blocks, format="csr")
+
+
+def _leaf_members(estimator):
+    """List of (weight, fitted forest): the members of a blend, or the estimator itself."""
+    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+        check_is_fitted(estimator, "members_")
+        members = [
+            (estimator.weights_[name], model, f"the member {name!r} of the blend")
+            for name, model in estimator.members_.items()
+        ]
+    else:
+        members = [(1.0, estimator, "estimator")]
+    for _, model, what in members:
+        if not isinstance(model, BaseForest):
+            raise TypeError(
+                f"{what} is a {type(model).__name__}; forests, trees and boosting of skforest "
+                "have leaves; pass the fitted estimator itself, not a pipeline"
+            )
+        check_is_fitted(model, "forest_")
+    return [(weight, model) for weight, model, _ in members]
+
+
+def _memberships(model, X):
+    """1 where a row reaches a leaf: csr_matrix of shape (n_samples, n_nodes), float64."""
+    leaves = model.apply(X) + model.forest_.tree_start[:-1]
+    return _indicators(leaves, model.forest_.n_nodes)
+
+
+def _indicators(column, n_columns):
+    """1 in the given columns of each row: csr_matrix of shape (n_samples, n_columns)."""
+    n_samples, n_each = column.shape
+    start = np.arange(n_samples + 1) * n_each
+    entries = np.ones(column.size), column.ravel(), start
+    return sparse.csr_matrix(entries, shape=(n_samples, n_columns))
+
+
+def _products(members, leaves, rows_of_leaf):
+    """Proximities of some rows, from their leaves, to all rows that are listed by leaf."""
+    total = None
+    for (weight, model), own, rows in zip(members, leaves, rows_of_leaf):
+        product = own @ rows
+        product.data /= len(model.forest_)  # exact where all trees agree
+        product.data *= weight
+        total = product if total is None else total + product
+    return total
+
+
+def _largest(matrix, n_neighbors):
+    """The largest entries of each row of a csr_matrix whose columns are sorted."""
+    kept = []
+    for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:]):
+        own = np.arange(start, end)
+        if len(own) > n_neighbors:
+            values = matrix.data[start:end]
+            last = np.partition(values, -n_neighbors)[-n_neighbors]
+            is_kept = values > last
+            ties = np.flatnonzero(values == last)
+            is_kept[ties[: n_neighbors - np.count_nonzero(is_kept)]] = True
+            own = own[is_kept]
+        kept.append(own)
+    start = np.cumsum([0] + [len(own) for own in kept])
+    kept = np.concatenate(kept)
+    return sparse.csr_matrix((matrix.data[kept], matrix.indices[kept], start), matrix.shape)
