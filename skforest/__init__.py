@@ -22,7 +22,7 @@ from .nongreedy import (
 from .persistence import load, save, show_versions
 from .plotting import plot_tree
 from .refine import refine
-from .similarity import proximity
+from .similarity import LeafEmbedding, proximity
 from .training.losses import Loss
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
     "Forest",
+    "LeafEmbedding",
     "Loss",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",

@@ -4,6 +4,9 @@ from numbers import Integral
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest
@@ -126,8 +129,13 @@ def _leaf_members(estimator):
 
 def _memberships(model, X):
     """1 where a row reaches a leaf: csr_matrix of shape (n_samples, n_nodes), float64."""
-    leaves = model.apply(X) + model.forest_.tree_start[:-1]
-    return _indicators(leaves, model.forest_.n_nodes)
+    return _indicators(_leaves(model, X), model.forest_.n_nodes)
+
+
+def _leaves(model, X):
+    """Leaf of every row in every tree, numbered over the whole forest: int64."""
+    leaves = model.apply(X)  # of a single tree, one number for each row
+    return leaves.reshape(len(leaves), -1) + model.forest_.tree_start[:-1]
 
 
 def _indicators(column, n_columns):
@@ -165,3 +173,140 @@ def _largest(matrix, n_neighbors):
     start = np.cumsum([0] + [len(own) for own in kept])
     kept = np.concatenate(kept)
     return sparse.csr_matrix((matrix.data[kept], matrix.indices[kept], start), matrix.shape)
+
+
+# ---------------------------------------------------------------------------------- leaf embedding
+
+
+class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
+    """Transform rows to indicators of the leaves that they reach in a forest.
+
+    Each leaf of each tree becomes a column, which is 1 for the rows of the leaf. A linear model of
+    these columns is a forest whose leaf values are trained together [1]_. The inner product of two
+    rows, divided by the number of trees, is their `proximity`.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Forest, tree or boosting, which `fit` clones and trains. With
+        `sklearn.frozen.FrozenEstimator` around a fitted one, that is used as it is.
+
+    Attributes
+    ----------
+    estimator_ : estimator of skforest
+        The fitted forest.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        Names of the features, if X was a data frame whose column names are all strings.
+
+    See Also
+    --------
+    proximity : Share of the leaves that two rows have in common.
+    sklearn.ensemble.RandomTreesEmbedding : The same for trees that are grown without a target.
+
+    Notes
+    -----
+    Leaves are fitted to the training rows. A linear model that is trained on the leaves of the
+    same rows relies on them too much; limit the size of the trees, as with
+    ``max_leaf_nodes=32``, or train it on other rows.
+
+    References
+    ----------
+    .. [1] X. He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skforest import LeafEmbedding, ManifoldForestRegressor
+    >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
+    >>> forest = ManifoldForestRegressor(50, max_leaf_nodes=16, random_state=0)
+    >>> model = make_pipeline(LeafEmbedding(forest), Ridge(10))
+    >>> bool(model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.8)
+    True
+    >>> model[0].transform(X).shape
+    (600, 800)
+    """
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows, as the forest takes them.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Labels, or real targets; ignored if the forest is frozen.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows. None: all are 1.
+
+        Returns
+        -------
+        self : object
+        """
+        forest = self.estimator
+        forest = forest.estimator if isinstance(forest, FrozenEstimator) else forest
+        if not isinstance(forest, BaseForest):
+            raise TypeError(
+                f"estimator={forest!r} is a {type(forest).__name__}; a forest, tree or boosting "
+                "of skforest is needed"
+            )
+        if forest is self.estimator:
+            forest = clone(forest).fit(X, y, sample_weight=sample_weight)
+        check_is_fitted(forest, "forest_")
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(forest, name):
+                setattr(self, name, getattr(forest, name))
+        self.estimator_ = forest
+        return self
+
+    def transform(self, X):
+        """Indicators of the leaves that rows reach.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows with the columns of fit.
+
+        Returns
+        -------
+        leaves : csr_matrix of shape (n_samples, n_leaves), float64
+            With one entry 1 for each tree in each row. Columns are the leaves of all trees.
+        """
+        check_is_fitted(self, "estimator_")
+        forest = self.estimator_.forest_
+        column = np.cumsum(forest.child < 0) - 1  # of each node that is a leaf
+        return _indicators(column[_leaves(self.estimator_, X)], int(forest.n_leaves.sum()))
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the leaves: ``leafembedding_tree_node``, with the node numbers of `apply`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of shape (n_leaves,), object
+        """
+        check_is_fitted(self, "estimator_")
+        forest = self.estimator_.forest_
+        leaf = np.flatnonzero(forest.child < 0)
+        tree = forest.tree_of(leaf)
+        node = leaf - forest.tree_start[tree]
+        return np.array([f"leafembedding_{t}_{n}" for t, n in zip(tree, node)], dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
+        tags.target_tags.required = not isinstance(self.estimator, FrozenEstimator)
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -4,12 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
-from skforest import proximity, similarity
+from skforest import LeafEmbedding, proximity, similarity
 
 
 def classes(n_classes=3, n_samples=150):
@@ -20,12 +23,14 @@ def classes(n_classes=3, n_samples=150):
 
 def forest_of(estimator=skforest.ManifoldForestClassifier, n_classes=3, **parameters):
     X, y = classes(n_classes)
-    return estimator(**{"n_estimators": 7, "random_state": 0} | parameters).fit(X, y), X, y
+    size = {"n_estimators": 7} if "Tree" not in estimator.__name__ else {}
+    return estimator(**size | {"random_state": 0} | parameters).fit(X, y), X, y
 
 
 def shares(model, X, Y):
     """Shares of the trees in which pairs of rows are in one leaf."""
-    return (model.apply(X)[:, None] == model.apply(Y)).mean(axis=2)
+    of_X, of_Y = (model.apply(rows).reshape(len(rows), -1) for rows in (X, Y))
+    return (of_X[:, None] == of_Y).mean(axis=2)
 
 
 # -------------------------------------------------------------------------------------- proximity
@@ -38,6 +43,7 @@ def shares(model, X, Y):
         (skforest.ObliqueBoostingClassifier, {"n_bags": 2}),
         (skforest.RandomHingeForestClassifier, {"n_bags": 1, "max_iter": 50}),
         (skforest.E2EDecisionForest, {"n_estimators": 2, "max_depth": 3, "routing": "soft"}),
+        (skforest.NonGreedyTreeClassifier, {"max_depth": 3}),
     ],
 )
 def test_proximities_are_shares_of_trees(estimator, parameters, monkeypatch):
@@ -117,3 +123,59 @@ def test_what_has_no_leaves():
             proximity(model, X, n_neighbors=n_neighbors)
     with pytest.raises(ValueError, match="features"):
         proximity(model, X, X[:, 1:])
+
+
+# ---------------------------------------------------------------------------------- leaf embedding
+
+
+@parametrize_with_checks([LeafEmbedding(skforest.ManifoldForestRegressor(3, random_state=0))])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "forest",
+    [
+        skforest.ManifoldForestClassifier(7, random_state=0),
+        skforest.ObliqueBoostingClassifier(5, n_bags=2, random_state=0),
+        skforest.NonGreedyTreeClassifier(max_depth=3, random_state=0),
+    ],
+)
+def test_an_embedding_has_a_column_for_each_leaf(forest):
+    X, y = classes()
+    model = LeafEmbedding(forest)
+    found = model.fit_transform(X, y)
+    assert not hasattr(forest, "forest_") and model.estimator_ is not forest
+    packed = model.estimator_.forest_
+    assert found.shape == (len(X), packed.n_leaves.sum())
+    names = model.get_feature_names_out()
+    assert len(set(names)) == found.shape[1]
+    leaves = model.estimator_.apply(X).reshape(len(X), -1)
+    for i in (0, 77):
+        expected = [f"leafembedding_{t}_{node}" for t, node in enumerate(leaves[i])]
+        assert sorted(names[found[i].indices]) == sorted(expected)
+    own = (found @ found.T).toarray() / len(packed)
+    np.testing.assert_allclose(own, shares(model.estimator_, X, X), atol=1e-12)
+
+
+def test_an_embedding_by_a_fitted_forest():
+    forest, X, y = forest_of()
+    model = LeafEmbedding(FrozenEstimator(forest)).fit(X)
+    assert model.estimator_ is forest
+    assert clone(model).fit(X).estimator_ is forest
+    np.testing.assert_array_equal(
+        model.transform(X).toarray(), LeafEmbedding(forest).fit(X, y).transform(X).toarray()
+    )
+    with pytest.raises(NotFittedError):
+        LeafEmbedding(FrozenEstimator(skforest.ManifoldForestClassifier())).fit(X)
+
+
+def test_an_embedding_takes_weights_and_forests_of_the_package():
+    X, y = classes()
+    weight = np.repeat([1.0, 0.0], 75)
+    forest = skforest.ManifoldForestClassifier(3, random_state=0)
+    some = LeafEmbedding(forest).fit(X[:75], y[:75])
+    every = LeafEmbedding(forest).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(some.transform(X).toarray(), every.transform(X).toarray())
+    with pytest.raises(TypeError, match="LogisticRegression"):
+        LeafEmbedding(LogisticRegression()).fit(X, y)
