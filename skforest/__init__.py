@@ -22,7 +22,7 @@ from .nongreedy import (
 from .persistence import load, save, show_versions
 from .plotting import plot_tree
 from .refine import refine
-from .similarity import LeafEmbedding, proximity
+from .similarity import LeafEmbedding, prototypes, proximity
 from .training.losses import Loss
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "importances_table",
     "load",
     "plot_tree",
+    "prototypes",
     "proximity",
     "refine",
     "save",

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
-from skforest import LeafEmbedding, proximity, similarity
+from skforest import LeafEmbedding, prototypes, proximity, similarity
 
 
 def classes(n_classes=3, n_samples=150):
@@ -179,3 +179,55 @@ def test_an_embedding_takes_weights_and_forests_of_the_package():
     np.testing.assert_array_equal(some.transform(X).toarray(), every.transform(X).toarray())
     with pytest.raises(TypeError, match="LogisticRegression"):
         LeafEmbedding(LogisticRegression()).fit(X, y)
+
+
+# -------------------------------------------------------------------------------------- prototypes
+
+
+def chosen_by_definition(similar, n_prototypes):
+    """Greedy prototypes, from the proximities of all pairs."""
+    chosen, best = [], np.zeros(len(similar))
+    for _ in range(n_prototypes):
+        gain = np.maximum(similar - best, 0).sum(axis=1)
+        gain[chosen] = -1
+        chosen.append(int(np.flatnonzero(gain >= gain.max() - 1e-9)[0]))
+        best = np.maximum(best, similar[chosen[-1]])
+    return chosen, best.sum()
+
+
+@pytest.mark.parametrize("n_candidates", [1, 64])
+def test_prototypes_as_by_definition(n_candidates, monkeypatch):
+    monkeypatch.setattr(similarity, "N_CANDIDATES", n_candidates)
+    model, X, y = forest_of(max_leaf_nodes=12, n_estimators=16)  # sums of sixteenths are exact
+    found = prototypes(model, X, y, 5)
+    assert list(found) == [0, 1, 2]
+    for label, rows in found.items():
+        own = np.flatnonzero(y == label)
+        expected, _ = chosen_by_definition(shares(model, X[own], X[own]), 5)
+        assert rows.tolist() == own[expected].tolist()
+
+
+def test_prototypes_of_blends_and_of_any_labels():
+    X, y = classes(2)
+    blend = blend_of(X, y)
+    label = np.array(["no", "yes"])[y]
+    found = prototypes(blend, X, label, 4)
+    one, other = (shares(model, X, X) for model in blend.members_.values())
+    similar = one / 4 + 3 * other / 4
+    for key, rows in found.items():
+        own = np.flatnonzero(label == key)
+        _, largest = chosen_by_definition(similar[np.ix_(own, own)], 4)
+        total = similar[np.ix_(rows, own)].max(axis=0).sum()
+        assert total == pytest.approx(largest)
+
+
+def test_a_class_with_few_rows_has_few_prototypes():
+    model, X, y = forest_of()
+    y = np.where(np.arange(len(y)) < 2, 7, 8)
+    found = prototypes(model, X, y, 3)
+    assert sorted(found[7].tolist()) == [0, 1]
+    assert len(set(found[8].tolist())) == 3
+    with pytest.raises(ValueError, match="n_prototypes=0"):
+        prototypes(model, X, y, 0)
+    with pytest.raises(ValueError, match="inconsistent"):
+        prototypes(model, X, y[1:])
