@@ -4,6 +4,7 @@ from ._version import __version__
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .counterfactual import counterfactual
 from .endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
@@ -47,6 +48,7 @@ __all__ = [
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "__version__",
+    "counterfactual",
     "importances_table",
     "load",
     "plot_tree",

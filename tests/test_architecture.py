@@ -40,6 +40,7 @@ LAYERS = {
         "persistence",
         "explain",
         "similarity",
+        "counterfactual",
         "export",
         "torch",
     ],
