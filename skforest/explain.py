@@ -82,7 +82,8 @@ def shapley_values(
     units : {"auto", "raw", "response"}, default="auto"
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
         of the trees before the link, such as log odds; with several bags, its mean over the bags.
-        "auto": "raw" for oblique boosting, "response" otherwise.
+        "auto": "raw" for oblique boosting, "response" otherwise. The raw score of a boosting
+        classifier of several bags is not its `decision_function`; see Notes.
     max_exact : int, default=10
         Splits of a tree that depend on at most this many features in which two rows differ are
         explained exactly; see Notes. From 0 to 16.
@@ -135,6 +136,14 @@ def shapley_values(
     and blends with a temperature.
 
     The values of a row add up to its prediction minus the base value in either case, to rounding.
+
+    A boosting classifier averages its bags as probabilities. For two classes, `decision_function`
+    is the logarithm of the odds of the mean probability, whereas raw scores are the mean of the
+    log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean of the log
+    odds is usually further from 0. For more classes, raw scores are those before the softmax,
+    whereas `decision_function` has logarithms of probabilities. With ``units="response"`` the
+    values add up to what `predict_proba` returns.
+
     Quantiles are explained before they are sorted.
 
     References
