@@ -129,8 +129,8 @@ def _leaf_members(estimator):
 
 
 def _memberships(model, X):
-    """1 where a row reaches a leaf: csr_matrix of shape (n_samples, n_nodes), float64."""
-    return _indicators(_leaves(model, X), model.forest_.n_nodes)
+    """1 where a row reaches a leaf: csr_matrix of shape (n_samples, n_nodes), float32."""
+    return _indicators(_leaves(model, X), model.forest_.n_nodes, np.float32)
 
 
 def _leaves(model, X):
@@ -139,11 +139,11 @@ def _leaves(model, X):
     return leaves.reshape(len(leaves), -1) + model.forest_.tree_start[:-1]
 
 
-def _indicators(column, n_columns):
+def _indicators(column, n_columns, dtype=np.float64):
     """1 in the given columns of each row: csr_matrix of shape (n_samples, n_columns)."""
     n_samples, n_each = column.shape
     start = np.arange(n_samples + 1) * n_each
-    entries = np.ones(column.size), column.ravel(), start
+    entries = np.ones(column.size, dtype), column.ravel(), start
     return sparse.csr_matrix(entries, shape=(n_samples, n_columns))
 
 
@@ -151,7 +151,7 @@ def _products(members, leaves, rows_of_leaf):
     """Proximities of some rows, from their leaves, to all rows that are listed by leaf."""
     total = None
     for (weight, model), own, rows in zip(members, leaves, rows_of_leaf):
-        product = own @ rows
+        product = (own @ rows).astype(np.float64)  # counts, exact in float32
         product.data /= len(model.forest_)  # exact where all trees agree
         product.data *= weight
         total = product if total is None else total + product
@@ -402,7 +402,7 @@ def _chosen(members, leaves, n_prototypes):
 
     # Gains can only decrease from round to round: those of earlier rounds are bounds.
     bound = sum(
-        np.ravel(own @ own.sum(axis=0).T) * (weight / len(model.forest_))
+        np.ravel(own @ own.sum(axis=0, dtype=np.float64).T) * (weight / len(model.forest_))
         for (weight, model), own in zip(members, leaves)
     )
     is_known = np.ones(n_rows, dtype=bool)
