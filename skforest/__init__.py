@@ -4,13 +4,14 @@ from ._version import __version__
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
+from .counterfactual import counterfactual
 from .displays import FeatureImportancesDisplay, TrainingCurveDisplay
 from .endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
 )
-from .explain import shapley_values
+from .explain import importances_table, shapley_values
 from .export import to_c, to_onnx
 from .forest import Forest
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
@@ -25,6 +26,7 @@ from .partition import PartitionDisplay
 from .persistence import load, save, show_versions, skops_types, slim, to_dict
 from .plotting import plot_tree
 from .refine import refine
+from .similarity import LeafEmbedding, prototypes, proximity
 from .text import export_graphviz, export_text
 from .training.losses import Loss
 
@@ -38,6 +40,7 @@ __all__ = [
     "E2EDecisionForestRegressor",
     "FeatureImportancesDisplay",
     "Forest",
+    "LeafEmbedding",
     "Loss",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
@@ -52,10 +55,14 @@ __all__ = [
     "RandomHingeForestRegressor",
     "TrainingCurveDisplay",
     "__version__",
+    "counterfactual",
     "export_graphviz",
     "export_text",
+    "importances_table",
     "load",
     "plot_tree",
+    "prototypes",
+    "proximity",
     "refine",
     "save",
     "shapley_values",

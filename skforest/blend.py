@@ -441,7 +441,8 @@ class _Blend(TableEstimator):
             default = () if isinstance(model, BaseForest) else (None,)
             found = getattr(model, "feature_importances_", *default)
             if np.shape(found) == total.shape:
-                total += self.weights_[name] * found
+                # Other packages count splits, for example: the sum of each member is made 1.
+                total += self.weights_[name] * (found / (found.sum() or 1))
         return total / (total.sum() or 1)
 
     @property

@@ -1,4 +1,4 @@
-"""Shapley values of the predictions of fitted forests, boosting and blends."""
+"""Shapley values and importances of the columns of fitted forests, boosting and blends."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .training.blending import sharpened
 
 UNITS = ("auto", "raw", "response")
+IMPORTANCE_TYPES = ("auto", "impurity", "count")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
 MAX_EXACT = 16  # a walk of 2^16 branches takes milliseconds
 N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
@@ -81,7 +82,8 @@ def shapley_values(
     units : {"auto", "raw", "response"}, default="auto"
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
         of the trees before the link, such as log odds; with several bags, its mean over the bags.
-        "auto": "raw" for oblique boosting, "response" otherwise.
+        "auto": "raw" for oblique boosting, "response" otherwise. The raw score of a boosting
+        classifier of several bags is not its `decision_function`; see Notes.
     max_exact : int, default=10
         Splits of a tree that depend on at most this many features in which two rows differ are
         explained exactly; see Notes. From 0 to 16.
@@ -134,6 +136,14 @@ def shapley_values(
     and blends with a temperature.
 
     The values of a row add up to its prediction minus the base value in either case, to rounding.
+
+    A boosting classifier averages its bags as probabilities. For two classes, `decision_function`
+    is the logarithm of the odds of the mean probability, whereas raw scores are the mean of the
+    log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean of the log
+    odds is usually further from 0. For more classes, raw scores are those before the softmax,
+    whereas `decision_function` has logarithms of probabilities. With ``units="response"`` the
+    values add up to what `predict_proba` returns.
+
     Quantiles are explained before they are sorted.
 
     References
@@ -456,3 +466,123 @@ def _explanation(estimator, X, values, base_values, variance):
     )
     found.standard_errors = errors
     return found
+
+
+# ------------------------------------------------------------------------------------ importances
+
+
+def importances_table(estimator, importance_type="auto"):
+    """Importances of the columns of X with their names, the most important first.
+
+    All features that are made from a column, such as the indicators of its levels or of its
+    missing values, count as this column.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted forest, tree, boosting, or blend of these and other estimators.
+    importance_type : {"auto", "impurity", "count"}, default="auto"
+        "impurity": decrease of impurity; "count": number of splits that a column takes part in;
+        see `Forest.feature_importances`. "auto": the kind of `feature_importances_`, which is the
+        only one for a blend.
+
+    Returns
+    -------
+    table : DataFrame, or dict of lists without pandas
+        The index, or the first entry of the dict, is "feature": names of the columns of X, or
+        "x0", "x1" and so on if they have none. Columns:
+
+        importance : float
+            Not negative, with sum 1, or all 0 if there is no split. For "auto", the entries of
+            `feature_importances_`.
+        std : float
+            Standard deviation of the importance over the trees; over bags for hinge forests and
+            oblique boosting; over the members of a blend, with their weights. NaN if there is only
+            one of them.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`.
+    ValueError
+        If `importance_type` is none of these, or not "auto" for a blend.
+
+    See Also
+    --------
+    shapley_values : Divides single predictions among the columns.
+    sklearn.inspection.permutation_importance : Loss of score when a column is permuted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import ManifoldForestRegressor, importances_table
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
+    >>> table = importances_table(forest)
+    >>> list(table.index[:2])
+    ['bmi', 's5']
+    >>> bool(abs(table["importance"].sum() - 1) < 1e-12)
+    True
+    """
+    if importance_type not in IMPORTANCE_TYPES:
+        raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
+    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+        if importance_type != "auto":
+            raise ValueError(
+                f'importance_type={importance_type!r} takes a single forest; a blend has "auto"'
+            )
+        importance, std = _importances_of_blend(estimator)
+    else:
+        _predicting_forest(estimator, "estimator")
+        if not hasattr(estimator, "feature_importances_"):
+            raise TypeError(f"estimator is a {type(estimator).__name__}, which has no importances")
+        if importance_type == "auto":
+            importance_type = getattr(estimator, "importance_type", "impurity")
+        importance, std = _importances_of_forest(estimator, importance_type)
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j}" for j in range(len(importance))]
+    order = np.argsort(-importance, kind="stable")
+    names = [str(names[j]) for j in order]
+    columns = {"importance": importance[order], "std": std[order]}
+    try:
+        import pandas as pd
+    except ImportError:
+        return {"feature": names} | {key: values.tolist() for key, values in columns.items()}
+    return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
+
+
+def _importances_of_forest(estimator, importance_type):
+    """Importances of the inputs and their standard deviations over trees, or bags."""
+    forest = estimator.forest_
+    per_input = forest.feature_map.per_input
+    importance = per_input(forest.feature_importances(importance_type))
+    n_members = estimator._member_counts(True)[2]
+    if n_members == 1:
+        return importance, np.full(len(importance), np.nan)
+    # Running sums: an array of trees times columns could be large.
+    deviation, square = np.zeros((2, len(importance)))
+    for number in range(n_members):
+        found = estimator._member(number).feature_importances(importance_type)
+        found = per_input(found) - importance
+        deviation += found
+        square += found**2
+    variance = (square - deviation**2 / n_members) / (n_members - 1)
+    return importance, np.sqrt(np.maximum(variance, 0))
+
+
+def _importances_of_blend(blend):
+    """Importances of the inputs and their weighted standard deviations over members."""
+    importance = blend.feature_importances_
+    members = [
+        (blend.weights_[name], np.asarray(model.feature_importances_))
+        for name, model in blend.members_.items()
+        if np.shape(getattr(model, "feature_importances_", None)) == importance.shape
+    ]
+    if len(members) < 2:
+        return importance, np.full(len(importance), np.nan)
+    weight, found = map(np.array, zip(*members))
+    found = found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return importance, np.sqrt(np.average((found - importance) ** 2, axis=0, weights=weight))

@@ -197,7 +197,7 @@ def _class_of(name, path):
     import skforest
 
     found = getattr(skforest, name) if name in skforest.__all__ else None
-    if not hasattr(found, "get_params"):
+    if not (hasattr(found, "get_params") and hasattr(found, "predict")):
         raise ValueError(f"{path} contains a {name!r}, which is not an estimator of skforest")
     return found
 

@@ -16,8 +16,10 @@ from sklearn.base import BaseEstimator, is_classifier
 import skforest
 
 NAMED = [getattr(skforest, name) for name in skforest.__all__]
-# Once each: E2EDecisionForest is another name of E2EDecisionForestClassifier.
-ALL = list(dict.fromkeys(x for x in NAMED if isinstance(x, type) and issubclass(x, BaseEstimator)))
+CLASSES = [x for x in NAMED if isinstance(x, type) and issubclass(x, BaseEstimator)]
+# Once each: E2EDecisionForest is another name of E2EDecisionForestClassifier. Transformers have
+# tests of their own.
+ALL = list(dict.fromkeys(x for x in CLASSES if hasattr(x, "predict")))
 # A single tree has no parameters of a forest, and shares the rest with the forest of such trees.
 ESTIMATORS = [cls for cls in ALL if "n_estimators" in cls().get_params()]
 CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]

@@ -10,6 +10,7 @@ import pytest
 from makers import random_forest, whole_table
 from scipy import sparse
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -351,3 +352,91 @@ def test_bad_estimators():
     blend.weights_, blend.members_ = {"lr": 1.0}, {"lr": LogisticRegression().fit(X, y)}
     with pytest.raises(TypeError, match="'lr' of the blend"):
         shapley_values(blend, X[:2])
+
+
+# ------------------------------------------------------------------------------------ importances
+
+
+@pytest.mark.parametrize(
+    "estimator, parameters",
+    [
+        (skforest.ManifoldForestClassifier, {}),
+        (skforest.CO2ForestRegressor, {"importance_type": "count"}),
+        (skforest.ObliqueBoostingRegressor, {"n_bags": 3}),
+        (skforest.RandomHingeForestRegressor, {"n_bags": 2, "max_iter": 50}),
+    ],
+)
+def test_importances_of_columns_and_their_spread(estimator, parameters):
+    model, _ = fitted("", 0 if "Regressor" in estimator.__name__ else 3, estimator, **parameters)
+    table = skforest.importances_table(model)
+    importance = table["importance"].to_numpy()
+    assert (np.diff(importance) <= 0).all()
+    column = [int(name[1:]) for name in table.index]
+    np.testing.assert_array_equal(importance, model.feature_importances_[column])
+    forest, kind = model.forest_, parameters.get("importance_type", "impurity")
+    ends = forest.bag_start if "n_bags" in parameters else np.arange(len(forest) + 1)
+    members = [forest[a:b].feature_importances(kind) for a, b in zip(ends, ends[1:])]
+    deviation = np.array(members) - model.feature_importances_
+    expected = np.std(deviation, axis=0, ddof=1)[column]
+    np.testing.assert_allclose(table["std"], expected, atol=1e-12)
+    assert len(members) == parameters.get("n_bags", 8)
+
+
+def test_importances_of_a_table_are_those_of_its_columns():
+    X, y = mixed_table()
+    model = skforest.ManifoldForestRegressor(10, random_state=0).fit(X, y)
+    assert model.forest_.n_features > 4
+    table = skforest.importances_table(model)
+    assert sorted(table.index) == sorted(X.columns)
+    assert table.index.name == "feature"
+    own = pd.Series(model.feature_importances_, X.columns)[table.index]
+    np.testing.assert_array_equal(table["importance"], own)
+    counts = skforest.importances_table(model, "count")["importance"]
+    assert counts.sum() == pytest.approx(1)
+    assert not np.allclose(counts[table.index], table["importance"])
+
+
+def test_importances_of_a_single_tree_have_no_spread(monkeypatch):
+    X, y = classes(2)
+    model = skforest.NonGreedyTreeClassifier(max_depth=2, random_state=0).fit(X, y)
+    assert skforest.importances_table(model)["std"].isna().all()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    table = skforest.importances_table(model)
+    assert list(table) == ["feature", "importance", "std"]
+    assert sorted(table["feature"]) == [f"x{j}" for j in range(N_FEATURES)]
+    assert sum(table["importance"]) == pytest.approx(1)
+
+
+class CountsSplits(RandomForestClassifier):
+    """Importances with another sum than 1."""
+
+    @property
+    def feature_importances_(self):
+        return 100 * super().feature_importances_
+
+
+def test_importances_of_a_blend():
+    X, y = classes(2)
+    members = [skforest.ManifoldForestClassifier(6), CountsSplits(6)]
+    blend = skforest.BlendedForestClassifier(members, random_state=0, cv=2).fit(X, y)
+    blend.weights_ = dict(zip(blend.members_, [0.25, 0.75]))
+    one, other = (model.feature_importances_ for model in blend.members_.values())
+    other = other / 100
+    table = skforest.importances_table(blend)
+    column = [int(name[1:]) for name in table.index]
+    np.testing.assert_allclose(table["importance"], (one / 4 + 3 * other / 4)[column])
+    expected = np.abs(one - other) * np.sqrt(3) / 4
+    np.testing.assert_allclose(table["std"], expected[column], atol=1e-12)
+    with pytest.raises(ValueError, match="blend"):
+        skforest.importances_table(blend, "count")
+
+
+def test_importances_take_estimators_of_the_package():
+    X, y = classes(2)
+    with pytest.raises(NotFittedError):
+        skforest.importances_table(skforest.ManifoldForestClassifier())
+    with pytest.raises(TypeError, match="LogisticRegression"):
+        skforest.importances_table(LogisticRegression().fit(X, y))
+    model = skforest.ManifoldForestClassifier(3).fit(X, y)
+    with pytest.raises(ValueError, match="importance_type='gain'"):
+        skforest.importances_table(model, "gain")
