@@ -154,8 +154,10 @@ def test_curves_of_every_bag_and_the_best_rounds():
     X, y = load_diabetes(return_X_y=True)
     model = ObliqueBoostingRegressor(30, n_bags=3, random_state=0).fit(X, y)
     display = TrainingCurveDisplay.from_estimator(model)
-    (ax,), (lines,) = display.axes_, display.lines_
-    assert len(lines) == 3
+    (_, ax), (of_training, lines) = display.axes_, display.lines_
+    assert len(of_training) == len(lines) == 3
+    for line, losses in zip(of_training, model.loss_curve_):
+        assert line.get_ydata().tolist() == losses.tolist()
     for line, scores in zip(lines, model.validation_scores_):
         assert line.get_ydata().tolist() == (-scores).tolist()
         assert line.get_xdata().tolist() == list(range(len(scores)))
