@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
 
@@ -120,7 +121,10 @@ def peers(summary, ours, what, xlabel, path):
         panel.axhline(1, color="0.8", linewidth=1, zorder=0)
         points = {name: (row[what], row[task]) for name, row in summary.items()}
         panel.set(title=title, xscale="log", xlabel=xlabel)
+        # Labels at 1, 2 and 5 of each decade, so that an axis of one decade has several.
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
+        panel.minorticks_off()
         for name, point in points.items():
             panel.plot(*point, "o" if name in ours else "s", color=_color(name, ours))
         panel.margins(x=0.12, y=0.1)

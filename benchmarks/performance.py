@@ -126,7 +126,8 @@ def probabilities_table(_, is_raw=False):
             cells = [f"{n} of {n_tables}" if n_tables else "" for n, n_tables in pairs]
         rows.append((name, *means, *cells))
     head = ("Model", "Log loss", "Calibration error", "Blend's log loss is smaller")
-    return (*head, "Blend's calibration error is smaller"), _filled(rows)
+    rows = _filled(rows)
+    return (*head, "Blend's calibration error is smaller"), rows if len(rows) > 1 else []
 
 
 def members_table(_):
