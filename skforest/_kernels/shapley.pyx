@@ -178,7 +178,7 @@ cdef class ShapleyTrees:
         cdef Decision* top = self.decisions - 1
         cdef Decision decision
         cdef double* part
-        self.pair += 1
+        self.pair = self.pair + 1
         self.n_touched = self.n_decided = self.n_from_x = 0
         for k in range(2 * n_outputs):
             self.sums[k] = 0
@@ -194,14 +194,14 @@ cdef class ShapleyTrees:
                     for k in range(n_outputs):
                         part[k] -= self.sums[n_outputs + k] - self.before[n_outputs + k]
                     self.open[top.player] = 1
-                    self.n_decided -= 1
-                    self.before -= 2 * n_outputs
+                    self.n_decided = self.n_decided - 1
+                    self.before = self.before - 2 * n_outputs
                     top -= 1
                 for k in range(n_outputs):
                     part[k] += self.sums[k] - self.before[k]
                     self.before[n_outputs + k] = self.sums[n_outputs + k]
                 self.taken[top.player] = 0
-                self.n_from_x -= 1
+                self.n_from_x = self.n_from_x - 1
                 node = top.from_z
                 continue
             side = self.find_side(node, &decision)
@@ -216,14 +216,14 @@ cdef class ShapleyTrees:
                 for k in range(self.n_decided):
                     self.open[self.decisions[k].player] = 1
                     self.taken[self.decisions[k].player] = 0
-                self.before -= 2 * n_outputs * self.n_decided
+                self.before = self.before - 2 * n_outputs * self.n_decided
                 return False
             self.touch(decision.player)
             self.open[decision.player] = 0
             self.taken[decision.player] = 1
-            self.n_from_x += 1
-            self.n_decided += 1
-            self.before += 2 * n_outputs
+            self.n_from_x = self.n_from_x + 1
+            self.n_decided = self.n_decided + 1
+            self.before = self.before + 2 * n_outputs
             top += 1
             top[0] = decision
             node = decision.from_x
@@ -237,7 +237,7 @@ cdef class ShapleyTrees:
             return
         self.touched_by[player] = self.pair
         self.touched[self.n_touched] = player
-        self.n_touched += 1
+        self.n_touched = self.n_touched + 1
         for k in range(self.n_outputs):
             self.part[player * <int64_t>self.n_outputs + k] = 0
 
@@ -363,13 +363,15 @@ cdef class ShapleyTrees:
         """Add the shares of the value of a leaf, for a player from x and for one from z."""
         cdef int32_t k, a = self.n_from_x, b = self.n_decided - a
         cdef const double* value = &self.values[row, 0]
+        cdef double* from_x = self.sums
+        cdef double* from_z = self.sums + self.n_outputs
         if self.has_slopes:
             self.evaluate_leaf(row, self.leaf_value)
             value = self.leaf_value
             self.add_slopes(row, a, b)
         for k in range(self.n_outputs):
-            self.sums[k] += self.share[a, b] * value[k]
-            self.sums[self.n_outputs + k] += self.share[b, a] * value[k]
+            from_x[k] += self.share[a, b] * value[k]
+            from_z[k] += self.share[b, a] * value[k]
 
     cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
         """Value of a leaf at the mixture; undecided players are from z."""
@@ -395,17 +397,21 @@ cdef class ShapleyTrees:
         cdef int64_t j
         cdef int32_t k, f, own
         cdef double change
+        cdef double* part
+        cdef double* from_x = self.sums
+        cdef double* from_z = self.sums + self.n_outputs
         for j in range(self.slope_start[row], self.slope_start[row + 1]):
             f = self.slope_feature[j]
             own = self.player[f]
             if self.open[own] == 0 or self.x[f] == self.z[f]:
                 continue
             self.touch(own)
+            part = self.part + own * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
                 change = self.slopes[j, k] * (<double>self.x[f] - self.z[f])
-                self.part[own * <int64_t>self.n_outputs + k] += self.share[a + 1, b] * change
-                self.sums[k] += self.share[a + 1, b] * change
-                self.sums[self.n_outputs + k] += self.share[b, a + 1] * change
+                part[k] += self.share[a + 1, b] * change
+                from_x[k] += self.share[a + 1, b] * change
+                from_z[k] += self.share[b, a + 1] * change
 
     cdef void add_part(self, double* out, double scale) noexcept nogil:
         """Add the values of the pair to those of the row."""
@@ -425,7 +431,7 @@ cdef class ShapleyTrees:
         cdef int64_t _, at
         cdef double mean
         random.state = seed
-        self.pair += 1
+        self.pair = self.pair + 1
         self.n_touched = 0
         for f in range(<int32_t>self.player.shape[0]):
             if self.x[f] != self.z[f]:
@@ -448,8 +454,8 @@ cdef class ShapleyTrees:
                 at = <int64_t>self.touched[i] * self.n_outputs
                 for k in range(self.n_outputs):
                     mean = self.part[at + k] / 2
-                    self.total[at + k] += mean
-                    self.squares[at + k] += mean * mean
+                    self.total[at + k] = self.total[at + k] + mean
+                    self.squares[at + k] = self.squares[at + k] + mean * mean
                     self.part[at + k] = 0
 
     cdef void follow(self) noexcept nogil:
