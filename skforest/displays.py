@@ -17,6 +17,7 @@ from ._tree_contents import (
     input_names,
     refuse_networks,
 )
+from .explain import importances_of_forest
 from .forest import Forest
 
 CURVES = {
@@ -234,16 +235,8 @@ def _importances(estimator):
             raise TypeError(f"a {type(estimator).__name__} has no feature_importances_")
         return estimator.feature_importances_, None, ""
     kind = getattr(estimator, "importance_type", "impurity")
-    per_input = own.feature_map.per_input
-    importances = per_input(own.feature_importances(kind))
-    # Trees that are summed correct each other, so only bags are comparable.
-    name = "trees" if own.aggregate == "mean" else "bags"
-    ends = np.arange(len(own) + 1) if name == "trees" else own.bag_start
-    if len(ends) < 3:
-        return importances, None, name
-    members = [own[int(a) : int(b)] for a, b in zip(ends[:-1], ends[1:])]
-    each = [per_input(member.feature_importances(kind)) for member in members]
-    return importances, np.std(each, axis=0), name
+    importances, spread, members = importances_of_forest(own, kind)
+    return importances, None if np.isnan(spread).any() else spread, members
 
 
 class TrainingCurveDisplay:

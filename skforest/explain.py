@@ -540,7 +540,7 @@ def importances_table(estimator, importance_type="auto"):
             raise TypeError(f"estimator is a {type(estimator).__name__}, which has no importances")
         if importance_type == "auto":
             importance_type = getattr(estimator, "importance_type", "impurity")
-        importance, std = _importances_of_forest(estimator, importance_type)
+        importance, std, _ = importances_of_forest(estimator.forest_, importance_type)
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         names = [f"x{j}" for j in range(len(importance))]
@@ -554,23 +554,28 @@ def importances_table(estimator, importance_type="auto"):
     return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
 
 
-def _importances_of_forest(estimator, importance_type):
-    """Importances of the inputs and their standard deviations over trees, or bags."""
-    forest = estimator.forest_
+def importances_of_forest(forest, importance_type):
+    """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
+
+    Trees that are summed correct each other, so only bags of them are comparable. Deviations are
+    NaN if there is one tree, or bag.
+    """
     per_input = forest.feature_map.per_input
     importance = per_input(forest.feature_importances(importance_type))
-    n_members = estimator._member_counts(True)[2]
-    if n_members == 1:
-        return importance, np.full(len(importance), np.nan)
+    members = "trees" if forest.aggregate == "mean" else "bags"
+    ends = np.arange(len(forest) + 1) if members == "trees" else forest.bag_start
+    n_members = len(ends) - 1
+    if n_members < 2:
+        return importance, np.full(len(importance), np.nan), members
     # Running sums: an array of trees times columns could be large.
     deviation, square = np.zeros((2, len(importance)))
-    for number in range(n_members):
-        found = estimator._member(number).feature_importances(importance_type)
+    for first, last in zip(ends[:-1].tolist(), ends[1:].tolist()):
+        found = forest[first:last].feature_importances(importance_type)
         found = per_input(found) - importance
         deviation += found
         square += found**2
     variance = (square - deviation**2 / n_members) / (n_members - 1)
-    return importance, np.sqrt(np.maximum(variance, 0))
+    return importance, np.sqrt(np.maximum(variance, 0)), members
 
 
 def _importances_of_blend(blend):

@@ -64,7 +64,7 @@ def test_bars_are_the_sorted_importances():
     places = [bar.get_y() for bar in display.bars_]
     assert display.ax_.yaxis_inverted() and places == sorted(places)
     trees = [tree.feature_importances() for tree in forest.forest_]
-    assert display.spread == pytest.approx(np.std(trees, axis=0))
+    assert display.spread == pytest.approx(np.std(trees, axis=0, ddof=1))
     assert np.mean(trees, axis=0) == pytest.approx(display.importances)
     assert "standard deviation over trees" in display.ax_.get_xlabel()
     assert display.ax_.get_ylabel() == "the 3 largest of 4 features"
@@ -82,7 +82,7 @@ def test_bags_that_are_summed_are_compared_as_a_whole():
     display = FeatureImportancesDisplay.from_estimator(model, feature_names=list("abcdefghij"))
     start = model.forest_.bag_start
     bags = [model.forest_[a:b].feature_importances() for a, b in zip(start[:-1], start[1:])]
-    assert display.spread == pytest.approx(np.std(bags, axis=0))
+    assert display.spread == pytest.approx(np.std(bags, axis=0, ddof=1))
     assert "over bags" in display.ax_.get_xlabel() and set(labels(display.ax_)) == set(
         "abcdefghij"
     )
