@@ -92,22 +92,22 @@ def _terms(tree, n_features):
 
 def _regressors(tree, n_rows):
     """Splits above each leaf, from the nearest, each direction once: (n_leaves, D), int32."""
-    child, direction = tree["child"], tree["direction"]
-    parent = np.full(len(child), -1)
-    inner = np.flatnonzero(child >= 0)
-    parent[child[inner]] = parent[child[inner] + 1] = inner
-    leaves = np.flatnonzero(child < 0)
-    found = np.full((len(leaves), MAX_REGRESSORS), -1, dtype=np.int32)
-    for number, node in enumerate(leaves):
-        seen = []
-        most = min(MAX_REGRESSORS, n_rows[number] // ROWS_PER_REGRESSOR)
+    # Lists, since single entries of arrays take several times longer.
+    child, direction = tree["child"].tolist(), tree["direction"].tolist()
+    parent = [-1] * len(child)
+    for node, first in enumerate(child):
+        if first >= 0:
+            parent[first] = parent[first + 1] = node
+    found = []
+    for node in (node for node, first in enumerate(child) if first < 0):
+        seen = {}  # the nearest split of each direction
+        most = min(MAX_REGRESSORS, n_rows[len(found)] // ROWS_PER_REGRESSOR)
         while parent[node] >= 0 and len(seen) < most:
             node = parent[node]
             split = (child[node] - 1) // 2
-            if direction[split] not in direction[seen]:
-                seen.append(split)
-        found[number, : len(seen)] = seen
-    return found
+            seen.setdefault(direction[split], split)
+        found.append([*seen.values()] + [-1] * (MAX_REGRESSORS - len(seen)))
+    return np.array(found, dtype=np.int32)
 
 
 def _solve(h, g, hz, gz, hzz, is_used, l2):
