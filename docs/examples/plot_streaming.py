@@ -18,7 +18,7 @@ from skforest import ManifoldForestClassifier, RandomHingeForestClassifier
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
-stream = RandomHingeForestClassifier(n_bags=1, random_state=0)
+stream = RandomHingeForestClassifier(random_state=0)
 scores = []
 for _ in range(2):  # a second pass, if the data can be read again
     for part in np.array_split(np.arange(len(X_train)), 12):
@@ -26,6 +26,9 @@ for _ in range(2):  # a second pass, if the data can be read again
         scores.append(stream.score(X_test, y_test))
 
 # %%
+# The learning rate of ``partial_fit`` is constant, so the score varies from part to part. The five
+# bags that are the default reduce this; so does a smaller ``learning_rate``.
+#
 # ``warm_start=True`` is something else: ``fit`` keeps the trees and adds those missing to
 # ``n_estimators``. All trees could see the same rows, or, as here, each set of trees another part
 # of them. Older trees are never changed, so this is no substitute for training on all rows.
