@@ -25,11 +25,11 @@ network = nn.Sequential(
     nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 50)),
     HingeForest(50, 10, n_estimators=50, max_depth=5),
 )
-optimizer = torch.optim.Adam(network.parameters(), lr=0.003)
+optimizer = torch.optim.Adam(network.parameters(), lr=0.005)
 losses = []
-for _ in range(4):
+for _ in range(5):
     network.train()
-    for batch in torch.randperm(len(X_train)).split(32):
+    for batch in torch.randperm(len(X_train)).split(50):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(network(X_train[batch]), y_train[batch])
         loss.backward()
