@@ -18,6 +18,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCH ?= manifold
+# Both builds share what they read, so that it is read once.
+SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
@@ -34,8 +36,8 @@ test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
-	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs docs/_build/doctest
+	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b html docs docs/_build/html
+	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b doctest docs docs/_build/doctest
 
 # Executed copies go to build/; CONTRIBUTING.md says how to store a notebook with its outputs.
 notebooks: build $(VENV)/.extra-test $(VENV)/.extra-bench $(VENV)/.extra-torch
@@ -52,7 +54,7 @@ bench: build $(VENV)/.extra-plot $(VENV)/.extra-bench
 	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build skforest/*.so skforest/*.pyd skforest/_kernels/*.so skforest/_kernels/*.pyd
+	rm -rf $(VENV) build dist *.egg-info docs/_build docs/auto_examples docs/notebooks skforest/*.so skforest/*.pyd skforest/_kernels/*.so skforest/_kernels/*.pyd
 	rm -rf .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,6 +1,12 @@
-"""Sphinx configuration. Pages are .md (MyST) or .rst; every `>>>` block runs as a doctest."""
+"""Sphinx configuration. Pages are .md (MyST) or .rst; every `>>>` block runs as a doctest.
 
+sphinx-gallery runs the scripts in `docs/examples` and writes `docs/auto_examples`. The notebooks
+are copied to `docs/notebooks` and shown with their stored outputs.
+"""
+
+import base64
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -22,9 +28,10 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # formulas without a network
     "numpydoc",
-    "myst_parser",
+    "myst_nb",  # loads myst_parser
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples", "auto_examples/*.ipynb"]
 # Without PyTorch, the page of skforest.torch is left out and its examples do not run.
 has_torch = importlib.util.find_spec("torch") is not None
 if not has_torch:
@@ -42,6 +49,20 @@ autodoc_typehints = "none"  # the numpydoc sections contain the types
 numpydoc_show_class_members = False  # autodoc lists them
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+
+nb_execution_mode = "off"  # "make notebooks" runs them
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": "/plot_" if has_torch else "/plot_(?!torch)",  # the others are not run
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "reference_url": {"skforest": None},
+}
 
 doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
 
@@ -101,7 +122,27 @@ def check_reference(app, env):
             logging.getLogger(__name__).warning("docs/api does not describe skforest.%s", name)
 
 
+def copy_notebooks(app):
+    """Copy the notebooks into the source folder, with a thumbnail: the first picture of each.
+
+    Links to pages of the documentation are changed to their place relative to the copy. Files
+    that did not change are not written, so that they are not read again.
+    """
+    folder = Path(app.srcdir, "notebooks")
+    folder.mkdir(exist_ok=True)
+    for path in Path(app.srcdir).parent.glob("notebooks/*.ipynb"):
+        text = path.read_text(encoding="utf-8").replace("](../docs/", "](../")
+        outputs = (o for cell in json.loads(text)["cells"] for o in cell.get("outputs", []))
+        pictures = (o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {}))
+        copies = {path.name: text.encode(), f"{path.stem}.png": base64.b64decode(next(pictures))}
+        for name, content in copies.items():
+            copy = folder / name
+            if not copy.exists() or copy.read_bytes() != content:
+                copy.write_bytes(content)
+
+
 def setup(app):
+    app.connect("builder-inited", copy_notebooks)
     app.add_directive("if-present", IfPresent)
     app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)

@@ -194,7 +194,7 @@ def forest_of(estimator):
     if not isinstance(forest, Forest):
         raise TypeError(
             f"estimator must be a fitted estimator of skforest, got {type(estimator).__name__}; "
-            "of a pipeline, pass the last step"
+            "of a pipeline, pass the last step, and of a search, best_estimator_"
         )
     return forest
 

@@ -216,7 +216,9 @@ class FeatureImportancesDisplay:
         image = np.reshape(self.importances, self.feature_shape)
         image = image.sum(axis=2) if image.ndim == 3 else image
         options = {"cmap": "viridis", "interpolation": "nearest", "vmin": min(0.0, image.min())}
-        self.image_ = self.ax_.imshow(image, **options)
+        # Square pixels would make a few sensors with many times each a thin line.
+        is_strip = max(image.shape) > 5 * min(image.shape)
+        self.image_ = self.ax_.imshow(image, aspect="auto" if is_strip else "equal", **options)
         self.ax_.set(xlabel="column", ylabel="row")
         for axis in (self.ax_.xaxis, self.ax_.yaxis):
             axis.get_major_locator().set_params(integer=True)

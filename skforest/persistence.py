@@ -11,13 +11,12 @@ import copy
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest
 from ._docs import with_texts
 from ._feature_map import VALUE
 from ._tree_contents import forest_of, refuse_networks, value_rows
-from .forest import load_with_header, package_versions
+from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
 from .forest.storage import KINDS, Levels
 
@@ -125,7 +124,8 @@ def save(estimator, path, *, layout="file"):
         If the estimator is not fitted.
     TypeError
         If JSON cannot represent a parameter, labels are of mixed types, or a member of a blend is
-        not an estimator of skforest.
+        not an estimator of skforest, or `estimator` is a pipeline or a search: save its last step
+        or its `best_estimator_`.
 
     See Also
     --------
@@ -148,9 +148,14 @@ def save(estimator, path, *, layout="file"):
     if hasattr(estimator, "members_"):
         _save_blend(estimator, path, layout)
         return
-    check_is_fitted(estimator, "forest_")
-    forest = estimator.forest_
+    forest = _forest_of_estimator(estimator)
     write_forest(path, forest.metadata, forest.arrays, layout, _header_of(estimator))
+
+
+def _forest_of_estimator(estimator):
+    if isinstance(estimator, Forest):
+        raise TypeError("estimator is a Forest, which has the methods save and slim")
+    return forest_of(estimator)
 
 
 def _save_blend(blend, path, layout):
@@ -327,8 +332,7 @@ def slim(estimator):
             for name, member in estimator.members_.items()
         }
     else:
-        check_is_fitted(estimator, "forest_")
-        smaller.forest_ = estimator.forest_.slim()
+        smaller.forest_ = _forest_of_estimator(estimator).slim()
     return smaller
 
 

@@ -109,6 +109,8 @@ def test_heat_maps_and_lines_have_the_shape_of_the_features():
     assert image.tolist() == forest.feature_importances_.reshape(3, 4).tolist()
     assert [ax.get_ylabel() for ax in display.figure_.axes] == ["row", "importance"]
     assert display.bars_ is None
+    strip = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(1, 12))
+    assert [display.ax_.get_aspect(), strip.ax_.get_aspect()] == [1, "auto"]
     display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(2, 2, 3))
     summed = forest.feature_importances_.reshape(2, 2, 3).sum(axis=2)
     assert np.asarray(display.image_.get_array()) == pytest.approx(summed)

@@ -18,6 +18,8 @@ from conftest import ESTIMATORS, fitted_attributes, small
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 import skforest
 from skforest.forest.io import is_mapped
@@ -414,6 +416,22 @@ def test_saving_an_unfitted_estimator(estimator, tmp_path):
     with pytest.raises(NotFittedError, match=f"{type(estimator).__name__}.*not fitted"):
         skforest.save(estimator, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_pipelines_searches_and_forests_are_refused(tmp_path):
+    forest = skforest.ManifoldForestClassifier(3, random_state=0)
+    X, y = task(forest)
+    search = GridSearchCV(forest, {"max_depth": [1, 2]}, cv=2).fit(X, y)
+    others = {
+        "got Pipeline; of a pipeline, pass the last step": make_pipeline(forest).fit(X, y),
+        "got GridSearchCV; .* of a search, best_estimator_": search,
+        "is a Forest, which has the methods save and slim": forest.fit(X, y).forest_,
+    }
+    for message, other in others.items():
+        with pytest.raises(TypeError, match=message):
+            skforest.save(other, tmp_path / "model")
+        with pytest.raises(TypeError, match=message):
+            skforest.slim(other)
 
 
 def test_unfitted_estimators_are_pickled_and_copied(estimator):
