@@ -1,6 +1,7 @@
 # make demo    train a patch forest and a random forest on handwritten digits, print a table
 # make test    the short test suite, with the examples of all docstrings, in up to four processes
 # make test-all    the slow tests, too
+# make sanitize    tests with the address and undefined behaviour sanitizers of gcc in every kernel
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -23,7 +24,7 @@ SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all build docs notebooks lint bench clean
+.PHONY: demo test test-all sanitize build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -34,6 +35,16 @@ test: build $(VENV)/.extra-test $(VENV)/.extra-torch
 
 test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
+
+# Outside the source tree, whose kernels have no sanitizers. PyTorch does not run with them.
+sanitize: build $(VENV)/.extra-test
+	SKFOREST_SANITIZE=1 $(BIN)/python setup.py --quiet build
+	rm -rf build/sanitized && mkdir -p build/sanitized && cp -r tests pyproject.toml build/sanitized
+	cd build/sanitized && PYTHONPATH="$$(echo $(CURDIR)/build/release-sanitize/lib-*)" \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+		$(abspath $(BIN))/python -m pytest -n auto --maxprocesses 4 --ignore tests/test_architecture.py \
+		--ignore tests/test_torch.py --ignore tests/test_torch_tree.py $(PYTEST_ARGS)
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b html docs docs/_build/html

@@ -1,10 +1,11 @@
 """The extension modules, and nothing else: all metadata is in pyproject.toml.
 
-Three switches, environment variables that are off when unset, empty or 0:
+Four switches, environment variables that are off when unset, empty or 0:
 
-SKFOREST_DEBUG    bounds, initialisation and None checks, C assertions, -O1 -g
-SKFOREST_NO_SIMD  no function multiversioning: one plain variant of every loop
-SKFOREST_WERROR   warnings, of Cython and of the C compiler, are errors
+SKFOREST_DEBUG     bounds, initialisation and None checks, C assertions, -O1 -g
+SKFOREST_NO_SIMD   no function multiversioning: one plain variant of every loop
+SKFOREST_SANITIZE  address and undefined behaviour sanitizers of gcc or clang, see `make sanitize`
+SKFOREST_WERROR    warnings, of Cython and of the C compiler, are errors
 """
 
 import multiprocessing
@@ -24,12 +25,13 @@ def switch(name):
 
 DEBUG = switch("SKFOREST_DEBUG")
 NO_SIMD = switch("SKFOREST_NO_SIMD")
+SANITIZE = switch("SKFOREST_SANITIZE")
 WERROR = switch("SKFOREST_WERROR")
 
 # Each mode has its own folder of C and object files. A timestamp cannot tell that a switch
 # was turned, so a shared folder would hand the files of one mode to the other.
 MODE = "debug" if DEBUG else "release"
-BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-werror' * WERROR}"
+BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-sanitize' * SANITIZE}{'-werror' * WERROR}"
 LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}"
 
 DIRECTIVES = {
@@ -49,6 +51,10 @@ DIRECTIVES = {
 # -march=native: what is built here runs on any processor of its kind.
 UNIX_FLAGS = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
 UNIX_FLAGS += ["-ffp-contract=off", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
+LINK_FLAGS = ["-fsanitize=address,undefined"] if SANITIZE else []
+if SANITIZE:
+    UNIX_FLAGS += ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
+    UNIX_FLAGS += LINK_FLAGS
 MSVC_FLAGS = ["/Od", "/Zi", "/UNDEBUG"] if DEBUG else ["/O2"]
 MSVC_FLAGS += ["/fp:precise"]
 if WERROR:
@@ -72,6 +78,7 @@ class BuildExt(build_ext):
         msvc = self.compiler.compiler_type == "msvc"
         for extension in self.extensions:
             extension.extra_compile_args = MSVC_FLAGS if msvc else UNIX_FLAGS
+            extension.extra_link_args = [] if msvc else LINK_FLAGS
         if not msvc:
             self.parallel = self.parallel or os.cpu_count()
         super().build_extensions()
