@@ -151,7 +151,8 @@ class BaseForest(TableEstimator):
         if is_known:
             feature_map = self.forest_.feature_map
         else:
-            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
+            scaling = getattr(self, "scaling", "minmax")
+            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features, scaling)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X

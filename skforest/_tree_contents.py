@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ._feature_map import CODE, IS_MISSING, LEVEL, FeatureGrid, level_text
+from ._feature_grid import FeatureGrid
+from ._feature_map import CODE, IS_MISSING, LEVEL, level_text
 from .forest import Forest
 from .forest.packed import LINKS
 from .forest.statistics import levels
