@@ -156,7 +156,7 @@ def value_rows(forest):
 def _units(feature_map):
     """Offset and scale of every feature, from the units of the data; None, None without scaling.
 
-    The number of a level, which counts from 0, is scaled to [0, 1] like the other features.
+    The number of a level, which counts from 0, is scaled to [0, 1].
     """
     if not feature_map.is_scaling:
         return None, None

@@ -72,8 +72,9 @@ smoothing : float
     effect in regression.
 scaling : {"minmax", "standard"} or None
     How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
-    mean 0 and standard deviation 1. None: not at all. With sparse X, features that are 0 in some
-    row are scaled and not shifted. Codes of categories are always in [0, 1].
+    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. With
+    sparse X, features that are 0 in some row are scaled and not shifted. Codes of categories are
+    always in [0, 1].
 row_norm : float or None
     Root mean square norm to which the rows of a node are scaled, by one number for all features,
     after they have been centred on their mean. More than 0. None: rows are neither centred nor

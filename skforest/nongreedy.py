@@ -57,7 +57,8 @@ smoothing : float
     Stored leaves are not smoothed. No effect in regression.
 scaling : {"minmax", "standard"} or None
     How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
-    mean 0 and standard deviation 1. None: not at all. Codes of categories are always in [0, 1].
+    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. Codes
+    of categories are always in [0, 1].
 row_norm : float or None
     Root mean square norm to which rows are scaled, by one number for all features, after they
     have been centred on their mean. More than 0. None: rows are neither centred nor scaled, as in
