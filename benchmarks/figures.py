@@ -87,7 +87,8 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
         Rows of panels.
     """
     n_columns = -(-len(panels) // n_rows)
-    figure = Figure(figsize=(max(4.5, 3.3 * n_columns), 0.8 + 2.9 * n_rows), layout="constrained")
+    width = max(6.0, 3.3 * n_columns)
+    figure = Figure(figsize=(width, 0.8 + 2.9 * n_rows), layout="constrained")
     axes = np.ravel(figure.subplots(n_rows, n_columns))
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     handles = {}
@@ -104,7 +105,8 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
     for panel in axes[::n_columns]:
         panel.set_ylabel(ylabel)
     order = [label for label in labels if label in handles]
-    figure.legend([handles[label] for label in order], order, loc="outside lower center", ncols=6)
+    place = {"loc": "outside lower center", "ncols": int(width / 1.9)}
+    figure.legend([handles[label] for label in order], order, **place)
     figure.savefig(path, dpi=110)
 
 
