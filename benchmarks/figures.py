@@ -100,6 +100,8 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
         panel.set(title=title, xlabel=xlabel, xscale=xscale, ylim=(0, None))
         if xscale == "log":
             panel.xaxis.set_major_formatter("{x:g}")
+        else:
+            panel.set_xticks(sorted({x for points in lines.values() for x in points}))
     for panel in axes[len(panels) :]:
         panel.set_axis_off()
     for panel in axes[::n_columns]:

@@ -71,7 +71,7 @@ def first_cut_table(stored, commands, titles):
 def prior_table(stored, commands, _):
     """Return head and rows of forests with equal classes and corrected probabilities."""
     rows = []
-    for kind in ("sample as it is", "balanced", "balanced, prior corrected"):
+    for kind in co2.PRIORS:
         pair = [stored.get(f"co2:prior/{what}-{kind}") for what in ("error", "jaccard")]
         if all(pair):
             rows.append((kind, *(f"{row['value']:.2f}" for row in pair), commands(pair)))
