@@ -84,6 +84,9 @@ OPENML = {
     "reg_kin8nm": ("kin8nm", 1),
     "reg_pol": ("pol", 1),
     "reg_wind": ("wind", 1),
+    "har": ("har", 1),
+    "sensit": ("vehicle_sensIT", 1),
+    "covertype": ("covertype", 3),
 }
 
 
@@ -167,6 +170,65 @@ def connect4(folder=None):
     order = np.random.RandomState(0).permutation(len(X))  # noqa: NPY002 - as published
     train, test = order[:55_000], order[55_000:]
     return Split(X[train], arrays["y"][train], X[test], arrays["y"][test])
+
+
+def covertype(folder=None):
+    """Load Covertype with 500000 random training rows and 81012 test rows, as many as the papers.
+
+    Returns
+    -------
+    Split
+    """
+    arrays = _read("covertype", folder)
+    order = np.random.RandomState(0).permutation(len(arrays["X"]))  # noqa: NPY002 - as connect4
+    train, test = order[:500_000], order[500_000:]
+    return Split(arrays["X"][train], arrays["y"][train], arrays["X"][test], arrays["y"][test])
+
+
+def faces(folder=None, n_train=256_000, n_test=250, size=31, seed=0):
+    """Windows of face images; the label is the part of the face in the middle (LFW).
+
+    Parameters
+    ----------
+    folder : path, optional
+        With lfw_parts.npz, which is not on OpenML: images, uint8 of shape (n, height, width, 3),
+        and labels, of shape (n, height, width).
+    n_train : int
+        Random pixels of the training images, with an equal number of each label.
+    n_test : int
+        Random test images; each gives all pixels that are not at its border.
+    size : int
+        Height and width of a window. A border of `size` // 2 pixels has no label.
+    seed : int
+
+    Returns
+    -------
+    Split
+        With float32 windows, each of mean 0 and norm 1.
+    """
+    arrays = _read("lfw_parts", folder)
+    images, labels = arrays["images"], arrays["labels"]
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(images))
+    test, train = order[:n_test], order[n_test:]
+    border = size // 2
+    inside = labels[:, border:-border, border:-border]
+    chosen = []
+    for label in np.unique(inside[train]):
+        at = np.argwhere(inside[train] == label)
+        chosen.append(at[rng.integers(len(at), size=n_train // len(np.unique(inside[train])))])
+    at = np.concatenate(chosen)
+    at[:, 0] = train[at[:, 0]]
+    everywhere = np.argwhere(np.ones((len(test), *inside.shape[1:]), dtype=bool))
+    everywhere[:, 0] = test[everywhere[:, 0]]
+    parts = []
+    for where in (at, everywhere):
+        X = np.stack([images[i, r : r + size, c : c + size].ravel() for i, r, c in where])
+        X = X.astype(np.float32)
+        X -= X.mean(axis=1, keepdims=True)
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-6)
+        parts += [X, inside[tuple(where.T)]]
+    return Split(*parts)
 
 
 def membranes(folder=None, n_train=40_000, size=9, seed=0):

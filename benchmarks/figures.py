@@ -72,6 +72,46 @@ def depth_curves(curves, path):
     figure.savefig(path, dpi=120)
 
 
+def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
+    """Draw lines in panels that share a legend.
+
+    Parameters
+    ----------
+    panels : dict
+        By the title of the panel and the label of the line a dict from x to y.
+    xlabel, ylabel : str
+    path : path
+        Of the picture.
+    xscale : {"linear", "log"}
+    n_rows : int
+        Rows of panels.
+    """
+    n_columns = -(-len(panels) // n_rows)
+    width = max(6.0, 3.3 * n_columns)
+    figure = Figure(figsize=(width, 0.8 + 2.9 * n_rows), layout="constrained")
+    axes = np.ravel(figure.subplots(n_rows, n_columns))
+    labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+    handles = {}
+    for panel, (title, lines) in zip(axes, panels.items(), strict=False):
+        for label, points in lines.items():
+            color = f"C{labels.index(label)}"
+            style = {"color": color, "marker": "o", "markersize": 4}
+            (handles[label],) = panel.plot(list(points), list(points.values()), **style)
+        panel.set(title=title, xlabel=xlabel, xscale=xscale, ylim=(0, None))
+        if xscale == "log":
+            panel.xaxis.set_major_formatter("{x:g}")
+        else:
+            panel.set_xticks(sorted({x for points in lines.values() for x in points}))
+    for panel in axes[len(panels) :]:
+        panel.set_axis_off()
+    for panel in axes[::n_columns]:
+        panel.set_ylabel(ylabel)
+    order = [label for label in labels if label in handles]
+    place = {"loc": "outside lower center", "ncols": int(width / 1.9)}
+    figure.legend([handles[label] for label in order], order, **place)
+    figure.savefig(path, dpi=110)
+
+
 def posteriors(pictures, image, labels, path):
     """Draw predicted probabilities of pixels, beside the image and its labels.
 

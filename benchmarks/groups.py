@@ -48,6 +48,10 @@ def load(name, options):
     """Load a data set in the split of the papers; for a quick run, few of its rows."""
     if name == "connect4":
         split = data.connect4(options.data)
+    elif name == "covertype":
+        split = data.covertype(options.data)
+    elif name == "faces":
+        split = data.faces(options.data)
     elif name == "letter":
         split = data.in_order("letter", options.data, n_train=16_000)
     else:

@@ -2,14 +2,21 @@
 
     python benchmarks/nongreedy.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/nongreedy.json``.
+A group merges its rows into ``benchmarks/results/nongreedy.json``. The group ``as-printed``
+repeats the procedure of the paper: Norouzi et al. 2015, "Efficient Non-greedy Optimization of
+Decision Trees", algorithm 1 and section 7.
 """
 
+import itertools
 import statistics
 import time
+import warnings
 
+import data
 import groups
 from results import Measure, Row
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
 from timing import mean_sd
 
 import skforest
@@ -27,6 +34,47 @@ MODELS = {
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
+# The procedure as the paper prints it: rows as they are, a constant learning rate, no rescaling of
+# splits and no early stopping. The paper prints neither the number of epochs nor learning rates.
+EXACT = {"splitter": "exact"}
+PRINTED = EXACT | {
+    "max_features": None,
+    "row_norm": None,
+    "rescale_splits": False,
+    "schedule": "constant",
+    "n_epochs": 30,
+}
+PRINTED_CO2 = GROWN | {
+    "objective": "co2",
+    "splitter": "exact",
+    "row_norm": None,
+    "signs": "old",
+    "leaves": "gradient",
+    "keep": "last",
+    "n_epochs": 30,
+}
+# What the paper chooses on held-out training rows, for each depth.
+GRID = {"scaling": ("minmax", "standard"), "nu": (0.1, 1.0, 4.0, 10.0, 43.0, 100.0)}
+RATES = (0.03, 0.01)
+CHOICE_ROWS = 10_000
+PRINTED_DEPTHS = (6, 10, 14, 18)
+PRINTED_MODELS = {
+    "axis": lambda **kw: CO2ForestClassifier(1, objective=None, **GROWN, **kw),
+    "random": lambda **kw: CO2ForestClassifier(1, objective="random", **GROWN, **kw),
+    "OC1": lambda **kw: CO2ForestClassifier(1, objective="oc1", **GROWN, **kw),
+    "CO2": lambda **kw: CO2ForestClassifier(1, **PRINTED_CO2 | kw),
+    "non-greedy": lambda **kw: NonGreedyTreeClassifier(**PRINTED | kw),
+}
+CHOSEN = {
+    "CO2": GRID | {"learning_rate": RATES[:1]},
+    "non-greedy": GRID | {"learning_rate": RATES},
+}
+# Sorting all features of all rows of MNIST takes too long: a histogram of all rows instead.
+SEARCH = {"mnist": {"splitter": "hist", "max_search_samples": None}}
+LARGE = ("mnist", "connect4")  # too large for the coordinate search of OC1
+LEAF_NUS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+LEAF_DEPTHS = (10, 13, 16)
+INFERENCE_DEPTHS = (6, 10, 14, 18)
 DEPTHS = (2, 4, 6, 8, 10, 12, 14, 16, 18)
 SETS = ("mnist", "connect4", "letter_libsvm", "usps")
 
@@ -41,6 +89,119 @@ MEASURES = {
     f"seconds/{what}": Measure(f"processor seconds of {text}, MNIST, depth 10", "s", more=False)
     for what, text in (("epoch", "an epoch"), ("sweep", "an alternating sweep"))
 }
+MEASURES |= {
+    f"as-printed/{name}-{model}-{depth}{suffix}": Measure(
+        f"{what} of one tree, {name}, depth {depth}, {model} as printed", "%", more=False
+    )
+    for name in SETS
+    for model in PRINTED_MODELS
+    for depth in PRINTED_DEPTHS
+    for suffix, what in (("", "error"), ("-training", "training error"))
+}
+MEASURES |= {
+    f"leaves/{nu}-{depth}": Measure(
+        f"leaves in use, 10000 rows of MNIST, depth {depth}, "
+        + ("grown with single features" if nu == "axis" else f"nu {nu}"),
+        "ratio",
+    )
+    for nu in (*LEAF_NUS, "axis")
+    for depth in LEAF_DEPTHS
+}
+MEASURES |= {
+    f"inference/{kind}-{depth}": Measure(
+        f"processor seconds of an epoch, connect4, depth {depth}, {kind} inference",
+        "s",
+        more=False,
+    )
+    for kind in ("fast", "full")
+    for depth in INFERENCE_DEPTHS
+}
+
+
+def as_printed(options):
+    """Test and training error of one tree, with settings chosen for each depth: figure 2."""
+    for name in options.sets or SETS:
+        split = groups.load(name, options)
+        usual = PRINTED_DEPTHS[:3] if name == "mnist" else PRINTED_DEPTHS
+        for depth in options.depths or groups.pick(options, usual, usual[:1]):
+            for model, make in PRINTED_MODELS.items():
+                if model == "OC1" and name in LARGE:
+                    continue
+                search = SEARCH.get(name, EXACT) if model not in ("OC1", "random") else {}
+                fixed = search | {"max_depth": depth}
+                settings = _chosen(split, model, fixed, options)
+                found = {"": [], "-training": []}
+                n_rounds = 1 if model == "OC1" else options.rounds or 3  # it takes long
+                for seed in range(n_rounds):
+                    tree = _fit(make(**fixed, **settings, random_state=seed), split)
+                    for suffix, X, y in (
+                        ("", split.X_test, split.y_test),
+                        ("-training", split.X_train, split.y_train),
+                    ):
+                        found[suffix].append(100 * (1 - tree.score(X, y)))
+                note = "".join(f", {key}={value}" for key, value in settings.items())
+                for suffix, errors in found.items():
+                    row = f"as-printed/{name}-{model}-{depth}{suffix}"
+                    yield Row(row, errors, f"{mean_sd(errors)} %{note}")
+
+
+def _chosen(split, model, fixed, options):
+    """Settings of least error on a fifth of at most `CHOICE_ROWS` training rows."""
+    if model not in CHOSEN:
+        return {}
+    n = min(CHOICE_ROWS, len(split.X_train))
+    X, _, y, _ = train_test_split(split.X_train, split.y_train, train_size=n - 1, random_state=0)
+    X, X_held, y, y_held = train_test_split(X, y, test_size=0.2, random_state=0)
+    inner = data.Split(X, y, X_held, y_held)
+    grid = CHOSEN[model]
+    errors = {}
+    for values in itertools.product(*groups.pick(options, grid.values(), [])):
+        settings = dict(zip(grid, values))
+        tree = _fit(PRINTED_MODELS[model](**fixed, **settings, random_state=0), inner)
+        errors[values] = 1 - tree.score(X_held, y_held)
+    return dict(zip(grid, min(errors, key=errors.get)))
+
+
+def _fit(tree, split):
+    """Fit; with a small nu, joint training may lose the tree, and the grown one is returned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return tree.fit(split.X_train, split.y_train)
+
+
+def leaves(options):
+    """Leaves that rows reach after joint training from single features: figure 3.
+
+    Other parameters have their defaults, so that splits start with squared norm `nu`.
+    """
+    split = groups.load("mnist", options).head(10_000)
+    for depth in groups.pick(options, LEAF_DEPTHS, LEAF_DEPTHS[:1]):
+        fixed = {"max_depth": depth, "random_state": 0}
+        grown = PRINTED_MODELS["axis"](**fixed).fit(split.X_train, split.y_train)
+        yield Row(f"leaves/axis-{depth}", [int(grown.forest_.n_leaves[0])], "before training")
+        for nu in groups.pick(options, LEAF_NUS, LEAF_NUS[-1:]):
+            tree = NonGreedyTreeClassifier(init="axis", nu=nu, **SEARCH["mnist"], **fixed)
+            _fit(tree, split)
+            error = 100 * (1 - tree.score(split.X_test, split.y_test))
+            yield Row(f"leaves/{nu}-{depth}", [tree.get_n_leaves()], f"error {error:.2f} %")
+
+
+def inference(options):
+    """Processor seconds of an epoch with both kinds of inference: figure 4."""
+    split = groups.load("connect4", options)
+    few, many = 1, 6
+    for depth in groups.pick(options, INFERENCE_DEPTHS, INFERENCE_DEPTHS[:1]):
+        for kind in ("fast", "full"):
+            spent = []
+            for n_epochs in (few, many):
+                params = PRINTED | {"n_epochs": n_epochs, "inference": kind, "splitter": "hist"}
+                tree = NonGreedyTreeClassifier(
+                    init="axis", nu=10.0, learning_rate=0.01, max_depth=depth, random_state=0,
+                ).set_params(**params)  # fmt: skip
+                start = time.process_time()
+                _fit(tree, split)
+                spent.append(time.process_time() - start)
+            yield Row(f"inference/{kind}-{depth}", [(spent[1] - spent[0]) / (many - few)])
 
 
 def depths(options):
@@ -89,7 +250,7 @@ def seconds(options):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (depths, seconds),
+        (as_printed, leaves, inference, depths, seconds),
         MEASURES,
         groups.SETS
         | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},

@@ -17,6 +17,7 @@ import compare
 import data
 import figures
 import hinge
+import hyperplanes
 import models
 import nongreedy
 import numpy as np
@@ -60,6 +61,11 @@ def main():
         head, rows = table(stored)
         if rows:
             (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
+    for file, table in hyperplanes.TABLES.items():
+        head, rows = table(stored, _commands, TITLES)
+        if rows:
+            (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
+    hyperplanes.draw(stored, TITLES, output)
     runs = [_runs(name) for name in ("peers", "peers_raw", "peers_images", "choose")]
     rows = [*stored.values(), *(row for of_file in runs for row in of_file.values())]
     (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")

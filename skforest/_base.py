@@ -89,7 +89,7 @@ class BaseForest(TableEstimator):
             see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
             forests and oblique boosting.
             Estimators that compare features as they are keep uint8 and bool as bytes and convert
-            other numbers to float32; those that scale features to [0, 1] do so in float64.
+            other numbers to float32; those that scale features do so in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -151,7 +151,8 @@ class BaseForest(TableEstimator):
         if is_known:
             feature_map = self.forest_.feature_map
         else:
-            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features)
+            scaling = getattr(self, "scaling", "minmax")
+            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features, scaling)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X

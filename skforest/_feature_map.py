@@ -4,16 +4,11 @@ A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alik
 `predict` and whatever reads a saved forest. Kernels never see units, missing values or categories.
 
 The columns of the table are its inputs, the columns of the matrix the features. An input of
-numbers gives a feature, scaled to [0, 1] where the estimator scales, with the training mean in
-place of missing values; where values were missing in training, a second feature says which. A
-category gives the number of its level, and further features of two kinds: for few levels an
+numbers gives a feature, scaled where the estimator scales, with the training mean in place of
+missing values; where values were missing in training, a second feature says which. A category
+gives the number of its level, and further features of two kinds: for few levels an
 indicator of each, for many levels the mean of the target in the level (`TargetStatistics`).
-
-`FeatureGrid` describes how features lie beside each other in an image, a signal or a volume.
 """
-
-import math
-from numbers import Integral
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +19,6 @@ BLOCK = 4096  # rows that are converted together
 DENSE_BLOCK = 2**23  # numbers of a sparse matrix that are dense at a time
 CACHED = 2**17  # numbers in float64 that stay in the cache
 BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
-MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
 # Scaled values are clipped to this: their products with weights must stay within float32, or
 # margins become infinite and their differences NaN.
 LIMIT = 2.0**60
@@ -84,14 +78,22 @@ class FeatureMap:
         self.levels = levels or {}
 
     @classmethod
-    def fit(cls, X, weight, levels=None, is_scaling=True):
+    def fit(cls, X, weight, levels=None, is_scaling=True, scaling="minmax"):
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
-        Raises ValueError if the range of an input, or its reciprocal, is beyond float64.
+        With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
+        `CO2ForestClassifier`. Raises ValueError if the range of an input, or its reciprocal, is
+        beyond float64.
         """
         offset = scale = None
-        if is_scaling:
-            offset, scale = min_max(X[weight > 0] if (weight == 0).any() else X)
+        if is_scaling and scaling is None:
+            offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        elif is_scaling:
+            if (weight == 0).any():
+                X, weight = X[weight > 0], weight[weight > 0]
+            offset, scale = min_max(X)
+            if scaling == "standard":
+                offset, scale = standard(X, weight, offset, scale)
             for j in levels or {}:
                 offset[j], scale[j] = 0.0, 1.0
         return cls(offset, scale, levels=levels)
@@ -422,6 +424,56 @@ def min_max(X):
     return np.where(has_zeros, 0.0, offset) if sparse.issparse(X) else offset, scale
 
 
+def standard(X, weight, offset, scale):
+    """Offset and scale of every feature that take X to mean 0 and deviation 1, float64.
+
+    `offset` and `scale` are those of `min_max`. Means and deviations, in units of the range, are
+    rounded to float32: so they depend neither on the order of the rows nor on whether a row has
+    weight 2 or occurs twice. NaN does not count. Constant features keep their scale. In a CSR
+    matrix without stored zeros, features with offset 0 are not shifted.
+    """
+    moments = _sparse_moments if sparse.issparse(X) else _dense_moments
+    mean, deviation = moments(X, weight, offset, scale)
+    shift = mean / scale
+    if sparse.issparse(X):
+        shift[offset == 0] = 0
+    return offset + shift, scale / np.where(deviation > 0, deviation, 1)
+
+
+def _dense_moments(X, weight, offset, scale):
+    """Weighted mean and standard deviation of every feature, once it has been scaled."""
+
+    def average(center, power):
+        total, count = np.zeros((2, X.shape[1]))
+        size = max(16, CACHED // max(1, X.shape[1]))
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            Z = (X[rows] - offset) * scale - center
+            known = np.where(np.isnan(Z), 0.0, weight[rows, None])
+            total += (known * np.nan_to_num(Z) ** power).sum(axis=0)
+            count += known.sum(axis=0)
+        return total / np.where(count > 0, count, 1)
+
+    mean = _rounded(average(0.0, 1))
+    return mean, _rounded(np.sqrt(average(mean, 2)))
+
+
+def _sparse_moments(X, weight, offset, scale):
+    """As `_dense_moments`, for a CSR matrix: entries that are not stored are 0."""
+    column, n_features = X.indices, X.shape[1]
+    Z = (X.data - offset[column]) * scale[column]
+    weight, total = np.repeat(weight, np.diff(X.indptr)), weight.sum()
+    mean = _rounded(np.bincount(column, weight * Z, n_features) / total)
+    square = np.bincount(column, weight * (Z - mean[column]) ** 2, n_features)
+    square += (total - np.bincount(column, weight, n_features)) * mean**2 * (offset == 0)
+    return mean, _rounded(np.sqrt(square / total))
+
+
+def _rounded(x):
+    """Round to the precision of float32; the dtype stays float64."""
+    return x.astype(np.float32).astype(np.float64)
+
+
 def _sparse_range(X):
     """Smallest and largest value of every column of a CSR matrix; which columns have zeros."""
     has_zeros = np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]
@@ -501,89 +553,3 @@ def as_bytes(X):
             parts.append(part)
             start, size = start + size, BLOCK
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-# ------------------------------------------------------------------------------------ feature grid
-
-
-def as_integers(value, name):
-    """A positive int, or a flat sequence of them, as a tuple; ValueError for anything else."""
-    items = _items(value, name, Integral, "an int of at least 1")
-    if any(isinstance(item, bool) or item < 1 for item in items):
-        raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
-    return tuple(int(item) for item in items)
-
-
-def as_booleans(value, name):
-    """A bool, or a flat sequence of them, as a tuple of bool; ValueError as `as_integers`."""
-    return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
-
-
-def _items(value, name, kind, what):
-    items = value if isinstance(value, list | tuple | np.ndarray) else [value]
-    if len(items) == 0 or np.ndim(items) > 1 or not all(isinstance(item, kind) for item in items):
-        raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
-    return tuple(items)
-
-
-class FeatureGrid:
-    """The array that the features of a row fill, in C order.
-
-    Without `feature_shape` it has one axis. ValueError if the lengths of the axes do not multiply
-    to the number of features.
-    """
-
-    def __init__(self, feature_shape, n_features):
-        if feature_shape is None:
-            self.shape = (n_features,)
-            return
-        self.shape = as_integers(feature_shape, "feature_shape")
-        if math.prod(self.shape) != n_features or len(self.shape) > MAX_AXES:
-            raise ValueError(
-                f"feature_shape={feature_shape} must have 1 to {MAX_AXES} lengths that multiply "
-                f"to the {n_features} features of X; their product is {math.prod(self.shape)}"
-            )
-
-    def per_axis(self, values, name, given):
-        """One entry for each axis, from a tuple with one entry or one for each axis.
-
-        `name` and `given` are the parameter and its value, for the error message.
-        """
-        n_axes = len(self.shape)
-        if len(values) not in (1, n_axes):
-            raise ValueError(
-                f"{name}={given} must be one value, or one for each of the {n_axes} axes of "
-                f"feature_shape={self.shape}"
-            )
-        return values * n_axes if len(values) == 1 else values
-
-    def sizes(self, value, name):
-        """Lengths of a patch along each axis; ValueError unless in 1 .. length of the axis."""
-        sizes = self.per_axis(as_integers(value, name), name, value)
-        if any(size > length for size, length in zip(sizes, self.shape)):
-            raise ValueError(
-                f"{name}={value} must not exceed the lengths of feature_shape={self.shape}"
-            )
-        return sizes
-
-    def receptive_fields(self, size, stride=1):
-        """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
-
-        `size` has the lengths of the patch along the first axes; the others are covered whole.
-        Places are `stride` entries apart along each of these axes.
-        """
-        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
-        axes = tuple(range(len(size)))
-        windows = np.lib.stride_tricks.sliding_window_view(number, size, axis=axes)
-        windows = windows[(slice(None, None, stride),) * len(size)]
-        n_places = math.prod(windows.shape[: len(size)])
-        return np.ascontiguousarray(windows.reshape(n_places, -1))
-
-    def edges(self):
-        """Pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
-        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
-        pairs = []
-        for axis in range(number.ndim):
-            along = np.moveaxis(number, axis, 0)
-            pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
-        return np.ascontiguousarray(np.concatenate(pairs))

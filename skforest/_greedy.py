@@ -59,6 +59,7 @@ class StumpOptions(SplitterOptions):
     old_signs: bool = False
     gradient_leaves: bool = False
     keep_last: bool = False
+    constant_rate: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class GreedyForest(BaseForest):
 
 
 class ObliqueForest(GreedyForest):
-    """Estimators with hyperplanes over features scaled to [0, 1]; not for direct use."""
+    """Estimators with hyperplanes over scaled features; not for direct use."""
 
     _parameter_constraints: dict = {
         "weight_dtype": [StrOptions({"float32", "float16"})],

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ._feature_map import CODE, IS_MISSING, LEVEL, FeatureGrid, level_text
+from ._feature_grid import FeatureGrid
+from ._feature_map import CODE, IS_MISSING, LEVEL, level_text
 from .forest import Forest
 from .forest.packed import LINKS
 from .forest.statistics import levels
@@ -155,7 +156,7 @@ def value_rows(forest):
 def _units(feature_map):
     """Offset and scale of every feature, from the units of the data; None, None without scaling.
 
-    The number of a level, which counts from 0, is scaled to [0, 1] like the other features.
+    The number of a level, which counts from 0, is scaled to [0, 1].
     """
     if not feature_map.is_scaling:
         return None, None

@@ -33,7 +33,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     """Validation of parameters and tables; not for direct use."""
 
     _parameter_constraints: dict = {}
-    _scales_features = False  # does the feature map take every feature to [0, 1]?
+    _scales_features = False  # does the feature map scale the features?
     _takes_missing = True  # does it fill missing values?
 
     def __init_subclass__(cls, **kwargs):

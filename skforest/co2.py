@@ -22,6 +22,7 @@ from ._kernels.coordinate import CoordinateSplitter
 from ._kernels.projection import GaussianSampler
 from ._selection import best_setting
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from .forest.edit import with_votes
 from .training.alternating import refine_grown
 
 # What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
@@ -50,9 +51,13 @@ nu : float
     Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
     bring the bound closer to the loss. Features are measured in the units of `row_norm`.
 learning_rate : float
-    Length of a gradient step, more than 0. It is halved when the objective has not decreased for
-    three epochs; training ends at a fiftieth of it, or when no row has a gradient. If the split
-    is then no better than the first cut, training starts again from weights of half the length.
+    Length of a gradient step, more than 0. Training of a split ends when no row has a gradient. If
+    the split is then no better than the first cut, training starts again from weights of half the
+    length.
+schedule : {"plateau", "constant"}
+    How the learning rate develops. "plateau": it is halved when the objective has not decreased
+    for three epochs, and training of the split ends at a fiftieth of it. "constant": not at all,
+    as in algorithm 1 of the paper.
 n_epochs : "auto" or int
     Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
@@ -65,6 +70,11 @@ smoothing : float
     Rows, of mean weight, that are added to each class of a leaf when its log loss is computed in
     training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed. No
     effect in regression.
+scaling : {"minmax", "standard"} or None
+    How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
+    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. With
+    sparse X, features that are 0 in some row are scaled and not shifted. Codes of categories are
+    always in [0, 1].
 row_norm : float or None
     Root mean square norm to which the rows of a node are scaled, by one number for all features,
     after they have been centred on their mean. More than 0. None: rows are neither centred nor
@@ -100,6 +110,10 @@ splitter : {"auto", "hist", "exact"}
     How the first cut of a node is found. "hist": between bins of equal width, in at most
     `max_search_samples` rows. "exact": between any two rows, by sorting all rows of the node, as
     in the paper. "auto": "exact" for objective="random" and None, else "hist".
+voting : {"soft", "hard"}
+    How trees are combined. "soft": class probabilities are the mean of the class frequencies of
+    the leaves. "hard": every tree votes for the most frequent class of the leaf, the first one in
+    a tie, and class probabilities are the shares of the votes. Leaves then store votes.
 bootstrap : "auto" or bool
     True: each tree is trained on a bootstrap sample, rows drawn with replacement with
     probabilities proportional to their weights. False: every tree is trained on all rows, and
@@ -125,12 +139,12 @@ root, 0. Parameters that are given replace those of the settings. The setting wi
 squared error on as many other rows is taken (Brier score of classes). With fewer than 30 rows it
 is the first. Where all four are given, nothing is chosen, and that time is saved.
 
-Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
-predicts. Multiplying a feature by a power of two, or an exact shift, changes no tree.
+The forest repeats the scaling of features when it predicts. Unless `scaling` is None, multiplying
+a feature by a power of two, or an exact shift, changes no tree.
 
-With sparse X, features that are 0 in some row are scaled and not shifted, and a hyperplane has
-weights for at most 512 features: those of largest variance in its node. Up to 512 features without
-negative values, forests are the same as for dense X.
+With sparse X, a hyperplane has weights for at most 512 features: those of largest variance in its
+node. Up to 512 features without negative values, forests are the same as for dense X with
+scaling="minmax".
 
 {weighted_rows}
 """
@@ -161,11 +175,13 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "bootstrap": [StrOptions({"auto"}), "boolean"],
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "schedule": [StrOptions({"plateau", "constant"})],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
         "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
+        "scaling": [StrOptions({"minmax", "standard"}), None],
         "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
         "signs": [StrOptions({"current", "old"})],
         "leaves": [StrOptions({"counts", "gradient"})],
@@ -184,11 +200,13 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         objective="auto",
         nu=100.0,
         learning_rate=0.03,
+        schedule="plateau",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         holdout="auto",
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
         signs="current",
         leaves="counts",
@@ -294,6 +312,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             old_signs=self.signs == "old",
             gradient_leaves=self.leaves == "gradient",
             keep_last=self.keep == "last",
+            constant_rate=self.schedule == "constant",
         )
 
     def _fit_tree(self, data, seed, control):
@@ -327,7 +346,12 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     True
     """
 
+    _parameter_constraints: dict = {"voting": [StrOptions({"soft", "hard"})]}
     _label_criterion = "entropy"
+
+    def _joined(self, forests, consume=False):
+        forest = super()._joined(forests, consume)
+        return with_votes(forest) if self.voting == "hard" else forest
 
     def __init__(
         self,
@@ -336,11 +360,13 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         objective="auto",
         nu=100.0,
         learning_rate=0.03,
+        schedule="plateau",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         holdout="auto",
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
         signs="current",
         leaves="counts",
@@ -362,6 +388,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         bootstrap="auto",
         max_samples=None,
         oob_score=False,
+        voting="soft",
         class_weight=None,
         categorical_features="from_dtype",
         weight_dtype="float32",

@@ -7,7 +7,7 @@ again. Displays need matplotlib, which is imported when they plot.
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._feature_map import FeatureGrid
+from ._feature_grid import FeatureGrid
 from ._picture import COLOURS, MAX_CHANNELS, panels
 from ._tree_contents import (
     check_int,

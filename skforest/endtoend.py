@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described
-from ._feature_map import FeatureGrid
+from ._feature_grid import FeatureGrid
 from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
 from ._selection import best_setting

@@ -23,7 +23,7 @@ from ._base import (
     store_parameters,
 )
 from ._docs import described
-from ._feature_map import FeatureGrid
+from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin

@@ -13,7 +13,7 @@ import numpy as np
 
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described
-from ._feature_map import FeatureGrid, as_booleans, as_integers
+from ._feature_grid import FeatureGrid, as_booleans, as_integers
 from ._greedy import GreedyForest, search_splitter
 from ._kernels.projection import AxisSampler, BoxSampler, SparseSampler
 from ._targets import ForestClassifierMixin, ForestRegressorMixin

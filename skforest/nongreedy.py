@@ -38,12 +38,15 @@ stable : bool
     Whether to keep the leaf to which every row is assigned until the bound converges
     (equation 14): more leaves stay in use, and progress is slower.
 nu : "auto" or float
-    Bound on the squared norm of the weights and the bias of a split, more than 0; splits start on
-    it. Larger values bring the bound closer to the loss; below 10, trees lose most of their
-    leaves. Features are measured in the units of `row_norm`. "auto": 300 over the square root of
-    the number of features, but at least 20 and at most 100.
+    Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
+    bring the bound closer to the loss; below 10, trees lose most of their leaves. Features are
+    measured in the units of `row_norm`. "auto": 300 over the square root of the number of
+    features, but at least 20 and at most 100.
 learning_rate : float
-    Length of the first gradient step, more than 0. It falls linearly to 0 over the epochs.
+    Length of the first gradient step, more than 0.
+schedule : {"linear", "constant"}
+    How the learning rate develops: linearly to 0 over the epochs, or not at all, as in algorithm 1
+    of the paper.
 n_epochs : "auto" or int
     Number of passes over all rows. "auto": 1000000 / n for n rows, but at least 10 and at most 30.
 l1 : float
@@ -52,9 +55,17 @@ l1 : float
 smoothing : float
     Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
     Stored leaves are not smoothed. No effect in regression.
-row_norm : float
+scaling : {"minmax", "standard"} or None
+    How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
+    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. Codes
+    of categories are always in [0, 1].
+row_norm : float or None
     Root mean square norm to which rows are scaled, by one number for all features, after they
-    have been centred on their mean. More than 0.
+    have been centred on their mean. More than 0. None: rows are neither centred nor scaled, as in
+    the paper.
+rescale_splits : bool
+    True: joint training starts with splits of squared norm `nu`. False: with the norm that they
+    have in the grown tree, as in the paper, or with squared norm `nu` if that is smaller.
 refine : {"alternating"} or None
     "alternating": joint training is followed by refinement split by split, as by
     `skforest.refine`.
@@ -96,8 +107,7 @@ FOREST_ATTRIBUTES = ATTRIBUTES.format(
 )
 
 NOTES = """
-Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
-predicts.
+The forest repeats the scaling of features when it predicts.
 
 {weighted_rows}
 """
@@ -127,12 +137,15 @@ class _NonGreedy(ObliqueForest):
         "stable": ["boolean"],
         "nu": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "schedule": [StrOptions({"linear", "constant"})],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
         "l1": [Interval(Real, 0.0, None, closed="left")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
-        "row_norm": [Interval(Real, 0.0, None, closed="neither")],
+        "scaling": [StrOptions({"minmax", "standard"}), None],
+        "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
+        "rescale_splits": ["boolean"],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -151,7 +164,7 @@ class _NonGreedy(ObliqueForest):
             options["max_search_samples"] = n_searched
         if self.init == "axis":
             return search_splitter(**self._first_cut_options(data, **options))
-        own = {"smoothing": self.smoothing, "row_norm": self.row_norm}
+        own = {"smoothing": self.smoothing, "row_norm": self.row_norm or 0.0}
         return self._stump_splitter(data, options, objective=self.init, **own)
 
     def _fit_tree(self, data, seed, control):
@@ -185,12 +198,15 @@ class _NonGreedyTree(_NonGreedy):
         stable=False,
         nu="auto",
         learning_rate=0.3,
+        schedule="linear",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
+        rescale_splits=True,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -279,12 +295,15 @@ class _NonGreedyForest(BootstrapMixin, _NonGreedy):
         stable=False,
         nu="auto",
         learning_rate=0.3,
+        schedule="linear",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
+        rescale_splits=True,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -351,12 +370,15 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         stable=False,
         nu="auto",
         learning_rate=0.3,
+        schedule="linear",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
+        rescale_splits=True,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -448,12 +470,15 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         stable=False,
         nu="auto",
         learning_rate=0.3,
+        schedule="linear",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
         l1=0.0,
         smoothing=0.1,
+        scaling="minmax",
         row_norm=8.0,
+        rescale_splits=True,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,

@@ -27,9 +27,7 @@ from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
 from ._threads import in_threads
 from ._validation import check_n_jobs
-from .forest import Forest
 from .forest.statistics import route
-from .forest.storage import join
 from .training.alternating import refine_tree
 
 OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
@@ -179,7 +177,7 @@ def refine(
 
     done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)
-    refined.forest_ = Forest(join(trees), **forest.metadata)
+    refined.forest_ = refined._joined(list(trees))
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()

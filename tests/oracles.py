@@ -340,7 +340,7 @@ def leaf_gradient(leaf, m, y, objective):
 
 def co2_stump(
     Z, y, feature, cut, objective, *, n_epochs, rate=0.03, momentum=0.9, nu=100.0,
-    smoothing=0.1, row_norm=8.0, leaves="counts", keep="best",
+    smoothing=0.1, row_norm=8.0, leaves="counts", keep="best", schedule="plateau",
 ):  # fmt: skip
     """One split by gradient descent with all rows in each step, from the cut of a feature.
 
@@ -393,7 +393,7 @@ def co2_stump(
         if epoch:
             stalled = 0 if loss < 0.999 * last else stalled + 1
             last = min(last, loss) if stalled == 0 else last
-            if stalled == 3:
+            if stalled == 3 and schedule == "plateau":
                 rate, stalled = rate / 2, 0
         if epoch == 0 or leaves == "counts":
             leaf = np.array([
@@ -559,6 +559,26 @@ def joint_planes(X, weight, W, threshold, nu, radius=8.0):
     b = scale * (threshold - W @ mean)
     factor = np.sqrt(nu / (np.square(W).sum(axis=1) + b**2))
     return scale * (X - mean), W * factor[:, None], b * factor
+
+
+def joint_algorithm(child, x, y, W, theta, rate, nu, n_steps):
+    """Algorithm 1 of Norouzi et al. 2015b on one row x, which ends with the constant -1.
+
+    Every row of W, with the bias as its last entry, has a squared norm of at most nu.
+    """
+    paths = [dict(joint_path(child, node)) for node in np.flatnonzero(child < 0)]
+    for _ in range(n_steps):
+        h = np.where(W @ x > 0, 1, -1)
+        signs = [np.array([path.get(i, h[i]) for i in range(len(W))]) for path in paths]
+        losses = -log_softmax(theta, axis=1)[:, y]
+        leaf = np.argmax([g @ W @ x + loss for g, loss in zip(signs, losses)])
+        g = signs[leaf]
+        W = W - rate * np.outer(g, x) + rate * np.outer(h, x)
+        W *= np.minimum(1, np.sqrt(nu) / np.linalg.norm(W, axis=1))[:, None]
+        gradient = softmax(theta[leaf]) - np.eye(theta.shape[1])[y]
+        theta = theta.copy()
+        theta[leaf] -= rate * gradient
+    return W, theta
 
 
 def joint_inference(child, margins, losses, n_flips):

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # files or folders of skforest/, without suffix.
 LAYERS = {
     "kernels": ["_version", "_docs", "_kernels", "_tree"],
-    "feature map": ["_table", "_target_statistics", "_feature_map"],
+    "feature map": ["_table", "_target_statistics", "_feature_grid", "_feature_map"],
     "forest": ["forest"],
     "training": ["_training_set", "training"],
     "shared": [

@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from scipy import sparse
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, make_blobs, make_classification
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import StandardScaler
 
-from skforest import CO2ForestClassifier, CO2ForestRegressor
+from skforest import CO2ForestClassifier, CO2ForestRegressor, Forest, refine
 from skforest._feature_map import min_max, scaled
 
 PLAIN = {
     "n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0, "bootstrap": False
 }  # fmt: skip
+
+MINIMAL = {"objective": "co2", "max_features": 2, "holdout": 0.0, "bootstrap": False}
 
 
 def blobs(n=60, p=5, n_classes=3, seed=0):
@@ -55,6 +59,26 @@ def test_one_stump_is_that_of_the_definition(objective, seed, leaves, row_norm, 
     found, where = split_of(model)
     if row_norm is not None or keep == "last":  # else no plane may do better than the cut
         assert (np.abs(found) > 1e-3).sum() > 1
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+    assert where == pytest.approx(threshold, rel=2e-3, abs=2e-3)
+
+
+@pytest.mark.parametrize("leaves", ["counts", "gradient"])
+@pytest.mark.parametrize("scaling", ["standard", None])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_constant_rate_and_other_scales_are_those_of_the_definition(seed, scaling, leaves):
+    X, y = blobs(40, seed=seed)
+    model = CO2ForestClassifier(
+        objective="co2", batch_size=1000, n_epochs=25, leaves=leaves, scaling=scaling,
+        schedule="constant", row_norm=None, keep="last", learning_rate=0.1, **PLAIN,
+    ).fit(X, y)  # fmt: skip
+    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
+    Z = X if scaling is None else StandardScaler().fit_transform(X)
+    expected, threshold = oracles.co2_stump(
+        Z, y, start.argmax(), cut / start.max(), "co2", n_epochs=25, leaves=leaves,
+        row_norm=None, keep="last", schedule="constant", rate=0.1,
+    )  # fmt: skip
+    found, where = split_of(model)
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
     assert where == pytest.approx(threshold, rel=2e-3, abs=2e-3)
 
@@ -190,6 +214,9 @@ def test_validation_rows_reject_planes_through_noise():
         {"row_norm": 1.0},
         {"row_norm": None},
         {"keep": "last"},
+        {"schedule": "constant", "n_epochs": 30, "learning_rate": 0.3},
+        {"scaling": "standard", "row_norm": None},
+        {"scaling": None, "row_norm": None},
         {"nu": 0.1},
     ],
 )
@@ -199,6 +226,74 @@ def test_every_parameter_of_training_matters(params):
     plain = clone(model).fit(X, y).predict_proba(X[:50] + 0.3)
     other = clone(model).set_params(**params).fit(X, y).predict_proba(X[:50] + 0.3)
     assert not np.array_equal(plain, other)
+
+
+def with_missing(X):
+    X = X.copy()
+    X[::7, 1] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("change", [np.asarray, with_missing, sparse.csr_matrix])
+def test_standard_scaling_is_that_of_the_weighted_rows(change, tmp_path):
+    """Mean 0 and deviation 1; sparse columns with zeros are not shifted."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * [1, 100, 0.01, 1] + [0, 5, 7, 0]
+    X[::3, 0], X[:, 3] = 0, 2.5
+    y, weight = rng.integers(0, 2, 60), rng.integers(0, 3, 60)
+    X = change(X)
+    model = CO2ForestClassifier(3, scaling="standard", random_state=0, **MINIMAL)
+    forest = model.fit(X, y, sample_weight=weight).forest_
+    A = X.toarray() if sparse.issparse(X) else X
+    B = np.repeat(A, weight, axis=0)
+    scaler = StandardScaler().fit(B)
+    mean = (
+        np.where((B == 0).any(axis=0), 0, scaler.mean_)
+        if change is sparse.csr_matrix
+        else scaler.mean_
+    )
+    np.testing.assert_allclose(forest.scale[:3], 1 / scaler.scale_[:3], rtol=1e-6)
+    np.testing.assert_allclose(forest.offset[:3], mean[:3], rtol=1e-5, atol=1e-7)
+    assert forest.scale[3] == 1
+    # Copies of rows, in another order, are the same training set.
+    order = rng.permutation(weight.sum())
+    rows = np.repeat(np.arange(60), weight)[order]
+    again = clone(model).fit(X[rows], y[rows]).forest_
+    for name, array in forest.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array, err_msg=name)
+    forest.save(tmp_path / "forest")
+    loaded = Forest.load(tmp_path / "forest")
+    np.testing.assert_array_equal(loaded.response(A), model.predict_proba(X))
+
+
+def test_without_scaling_rows_are_read_as_they_are():
+    X, y = load_digits(return_X_y=True)
+    model = CO2ForestClassifier(2, scaling=None, random_state=0, **MINIMAL).fit(X[:200], y[:200])
+    assert not model.forest_.offset.any() and (model.forest_.scale == 1).all()
+    np.testing.assert_array_equal(model.predict_proba(X.astype(np.uint8)), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_hard_voting_counts_the_trees(outputs, tmp_path):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    Y = y if outputs == 1 else np.stack([y, y % 3], axis=1)
+    model = CO2ForestClassifier(5, max_depth=3, random_state=0, **MINIMAL).fit(X, Y)
+    votes = clone(model).set_params(voting="hard", n_estimators=3).fit(X, Y)
+    votes.set_params(n_estimators=5, warm_start=True).fit(X, Y)
+    np.testing.assert_array_equal(votes.apply(X), model.apply(X))
+    for k in range(outputs):
+        n_classes = 10 if k == 0 else 3
+        own = slice(0, 10) if k == 0 else slice(10, 13)
+        trees = [tree.response(X)[:, own].argmax(axis=1) for tree in model.forest_]
+        expected = np.mean([np.eye(n_classes)[labels] for labels in trees], axis=0)
+        found = votes.predict_proba(X)
+        np.testing.assert_allclose(found if outputs == 1 else found[k], expected, atol=1e-6)
+    votes.forest_.save(tmp_path / "forest")
+    found = Forest.load(tmp_path / "forest").predict(X)
+    np.testing.assert_array_equal(found, votes.predict(X))
+    refined = refine(votes, X, Y, n_sweeps=1, random_state=0)
+    assert set(np.unique(refined.forest_[:1].response(X))) == {0.0, 1.0}
 
 
 def test_several_outputs():

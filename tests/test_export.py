@@ -189,6 +189,14 @@ def test_a_matrix_with_and_without_holes(estimator, tmp_path):
         check(model, holed(new, 2), tmp_path)
 
 
+@pytest.mark.parametrize("scaling", ["standard", None])
+def test_scaling_and_votes(scaling, friedman, tmp_path):
+    X, y = friedman
+    params = {"objective": "co2", "holdout": 0.0, "bootstrap": False, "max_depth": 4}
+    model = CO2ForestClassifier(2, scaling=scaling, voting="hard", random_state=0, **params)
+    check(model.fit(holed(X), y > 14), holed(X, 2), tmp_path)
+
+
 def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
     monkeypatch.setattr(skforest._selection, "useful_features", lambda data, *_: data)
     frame = table()

@@ -26,7 +26,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
-from skforest._feature_map import FeatureGrid
+from skforest._feature_grid import FeatureGrid
 from skforest.training import losses
 from skforest.training.hinge import (
     HingeInput,

@@ -75,13 +75,13 @@ def leaves_of(theta):
 
 def trainer(
     X, y, weight, child, W, threshold, theta, *, nu=30.0, momentum=0.0, batch_size=1000,
-    max_flips=1, stable=False, l1=0.0, seed=0, leaves=None,
+    max_flips=1, stable=False, l1=0.0, seed=0, leaves=None, radius=8.0, rescales=True,
 ):  # fmt: skip
     stop = np.zeros(1, dtype=np.uint8)
     leaves = leaves or leaves_of(theta)
     return JointTrainer(
-        X, y, theta.shape[1], weight, child, W, threshold, leaves, seed, stop, 8.0, nu, momentum,
-        batch_size, max_flips, stable, l1,
+        X, y, theta.shape[1], weight, child, W, threshold, leaves, seed, stop, radius, nu,
+        rescales, momentum, batch_size, max_flips, stable, l1,
     )  # fmt: skip
 
 
@@ -187,6 +187,43 @@ def test_one_step_is_that_of_the_definition(seed, n_flips, stable):
     np.testing.assert_allclose(model.parameters[2].reshape(theta.shape), theta, rtol=1e-6)
     expected = trainer(**(task | {"W": np.float32(W), "threshold": threshold}), nu=1e-9)
     np.testing.assert_array_equal(expected.assign(), model.assign())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_raw_rows_at_a_constant_rate_are_algorithm_1_as_printed(seed):
+    """One row has weight, batches have one row, and there is no momentum."""
+    task = problem(seed)
+    row, rate, nu = 3, 0.1, 4.0
+    task["weight"] = np.eye(len(task["X"]))[row]
+    model = trainer(**task, radius=0.0, rescales=False, nu=nu, batch_size=1, max_flips=3)
+    start = np.column_stack([task["W"], task["threshold"]]).astype(float)
+    start *= np.minimum(1, np.sqrt(nu) / np.linalg.norm(start, axis=1))[:, None]
+    x = np.append(task["X"][row].astype(float), -1)
+    W, theta = oracles.joint_algorithm(
+        task["child"], x, task["y"][row], start, task["theta"], rate, nu, 12
+    )
+    for _ in range(12):
+        model.epoch(rate)
+    weights, threshold = model.planes()
+    np.testing.assert_allclose(np.column_stack([weights, threshold]), W, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.parameters[2].reshape(theta.shape), theta, rtol=1e-6)
+    assert not np.array_equal(theta, task["theta"])
+
+
+def test_the_learning_rate_falls_or_is_constant(monkeypatch):
+    rates = []
+
+    class Recorder(JointTrainer):
+        def epoch(self, rate):
+            rates.append(rate)
+            return super().epoch(rate)
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    X, y = easy_rows(NonGreedyTreeClassifier)
+    for schedule in ("linear", "constant"):
+        tree = NonGreedyTreeClassifier(schedule=schedule, n_epochs=4, learning_rate=0.2)
+        tree.fit(X, y)
+    assert rates == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.2, 0.2, 0.2, 0.2])
 
 
 def test_the_gradient_of_one_split_is_that_of_a_co2_stump():
@@ -353,6 +390,11 @@ def test_a_saved_tree_is_the_tree(cls, tmp_path):
         {"batch_size": 20},
         {"l1": 0.01},
         {"row_norm": 2.0},
+        {"row_norm": None, "learning_rate": 0.03},
+        {"rescale_splits": False},
+        {"schedule": "constant"},
+        {"scaling": "standard"},
+        {"scaling": None},
         {"early_stopping": True},
     ],
 )

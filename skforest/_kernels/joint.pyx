@@ -306,8 +306,9 @@ cdef class JointTrainer:
 
     `target` is as in `JointLeaves`; rows of weight 0 take no part in training. ``child[node]`` is
     the left child or ``-1 - leaf``, with leaves in the order of their nodes; the children of split
-    i are the nodes 2 i + 1 and 2 i + 2. W and `threshold` are rescaled to squared norm nu, and
-    rows to root mean square norm `radius`. `max_flips` is the number of signs on a path that
+    i are the nodes 2 i + 1 and 2 i + 2. With `rescales`, W and `threshold` are rescaled to squared
+    norm nu, else only those of larger norm. Rows are centred and scaled to root mean square norm
+    `radius`; 0: neither. `max_flips` is the number of signs on a path that
     inference flips at most: 1, or the depth of the tree. `l1` is the weight of the sum of absolute
     weights in the objective.
     """
@@ -369,7 +370,8 @@ cdef class JointTrainer:
         self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
         const int32_t[::1] child, const float[:, ::1] W, const float[::1] threshold,
         leaves, uint64_t seed, const uint8_t[::1] stop, double radius,
-        double nu, double momentum, int32_t batch_size, int32_t max_flips, bint stable, double l1
+        double nu, bint rescales, double momentum, int32_t batch_size, int32_t max_flips,
+        bint stable, double l1
     ):
         cdef int64_t n = X.shape[0], p = X.shape[1], n_splits = W.shape[0]
         cdef Scratch scratch = Scratch()
@@ -411,7 +413,7 @@ cdef class JointTrainer:
         self.term_slope = Buffer(sizeof(float))
         self.load_rows(weight, radius)
         self.load_tree(child)
-        self.load_planes(W, threshold)
+        self.load_planes(W, threshold, rescales)
         self.leaves = JointLeaves(target, n_outputs, self.n_leaves)
         self.leaves.set_loss_scale(self.row_weight, n, self.n_train)
         self.set_leaves(*leaves)
@@ -428,7 +430,10 @@ cdef class JointTrainer:
         self.n_train = n_train
         for i in range(self.n):
             self.row_weight[i] = <float>(weight[i] * n_train / total)
-        self.centre_rows(radius)
+        if radius > 0:
+            self.centre_rows(radius)
+        else:
+            self.scale = 1
 
     cdef void load_tree(self, const int32_t[::1] child) noexcept nogil:
         cdef int64_t i
@@ -444,9 +449,9 @@ cdef class JointTrainer:
             self.last_term[i] = -1
 
     cdef void load_planes(
-        self, const float[:, ::1] W, const float[::1] threshold
+        self, const float[:, ::1] W, const float[::1] threshold, bint rescales
     ) noexcept nogil:
-        """Hyperplanes over centred and scaled rows, of squared norm nu."""
+        """Hyperplanes over centred and scaled rows, of squared norm nu or at most nu."""
         cdef int64_t i, j
         cdef double square, factor
         for i in range(self.n_splits):
@@ -459,6 +464,8 @@ cdef class JointTrainer:
             self.bias[i] = self.bias[i] * self.scale
             square += self.bias[i] * self.bias[i]
             factor = sqrt(self.nu / square) if square > 0 else 1
+            if not rescales:
+                factor = min(factor, 1.0)
             self.bias[i] = self.bias[i] * factor
             skf_rescale(self.w + i * self.p, self.p, <float>factor, 0)
             self.set_centre(i)

@@ -51,7 +51,8 @@ cdef class StumpSplitter(SearchSplitter):
     hyperplane and the first cut. With `old_signs`, the branch of a row is that at the end of the
     last epoch instead of the current one; with `gradient_leaves`, leaves take gradient steps with
     the weights, instead of their optimum every epoch; with `keep_last`, the split is the last
-    hyperplane of training instead of the one of largest gain.
+    hyperplane of training instead of the one of largest gain; with `constant_rate`, the learning
+    rate is never halved.
     """
 
     # parameters
@@ -64,6 +65,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef bint old_signs
     cdef bint keep_last
     cdef bint gradient_leaves
+    cdef bint constant_rate
 
     # the node: the training rows first, then those held out
     cdef int32_t* order        # number of each row in the node
@@ -101,6 +103,7 @@ cdef class StumpSplitter(SearchSplitter):
         self.holdout = options.holdout
         self.old_signs, self.keep_last = options.old_signs, options.keep_last
         self.gradient_leaves = options.gradient_leaves
+        self.constant_rate = options.constant_rate
         cdef Scratch scratch = self.scratch
         cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
         self.rows = NodeRows()
@@ -251,7 +254,7 @@ cdef class StumpSplitter(SearchSplitter):
                 self.init_plane(axis, length)
                 self.leaves.sum_sides(self.margin)
                 rate.loss = INFINITY
-            if not update_rate(&rate, loss):
+            if not self.constant_rate and not update_rate(&rate, loss):
                 break
         if not one_batch:
             self.measure_projection()

@@ -6,6 +6,8 @@ reads them (`unpack`), replaces them (`repack`), counts again which training row
 tree.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from .statistics import reached_nodes, recount, route
@@ -171,3 +173,29 @@ def prune(forest, reached):
         arrays[name] = getattr(forest, name)[(pairs - 1) // 2]
     arrays["tree_start"] = np.array([0, len(old)])
     return forest.replaced(without_unused(forest.replaced(arrays)))
+
+
+def with_votes(forest):
+    """A classification forest whose leaves have share 1 for their most frequent class, else 0.
+
+    The first class wins a tie. With several outputs, each has a vote.
+    """
+    arrays = dict(forest.arrays)
+    if forest.task == "classification":
+        # The first value rows belong to one class each, and leaves point to these.
+        length = np.diff(forest.value_start)
+        row = np.repeat(np.arange(len(length)), length)
+        by_share = np.lexsort((forest.value_index, -forest.value, row))
+        winner = forest.value_index[by_share[forest.value_start[:-1]]]
+        child = forest.child.copy()
+        leaf = child < 0
+        child[leaf] = -1 - winner[-1 - child[leaf]]
+        arrays["child"] = child
+        return forest.replaced(without_unused(forest.replaced(arrays)))
+    value = forest.value.reshape(-1, forest.n_outputs)
+    votes = np.zeros_like(value)
+    for first, last in pairwise(np.cumsum([0, *forest.n_classes])):
+        winner = first + value[:, first:last].argmax(axis=1)
+        votes[np.arange(len(value)), winner] = 1
+    arrays["value"] = votes.ravel()
+    return forest.replaced(arrays)

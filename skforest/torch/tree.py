@@ -12,7 +12,7 @@ from torch import nn
 
 from .._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
 from .._docs import described
-from .._feature_map import FeatureGrid
+from .._feature_grid import FeatureGrid
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
 from ..forest import Forest
 from ..forest.edit import recount_and_prune

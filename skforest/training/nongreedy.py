@@ -33,12 +33,14 @@ class JointSettings:
     stable: bool = False
     nu: float | str = "auto"
     learning_rate: float = 0.3
+    schedule: str = "linear"
     momentum: float = 0.9
     n_epochs: int | str = "auto"
     batch_size: int = 100
     l1: float = 0.0
     smoothing: float = 0.1
-    row_norm: float = 8.0
+    row_norm: float | None = 8.0
+    rescale_splits: bool = True
     n_iter_no_change: int = 5
 
 
@@ -130,8 +132,9 @@ class _Training:
         n_reversed = 1 if settings.inference == "fast" else int(forest.max_depth[0])
         self.trainer = JointTrainer(
             data.X, data.target, data.n_outputs, self.weight, child, *unpack(forest),
-            self._leaf_parameters(leaf), seed, stop, settings.row_norm, nu, settings.momentum,
-            settings.batch_size, n_reversed, settings.stable, settings.l1,
+            self._leaf_parameters(leaf), seed, stop, settings.row_norm or 0.0, nu,
+            settings.rescale_splits, settings.momentum, settings.batch_size, n_reversed,
+            settings.stable, settings.l1,
         )  # fmt: skip
         self.trainer.assign()
 
@@ -180,13 +183,14 @@ class _Training:
         self.trainer.set_leaves(start, (key % n).astype(np.int32), values, other)
 
     def run(self, report=None):
-        """Epochs with a learning rate that falls linearly to 0."""
+        """Epochs with a learning rate that falls linearly to 0, or is constant."""
         last = np.inf
         n_epochs = self.settings.n_epochs
         if n_epochs == "auto":
             n_epochs = min(30, max(10, VISITS // np.count_nonzero(self.weight)))
         for epoch in range(n_epochs):
-            bound = self.trainer.epoch(self.settings.learning_rate * (1 - epoch / n_epochs))
+            share = 1.0 if self.settings.schedule == "constant" else 1 - epoch / n_epochs
+            bound = self.trainer.epoch(self.settings.learning_rate * share)
             if self.stop[0]:
                 break
             self.loss_curve.append(bound)

@@ -1,0 +1,189 @@
+"""Tables and pictures of the pages on the CO2 and the non-greedy paper, from the stored rows."""
+
+import re
+
+import co2
+import figures
+import nongreedy
+
+MODELS = {
+    "random forest": "co2:trees/{}-random forest-{}",
+    "OC1": "co2:trees/{}-OC1-{}",
+    "two-probe": "co2:trees/{}-two-probe-{}",
+    "CO2, as printed": "co2:as-printed/{}-{}",
+    "CO2, algorithm 1": "co2:algorithm-1/{}-{}",
+    "CO2, defaults": "co2:errors/{}-{}",
+}
+SIZES = (10, 30, 100)
+
+
+def error_table(stored, commands, titles):
+    """Return head and rows of the errors of all forests by data set and number of trees.
+
+    Parameters
+    ----------
+    stored : dict
+        Rows by script and name.
+    commands : callable
+        Takes rows, returns their commands as text.
+    titles : dict
+        Titles of the data sets.
+    """
+    rows = []
+    for name, papers in co2.SETS.items():
+        if f"co2:as-printed/{name}-10" not in stored:
+            continue
+        cells = [f"{papers[0]:g}", f"{papers[1]:g}", f"{papers[2]:g} (1000 trees)"]
+        rows.append((f"{titles[name]}: CO2 in the paper", *cells, ""))
+        for model, form in MODELS.items():
+            found = [stored.get(form.format(name, n)) for n in SIZES]
+            if any(found):
+                cells = [_cell(row, model) for row in found]
+                used = commands([row for row in found if row])
+                rows.append((f"{titles[name]}: {model}", *cells, used))
+    return ("", *(f"{n} trees" for n in SIZES), "Command"), rows
+
+
+def choice_table(stored, commands, titles):
+    """Return head and rows of the settings that were chosen on training rows."""
+    rows = []
+    for group in ("as-printed", "algorithm-1"):
+        for name in co2.SETS:
+            if row := stored.get(f"co2:{group}/{name}-choice"):
+                values = dict(re.findall(r"(\w+)=([\w.]+)", row["note"]))
+                cells = [values[key] for key in ("max_features", *co2.GRID)]
+                label = f"{titles[name]}, {group.replace('-', ' ')}"
+                rows.append((label, *cells, f"{row['value']:.2f}", commands([row])))
+    return ("", "q", "scaling", "nu", "eta", "Error on held-out rows", "Command"), rows
+
+
+def first_cut_table(stored, commands, titles):
+    """Return head and rows of the two searches of the first cut, on held-out training rows."""
+    rows = []
+    for name in co2.FIRST_CUT_SETS:
+        pair = [stored.get(f"co2:first-cut/{name}-{splitter}") for splitter in co2.FIRST_CUTS]
+        if all(pair):
+            cells = [f"{row['value']:.2f} ({row['note']})" for row in pair]
+            rows.append((titles[name], *cells, commands(pair)))
+    return ("", *co2.FIRST_CUTS, "Command"), rows
+
+
+def prior_table(stored, commands, _):
+    """Return head and rows of forests with equal classes and corrected probabilities."""
+    rows = []
+    for kind in co2.PRIORS:
+        pair = [stored.get(f"co2:prior/{what}-{kind}") for what in ("error", "jaccard")]
+        if all(pair):
+            rows.append((kind, *(f"{row['value']:.2f}" for row in pair), commands(pair)))
+    return ("Training", "Error", "Mean Jaccard score", "Command"), rows
+
+
+def tree_table(stored, commands, titles):
+    """Return head and rows of single trees as printed, training errors in brackets."""
+    rows = []
+    for name in nongreedy.SETS:
+        for depth in nongreedy.PRINTED_DEPTHS:
+            cells, used = [], []
+            for model in nongreedy.PRINTED_MODELS:
+                key = f"nongreedy:as-printed/{name}-{model}-{depth}"
+                pair = [stored[k] for k in (key, f"{key}-training") if k in stored]
+                values = [row["value"] for row in pair]
+                cells.append("{:.2f} ({:.2f})".format(*values) if pair else "")
+                used += pair
+            if not used:
+                continue
+            own = [
+                stored.get(f"nongreedy:depths/{name}-{model}-{depth}")
+                for model in ("non-greedy", "non-greedy + alternating")
+            ]
+            cells += [f"{row['value']:.2f}" if row else "" for row in own]
+            used += [row for row in own if row]
+            rows.append((f"{titles[name]}, {depth}", *cells, commands(used)))
+    head = ("Depth", *nongreedy.PRINTED_MODELS, "non-greedy, defaults", "the same, refined")
+    return (*head, "Command"), rows
+
+
+TABLES = {
+    "paper_co2": error_table,
+    "paper_co2_choice": choice_table,
+    "paper_co2_first_cut": first_cut_table,
+    "paper_co2_prior": prior_table,
+    "paper_nongreedy": tree_table,
+}
+
+
+def draw(stored, titles, folder):
+    """Draw all pictures whose rows are stored."""
+    panels = {}
+    for name in co2.SETS:
+        for model, form in MODELS.items():
+            if model == "CO2, defaults":
+                form = "co2:trees/{}-CO2, defaults-{}"
+            curve = _curve(stored, {n: form.format(name, n) for n in co2.CURVE})
+            if curve:
+                panels.setdefault(titles[name], {})[model] = curve
+    if panels := {title: lines for title, lines in panels.items() if len(lines) > 2}:
+        figures.curves(panels, "trees", "test error in %", folder / "paper_co2_trees.png", "log")
+    panels = {}
+    for part in ("training", "held-out"):
+        for nu in (*co2.NUS, "axis"):
+            names = {d: f"co2:nu/{part}-{nu}-{d}" for d in co2.NU_DEPTHS}
+            if curve := _curve(stored, names):
+                label = "single features" if nu == "axis" else f"$\\nu$ = {nu:g}"
+                panels.setdefault(f"{part} rows", {})[label] = curve
+    if panels:
+        figures.curves(panels, "largest depth", "error in %", folder / "paper_co2_nu.png")
+    panels = {}
+    for suffix, part in (("", "test"), ("-training", "training")):
+        for name in nongreedy.SETS:
+            for model in nongreedy.PRINTED_MODELS:
+                names = {
+                    d: f"nongreedy:as-printed/{name}-{model}-{d}{suffix}"
+                    for d in nongreedy.PRINTED_DEPTHS
+                }
+                if curve := _curve(stored, names):
+                    panels.setdefault(f"{titles[name]}, {part}", {})[model] = curve
+    if panels:
+        path = folder / "paper_nongreedy_depths.png"
+        figures.curves(panels, "largest depth", "error in %", path, n_rows=2)
+    panels = {}
+    for depth in nongreedy.LEAF_DEPTHS:
+        lines = {
+            "non-greedy": _curve(
+                stored, {nu: f"nongreedy:leaves/{nu}-{depth}" for nu in nongreedy.LEAF_NUS}
+            )
+        }
+        if start := stored.get(f"nongreedy:leaves/axis-{depth}"):
+            lines["before joint training"] = dict.fromkeys(nongreedy.LEAF_NUS, start["value"])
+        if lines["non-greedy"]:
+            panels[f"depth {depth}"] = lines
+    if panels:
+        path = folder / "paper_nongreedy_leaves.png"
+        figures.curves(panels, r"$\nu$", "leaves in use", path, "log")
+    lines = {}
+    for kind in ("fast", "full"):
+        names = {d: f"nongreedy:inference/{kind}-{d}" for d in nongreedy.INFERENCE_DEPTHS}
+        if curve := _curve(stored, names):
+            lines[f'inference="{kind}"'] = curve
+    if lines:
+        path = folder / "paper_nongreedy_inference.png"
+        label = "seconds of an epoch"
+        figures.curves({"Connect4": lines}, "largest depth", label, path)
+
+
+def _cell(row, model):
+    """Format mean and deviation, and what the paper reports for another forest than CO2."""
+    if row is None:
+        return ""
+    found = re.match(r"[\d.]+ \+- ([\d.]+)", row["note"])
+    text = f"{row['value']:.2f}"
+    if found and row["repeats"] > 1:
+        text += f" ± {found[1]}"
+    if row["paper"] is not None and not model.startswith("CO2"):
+        text += f" [{row['paper']:g}]"
+    return text
+
+
+def _curve(stored, names):
+    """Return the stored values by the keys of `names`."""
+    return {key: stored[name]["value"] for key, name in names.items() if name in stored}

@@ -1,0 +1,91 @@
+"""FeatureGrid: how features lie beside each other in an image, a signal or a volume."""
+
+import math
+from numbers import Integral
+
+import numpy as np
+
+MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
+
+
+def as_integers(value, name):
+    """A positive int, or a flat sequence of them, as a tuple; ValueError for anything else."""
+    items = _items(value, name, Integral, "an int of at least 1")
+    if any(isinstance(item, bool) or item < 1 for item in items):
+        raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
+    return tuple(int(item) for item in items)
+
+
+def as_booleans(value, name):
+    """A bool, or a flat sequence of them, as a tuple of bool; ValueError as `as_integers`."""
+    return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
+
+
+def _items(value, name, kind, what):
+    items = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    if len(items) == 0 or np.ndim(items) > 1 or not all(isinstance(item, kind) for item in items):
+        raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
+    return tuple(items)
+
+
+class FeatureGrid:
+    """The array that the features of a row fill, in C order.
+
+    Without `feature_shape` it has one axis. ValueError if the lengths of the axes do not multiply
+    to the number of features.
+    """
+
+    def __init__(self, feature_shape, n_features):
+        if feature_shape is None:
+            self.shape = (n_features,)
+            return
+        self.shape = as_integers(feature_shape, "feature_shape")
+        if math.prod(self.shape) != n_features or len(self.shape) > MAX_AXES:
+            raise ValueError(
+                f"feature_shape={feature_shape} must have 1 to {MAX_AXES} lengths that multiply "
+                f"to the {n_features} features of X; their product is {math.prod(self.shape)}"
+            )
+
+    def per_axis(self, values, name, given):
+        """One entry for each axis, from a tuple with one entry or one for each axis.
+
+        `name` and `given` are the parameter and its value, for the error message.
+        """
+        n_axes = len(self.shape)
+        if len(values) not in (1, n_axes):
+            raise ValueError(
+                f"{name}={given} must be one value, or one for each of the {n_axes} axes of "
+                f"feature_shape={self.shape}"
+            )
+        return values * n_axes if len(values) == 1 else values
+
+    def sizes(self, value, name):
+        """Lengths of a patch along each axis; ValueError unless in 1 .. length of the axis."""
+        sizes = self.per_axis(as_integers(value, name), name, value)
+        if any(size > length for size, length in zip(sizes, self.shape)):
+            raise ValueError(
+                f"{name}={value} must not exceed the lengths of feature_shape={self.shape}"
+            )
+        return sizes
+
+    def receptive_fields(self, size, stride=1):
+        """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
+
+        `size` has the lengths of the patch along the first axes; the others are covered whole.
+        Places are `stride` entries apart along each of these axes.
+        """
+        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
+        axes = tuple(range(len(size)))
+        windows = np.lib.stride_tricks.sliding_window_view(number, size, axis=axes)
+        windows = windows[(slice(None, None, stride),) * len(size)]
+        n_places = math.prod(windows.shape[: len(size)])
+        return np.ascontiguousarray(windows.reshape(n_places, -1))
+
+    def edges(self):
+        """Pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
+        number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
+        pairs = []
+        for axis in range(number.ndim):
+            along = np.moveaxis(number, axis, 0)
+            pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
+        return np.ascontiguousarray(np.concatenate(pairs))
