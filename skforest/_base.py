@@ -11,6 +11,7 @@ Only this file imports private names of scikit-learn.
 import time
 import warnings
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
@@ -39,7 +40,7 @@ from ._feature_map import (
     dense_blocks,
 )
 from ._kernels.rows import tree_seed
-from ._table import as_frame, few_frame_rows, few_rows
+from ._table import FEW_ROWS, as_frame, few_frame_rows
 from ._target_statistics import TargetStatistics
 from ._threads import in_threads
 from ._training_set import TrainingSet
@@ -257,13 +258,7 @@ class BaseForest(TableEstimator):
     def _validate_predict(self, X):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
-        names = getattr(self, "feature_names_in_", None)
         levels = self.forest_.levels
-        if not levels:
-            few = X if names is None else few_frame_rows(X, names)
-            few = few_rows(few, self.n_features_in_, self._scales_features)
-            if few is not None:
-                return few if self._scales_features else as_bytes(few)
         X = as_frame(self._unfolded(X))
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
@@ -272,9 +267,38 @@ class BaseForest(TableEstimator):
             X = self._validated(table.matrix(levels), reset=None)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
+    def _few_features(self, X):
+        """Features of a few rows that are plainly valid, as arrays or as in `fit`; else None.
+
+        For a single row, full validation takes many times as long as the prediction. Everything
+        that is not a sound matrix of numbers is left to full validation.
+        """
+        forest = self.__dict__.get("forest_")
+        if forest is None or forest.levels:
+            return None
+        names = self.__dict__.get("feature_names_in_")
+        if names is not None:
+            X = few_frame_rows(X, names)
+        elif type(X) is not np.ndarray or X.ndim != 2 or len(X) > FEW_ROWS:
+            return None
+        return forest.row_map.features(X, True, self._takes_missing)
+
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
-        return self._in_blocks(self._validate_predict(X), self.forest_.response_mapped)
+        return self._routed(X, Forest.response_mapped)
+
+    @property
+    def _routing_forest(self):
+        """The forest that predicts."""
+        return self.forest_
+
+    def _routed(self, X, method):
+        """What a method of the forest returns for the features of the rows."""
+        few = self._few_features(X)
+        if few is not None:
+            return method(self._routing_forest, few)
+        X = self._validate_predict(X)
+        return self._in_blocks(X, partial(method, self._routing_forest))
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""
@@ -309,8 +333,7 @@ class BaseForest(TableEstimator):
 
         {returns_leaves}
         """
-        X = self._validate_predict(X)
-        return self._in_blocks(X, self.forest_.apply_mapped)
+        return self._routed(X, Forest.apply_mapped)
 
     def decision_path(self, X):
         """Nodes that every row passes.
@@ -321,8 +344,8 @@ class BaseForest(TableEstimator):
         n_nodes_ptr : ndarray of shape (n_estimators + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
-        X = self._validate_predict(X)
-        return decision_path(self.forest_, self._in_blocks(X, self.forest_.apply_mapped))
+        leaves = self.apply(X)
+        return decision_path(self.forest_, leaves)
 
     def _keeps_folds(self, n_folds):
         """Are members that leave folds out what `fit` trains in any case?"""

@@ -434,28 +434,6 @@ def input_dtype(X, is_scaling):
     return np.float64 if is_scaling and names != {"float32"} else np.float32
 
 
-def few_rows(X, n_features, is_scaling):
-    """A few rows in their input dtype if they are plainly valid, else None.
-
-    For a single row, full validation takes several times as long as the prediction. Everything
-    that is not a sound matrix of numbers is left to full validation.
-    """
-    if (
-        type(X) is not np.ndarray
-        or X.ndim != 2
-        or not 0 < len(X) <= FEW_ROWS
-        or X.shape[1] != n_features
-        or X.dtype not in (np.uint8, np.float32, np.float64)
-    ):
-        return None
-    if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = X if is_scaling else X.astype(np.float32, copy=False)
-        if not np.isfinite(X).all():
-            return None
-    return X if is_scaling else np.ascontiguousarray(X)
-
-
 def few_frame_rows(X, names):
     """A few rows of a data frame as an ndarray if their columns are the given ones, else None."""
     # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.

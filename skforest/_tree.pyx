@@ -15,10 +15,11 @@ where the weight of a leaf depends on the gate: 1 at the leaf that the row reach
 smallest ``|a . x - t|`` on the path to it (margin), or the product of the sigmoids on the path to
 any leaf. Only leaves of hard gates may have slopes, which few models use.
 
-`Router` finds leaves in one of three ways, which give the same bits:
+`Router` finds leaves in one of four ways, which give the same bits:
 
 - node by node (`route_tree`): the rows that reach a node are projected at once and partitioned
   into its children, as in growing;
+- row by row, if they are few, each through eight trees side by side (route.h);
 - for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (route.pyx);
 - for trees that share a few directions, over a pool, which has each row projected once on each of
   them (route.pyx).
@@ -33,7 +34,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 import numpy as np
 
 from ._kernels.direction cimport (
-    DENSE, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid,
+    DENSE, FLOAT32, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid,
     as_table, box_volume, project, reserve_unfolded, unfold
 )
 from ._kernels.memory cimport Scratch
@@ -44,6 +45,18 @@ from ._kernels.route cimport (
 from ._kernels.route import make_pool
 
 cdef extern from "route.h" nogil:
+    ctypedef struct skf_trees:
+        const int64_t* tree_start
+        const int64_t* sparse_start
+        const int32_t* child
+        const int32_t* direction
+        const int32_t* sparse_feature
+        const float* threshold
+        const float* sparse_weight
+        const float* dense
+        int32_t n_features, n_sparse
+
+    void skf_route_row(const skf_trees*, const float*, int64_t, int64_t, int32_t*, float*)
     void skf_add_values(
         const float*, int64_t, const int32_t*, const int32_t*, const float*, int64_t, double*
     )
@@ -59,6 +72,9 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
+    FEW_ROWS = 8                   # up to here, rows are routed one by one,
+    FEW_ROWS_OF_POOL = 2           # where a pool would route them
+    FEW_TREES = 64                 # whose leaves are found before their values are added
 
 
 cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
@@ -156,7 +172,7 @@ cdef class Router:
             self.route(&table, first_tree, last_tree, None, response)
         return response
 
-    # ----------------------------------------------------------------------- three ways to a leaf
+    # ------------------------------------------------------------------------ four ways to a leaf
 
     cdef int route(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
@@ -165,9 +181,54 @@ cdef class Router:
         """Route all rows through some trees; fill `leaves`, or add to `response` without them."""
         if self.sums_are_used(table):
             return self.route_by_sums(table, first_tree, last_tree, leaves, response)
-        if self.pool_is_used():
+        cdef int few_rows = FEW_ROWS_OF_POOL if self.pool_is_used() else FEW_ROWS
+        if table.n_samples <= few_rows and table.dtype == FLOAT32 and self.reads_rows():
+            return self.route_by_rows(table, first_tree, last_tree, leaves, response)
+        if self.pool is not None:
             return self.route_over_pool(table, first_tree, last_tree, leaves, response)
         return self.route_by_nodes(table, first_tree, last_tree, leaves, response)
+
+    cdef bint reads_rows(self) noexcept nogil:
+        """Whether `skf_route_row` knows all directions: none is a box or in half precision."""
+        cdef const Directions* d = &self.directions
+        return d.n_boxes == 0 and d.sparse_half == NULL and d.dense_half == NULL
+
+    cdef int route_by_rows(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
+        double[:, ::1] response
+    ) except -1:
+        cdef const Directions* d = &self.directions
+        cdef int64_t[2] no_start = [0, 0]
+        cdef skf_trees trees
+        cdef int32_t[FEW_TREES] leaf
+        cdef float[FEW_TREES] least
+        cdef float* margin = least if self.gate == MARGIN else NULL
+        cdef float* weight
+        cdef const float* x = <const float*>table.data
+        cdef int64_t i, t, tree, n
+        if first_tree >= last_tree:
+            return 0
+        trees.tree_start = &self.tree_start[0]
+        trees.child = &self.child[0]
+        trees.threshold = &self.threshold[0] if self.threshold.shape[0] else NULL
+        trees.direction = &self.direction[0] if self.direction.shape[0] else NULL
+        trees.sparse_start = d.sparse_start if d.sparse_start != NULL else no_start
+        trees.sparse_feature = d.sparse_feature
+        trees.sparse_weight = d.sparse_weight
+        trees.dense = d.dense
+        trees.n_features = d.n_features
+        trees.n_sparse = d.n_sparse
+        with nogil:
+            for i in range(table.n_samples):
+                tree = first_tree
+                while tree < last_tree:
+                    n = min(<int64_t>FEW_TREES, last_tree - tree)
+                    skf_route_row(&trees, x + i * table.n_features, tree, n, leaf, margin)
+                    for t in range(n):
+                        weight = NULL if margin == NULL else margin + t
+                        self.store(tree + t, table, &leaf[t], weight, i, 1, leaves, response)
+                    tree += n
+        return 0
 
     cdef int route_by_nodes(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,

@@ -91,6 +91,151 @@ SKF_KERNEL(skf_route_pool,
     }
 }
 
+/* ------------------------------------------------------------------------ one row through many trees */
+
+/* A forest of single features, sparse and dense directions; the arrays are those of docs/format. */
+typedef struct {
+    const int64_t *tree_start, *sparse_start;
+    const int32_t *child, *direction, *sparse_feature;
+    const float *threshold, *sparse_weight, *dense;
+    int32_t n_features, n_sparse;
+} skf_trees;
+
+/* Terms of a direction that are added without a test of their number; more terms are rare. */
+#define SKF_TERMS 4
+
+/* a . x for a dense direction of p weights: the additions of SKF_DENSE_BODY for one row. */
+SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
+{
+    float sum = 0;
+#if SKF_WIDTH == 16
+    const int64_t whole = p - p % SKF_LANES;
+    const int rest = (int)(p - whole);
+    skf_vec low = {0}, high = {0}, s;
+    for (int64_t j = 0; j < whole; j += SKF_LANES) {
+        low += SKF_IN(weight + j) * SKF_IN(x + j);
+        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
+    }
+    if (rest) {
+        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
+        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
+        memcpy(z, x + whole, (size_t)rest * sizeof(float));
+        low += SKF_IN(w) * SKF_IN(z);
+        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
+    }
+    s = low + high;
+    SKF_ADD_LANES(sum, s);
+#else
+    float lane[SKF_LANES] = {0};
+    for (int64_t j = 0; j < p; j++)
+        lane[j % SKF_LANES] += weight[j] * x[j];
+    for (int half = SKF_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    sum = lane[0];
+#endif
+    return sum;
+}
+
+/* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
+ * NULL. Eight trees are descended side by side; a tree that is done is replaced by the next one. A
+ * step has two parts: what the splits read is loaded for all trees, without a branch that depends on
+ * it, then the row is projected. The same bits as node by node: terms with weight 0, which fill up
+ * a direction, change no sum. */
+SKF_KERNEL(skf_route_row,
+           (const skf_trees *trees, const float *x, int64_t first, int64_t n,
+            int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (trees, x, first, n, leaf, margin))
+{
+    static const float one = 1, nothing = 0;
+    static const int32_t any = 0;
+    const int32_t *child[SKF_ABREAST], *feature[SKF_ABREAST];
+    const float *weight[SKF_ABREAST];
+    int64_t tree[SKF_ABREAST], split[SKF_ABREAST], next = 0;
+    int32_t node[SKF_ABREAST], left[SKF_ABREAST], n_terms[SKF_ABREAST], code[SKF_ABREAST];
+    float threshold[SKF_ABREAST], least[SKF_ABREAST];
+    int n_lanes = 0;
+    for (;;) {
+        /* 1. New trees, for those that are done. */
+        for (int l = 0; l < SKF_ABREAST; l++) {
+            if (l < n_lanes) {
+                left[l] = child[l][node[l]];
+                if (left[l] >= 0)
+                    continue;
+                leaf[tree[l]] = node[l];
+                if (margin != NULL)
+                    margin[tree[l]] = least[l];
+            } else if (next >= n)
+                break;
+            if (next < n) {
+                const int64_t root = trees->tree_start[first + next];
+                tree[l] = next++;
+                child[l] = trees->child + root;
+                split[l] = (root - (first + tree[l])) / 2;
+                node[l] = 0;
+                least[l] = 0;
+                n_lanes = l < n_lanes ? n_lanes : l + 1;
+            } else {
+                n_lanes--;
+                if (l == n_lanes)
+                    break;
+                tree[l] = tree[n_lanes];
+                child[l] = child[n_lanes];
+                split[l] = split[n_lanes];
+                node[l] = node[n_lanes];
+                least[l] = least[n_lanes];
+            }
+            l--; /* the tree that is new here may be a leaf, too */
+        }
+        if (n_lanes == 0)
+            return;
+        /* 2. What the splits read. */
+        for (int l = 0; l < n_lanes; l++) {
+            const int64_t at = split[l] + (left[l] - 1) / 2;
+            threshold[l] = trees->threshold[at];
+            code[l] = trees->direction[at];
+        }
+        for (int l = 0; l < n_lanes; l++) {
+            const int32_t own = code[l] - trees->n_features;
+            if (own >= trees->n_sparse) {
+                weight[l] = trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features;
+                n_terms[l] = -1;
+                for (int32_t j = 0; j < trees->n_features; j += 16)
+                    SKF_FETCH(weight[l] + j);
+                continue;
+            }
+            const int is_mixture = own >= 0;
+            const int64_t *start = trees->sparse_start + (is_mixture ? own : 0);
+            feature[l] = is_mixture ? trees->sparse_feature + start[0] : code + l;
+            weight[l] = is_mixture ? trees->sparse_weight + start[0] : &one;
+            n_terms[l] = is_mixture ? (int32_t)(start[1] - start[0]) : 1;
+            if (n_terms[l] == 0) {
+                feature[l] = &any;
+                weight[l] = &nothing;
+                n_terms[l] = 1;
+            }
+        }
+        /* 3. Projections. */
+        for (int l = 0; l < n_lanes; l++) {
+            float sum = 0;
+            if (n_terms[l] < 0)
+                sum = skf_project_row(weight[l], x, trees->n_features);
+            else {
+                for (int t = 0; t < SKF_TERMS; t++) {
+                    const int k = t < n_terms[l] ? t : 0;
+                    const float w = t < n_terms[l] ? weight[l][k] : 0;
+                    sum += w * x[feature[l][k]];
+                }
+                for (int t = SKF_TERMS; t < n_terms[l]; t++)
+                    sum += weight[l][t] * x[feature[l][t]];
+            }
+            const float m = fabsf(sum - threshold[l]);
+            least[l] = node[l] == 0 || m < least[l] ? m : least[l];
+            node[l] = left[l] + !(sum <= threshold[l]);
+        }
+    }
+}
+
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
 
 /* S[r][c] is the sum of the bytes above and left of (r, c), so that a box of any size is four

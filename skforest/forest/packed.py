@@ -12,7 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from .._docs import with_texts
-from .._feature_map import FeatureMap
+from .._feature_map import BYTE_FEATURES, FeatureMap
+from .._kernels.row_reader import RowMap
 from .._tree import Router
 from . import io
 from .statistics import decision_path, feature_importances, labels_of, max_depth
@@ -294,6 +295,23 @@ class Forest:
             )
         return router
 
+    @property
+    def row_map(self):
+        """RowMap: `feature_map` for few rows, made at the first use."""
+        row_map = self.__dict__.get("_cached_row_map")
+        if row_map is None:
+            n_levels = np.zeros(self.n_inputs, dtype=np.int64)
+            for j, levels in self.levels.items():
+                n_levels[j] = len(levels)
+            arrays = [getattr(self, name) for name in OF_INPUTS]
+            # Tables of sums route boxes of bytes; for other directions bytes have no advantage.
+            reads_bytes = len(self.box_corner) and not len(self.scale)
+            reads_bytes = bool(reads_bytes and not len(self.source))
+            reads_bytes = reads_bytes and self.n_inputs <= BYTE_FEATURES
+            row_map = RowMap(*arrays, n_levels, reads_bytes)
+            self.__dict__["_cached_row_map"] = row_map
+        return row_map
+
     def map_features(self, X):
         """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
 
@@ -341,11 +359,11 @@ class Forest:
 
     def response_mapped(self, Z):
         """As `response`, for rows that `map_features` returned."""
-        link = LINKS[self.link]
-        n_bags = len(self.bag_start) - 1
-        total = None
-        for first, last in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist()):
-            raw = self.router.respond(Z, first, last)
+        link, router = LINKS[self.link], self.router
+        bag_start = self.bag_start.tolist()
+        n_bags, total = len(bag_start) - 1, None
+        for first, last in zip(bag_start, bag_start[1:]):
+            raw = router.respond(Z, first, last)
             if self.aggregate == "mean":
                 raw /= last - first
             raw += self.baseline
