@@ -11,6 +11,7 @@ Only this file imports private names of scikit-learn.
 import time
 import warnings
 from abc import abstractmethod
+from copy import copy
 from functools import partial
 from numbers import Integral, Real  # noqa: F401
 
@@ -40,7 +41,7 @@ from ._feature_map import (
     dense_blocks,
 )
 from ._kernels.rows import tree_seed
-from ._table import FEW_ROWS, as_frame, few_frame_rows
+from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import in_threads
 from ._training_set import TrainingSet
@@ -259,12 +260,15 @@ class BaseForest(TableEstimator):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
         levels = self.forest_.levels
-        X = as_frame(self._unfolded(X))
+        given = X = as_frame(self._unfolded(X))
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
+        if "feature_names_in_" in self.__dict__ and X.shape[0] <= FEW_ROWS:
+            # The next frames with such columns are read without validation.
+            self.forest_.__dict__["_cached_reader"] = FrameReader(given, levels)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _few_features(self, X):
@@ -274,13 +278,15 @@ class BaseForest(TableEstimator):
         that is not a sound matrix of numbers is left to full validation.
         """
         forest = self.__dict__.get("forest_")
-        if forest is None or forest.levels:
+        if forest is None:
             return None
-        names = self.__dict__.get("feature_names_in_")
-        if names is not None:
-            X = few_frame_rows(X, names)
-        elif type(X) is not np.ndarray or X.ndim != 2 or len(X) > FEW_ROWS:
+        if "feature_names_in_" in self.__dict__:
+            reader = forest.__dict__.get("_cached_reader")
+            X = None if reader is None else reader.matrix(X)
+        elif type(X) is not np.ndarray or X.ndim != 2 or len(X) > FEW_ROWS or forest.levels:
             return None
+        elif not X.flags.c_contiguous:
+            X = np.ascontiguousarray(X)
         return forest.row_map.features(X, True, self._takes_missing)
 
     def _response(self, X):
@@ -299,6 +305,21 @@ class BaseForest(TableEstimator):
             return method(self._routing_forest, few)
         X = self._validate_predict(X)
         return self._in_blocks(X, partial(method, self._routing_forest))
+
+    def _responder(self):
+        """A function of rows of float32 that returns responses, and one that encodes tables."""
+        check_is_fitted(self, "forest_")
+        forest = self._routing_forest
+        features, respond = forest.row_map.features, forest.response_mapped
+
+        def response(X):
+            if len(X) <= BLOCK:
+                return respond(features(X, False))
+            blocks = (X[start : start + BLOCK] for start in range(0, len(X), BLOCK))
+            return np.concatenate([respond(features(block, False)) for block in blocks])
+
+        response(np.zeros((1, self.n_features_in_), np.float32))  # makes what routing needs
+        return response, copy(self)._validate_predict
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""

@@ -19,7 +19,7 @@ any leaf. Only leaves of hard gates may have slopes, which few models use.
 
 - node by node (`route_tree`): the rows that reach a node are projected at once and partitioned
   into its children, as in growing;
-- row by row, if they are few, each through eight trees side by side (route.h);
+- row by row, if they are few, each through several trees side by side (route.h);
 - for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (route.pyx);
 - for trees that share a few directions, over a pool, which has each row projected once on each of
   them (route.pyx).
@@ -155,10 +155,14 @@ cdef class Router:
             self.route(&table, 0, n_trees, leaves, None)
         return leaves
 
-    def respond(self, X, int64_t first_tree, int64_t last_tree):
+    def respond(
+        self, X, int64_t first_tree, int64_t last_tree, double divisor=1,
+        const double[::1] baseline=None,
+    ):
         """Sum of leaf weight times leaf value over the trees first_tree .. last_tree - 1.
 
-        X is uint8 or float32; the response is (n_samples, n_outputs), float64.
+        With `baseline`, the sum divided by `divisor`, plus the baseline. X is uint8 or float32;
+        the response is (n_samples, n_outputs), float64.
         """
         if self.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
@@ -166,10 +170,18 @@ cdef class Router:
         response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
         if response.size == 0:
             return response
+        cdef double[:, ::1] total = response
+        cdef int64_t i
+        cdef int32_t k
         if self.gate == SIGMOID:
-            self.respond_soft(&table, first_tree, last_tree, response)
+            self.respond_soft(&table, first_tree, last_tree, total)
         else:
-            self.route(&table, first_tree, last_tree, None, response)
+            self.route(&table, first_tree, last_tree, None, total)
+        if baseline is None:
+            return response
+        for i in range(table.n_samples):
+            for k in range(self.n_outputs):
+                total[i, k] = total[i, k] / divisor + baseline[k]
         return response
 
     # ------------------------------------------------------------------------ four ways to a leaf

@@ -101,8 +101,8 @@ typedef struct {
     int32_t n_features, n_sparse;
 } skf_trees;
 
-/* Terms of a direction that are added without a test of their number; more terms are rare. */
-#define SKF_TERMS 4
+/* Trees that a row descends side by side. */
+#define SKF_TREES 16
 
 /* a . x for a dense direction of p weights: the additions of SKF_DENSE_BODY for one row. */
 SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
@@ -138,26 +138,24 @@ SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
 }
 
 /* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
- * NULL. Eight trees are descended side by side; a tree that is done is replaced by the next one. A
- * step has two parts: what the splits read is loaded for all trees, without a branch that depends on
- * it, then the row is projected. The same bits as node by node: terms with weight 0, which fill up
- * a direction, change no sum. */
+ * NULL. Many trees are descended side by side; one that is done is replaced by the next one. A step
+ * has two parts, so that many loads are under way at once: what the splits read is loaded for all
+ * trees, then the row is projected. The same bits as node by node. */
 SKF_KERNEL(skf_route_row,
            (const skf_trees *trees, const float *x, int64_t first, int64_t n,
             int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
            (trees, x, first, n, leaf, margin))
 {
-    static const float one = 1, nothing = 0;
-    static const int32_t any = 0;
-    const int32_t *child[SKF_ABREAST], *feature[SKF_ABREAST];
-    const float *weight[SKF_ABREAST];
-    int64_t tree[SKF_ABREAST], split[SKF_ABREAST], next = 0;
-    int32_t node[SKF_ABREAST], left[SKF_ABREAST], n_terms[SKF_ABREAST], code[SKF_ABREAST];
-    float threshold[SKF_ABREAST], least[SKF_ABREAST];
+    static const float one = 1;
+    const int32_t *child[SKF_TREES], *feature[SKF_TREES];
+    const float *weight[SKF_TREES];
+    int64_t tree[SKF_TREES], split[SKF_TREES], next = 0;
+    int32_t node[SKF_TREES], left[SKF_TREES], n_terms[SKF_TREES], code[SKF_TREES];
+    float threshold[SKF_TREES], least[SKF_TREES];
     int n_lanes = 0;
     for (;;) {
         /* 1. New trees, for those that are done. */
-        for (int l = 0; l < SKF_ABREAST; l++) {
+        for (int l = 0; l < SKF_TREES; l++) {
             if (l < n_lanes) {
                 left[l] = child[l][node[l]];
                 if (left[l] >= 0)
@@ -191,7 +189,7 @@ SKF_KERNEL(skf_route_row,
             return;
         /* 2. What the splits read. */
         for (int l = 0; l < n_lanes; l++) {
-            const int64_t at = split[l] + (left[l] - 1) / 2;
+            const int64_t at = split[l] + (left[l] >> 1); /* left children are odd */
             threshold[l] = trees->threshold[at];
             code[l] = trees->direction[at];
         }
@@ -209,26 +207,15 @@ SKF_KERNEL(skf_route_row,
             feature[l] = is_mixture ? trees->sparse_feature + start[0] : code + l;
             weight[l] = is_mixture ? trees->sparse_weight + start[0] : &one;
             n_terms[l] = is_mixture ? (int32_t)(start[1] - start[0]) : 1;
-            if (n_terms[l] == 0) {
-                feature[l] = &any;
-                weight[l] = &nothing;
-                n_terms[l] = 1;
-            }
         }
         /* 3. Projections. */
         for (int l = 0; l < n_lanes; l++) {
             float sum = 0;
             if (n_terms[l] < 0)
                 sum = skf_project_row(weight[l], x, trees->n_features);
-            else {
-                for (int t = 0; t < SKF_TERMS; t++) {
-                    const int k = t < n_terms[l] ? t : 0;
-                    const float w = t < n_terms[l] ? weight[l][k] : 0;
-                    sum += w * x[feature[l][k]];
-                }
-                for (int t = SKF_TERMS; t < n_terms[l]; t++)
+            else
+                for (int t = 0; t < n_terms[l]; t++)
                     sum += weight[l][t] * x[feature[l][t]];
-            }
             const float m = fabsf(sum - threshold[l]);
             least[l] = node[l] == 0 || m < least[l] ? m : least[l];
             node[l] = left[l] + !(sum <= threshold[l]);

@@ -19,7 +19,6 @@ import numpy as np
 
 from .direction cimport CSR, as_table
 
-cdef object ndarray = np.ndarray
 
 ctypedef fused Number:
     uint8_t
@@ -29,8 +28,6 @@ ctypedef fused Number:
 cdef enum:
     VALUE = 0                 # kinds of features, as in _feature_map.py
     IS_MISSING = 1
-
-cdef double LIMIT = 2.0 ** 60  # as in _feature_map.py
 
 
 cpdef RowReader as_reader(table):
@@ -70,16 +67,17 @@ cdef class RowReader:
 cdef class RowMap:
     """Reads rows of numbers as features, see `FeatureMap`; has no state that a call changes.
 
-    offset, scale, fill, source, kind, table_start, table : ndarray
+    arrays : dict of str to ndarray
         Arrays of the feature map.
-    n_levels : ndarray of shape (n_inputs,), int64
+    n_levels : list of int
         Number of levels of each input, 0 where it is no category.
     reads_bytes : bool
-        Whether rows of whole numbers from 0 to 255 are returned as uint8.
+        Whether rows that the map does not change become uint8 if all numbers are whole and in
+        0 .. 255.
     """
 
     cdef readonly int64_t n_inputs, n_features
-    cdef bint is_scaling, fills, reads_bytes
+    cdef bint is_scaling, fills, reads_bytes, keeps_floats
     cdef const double[::1] offset
     cdef const double[::1] scale
     cdef const float[::1] fill
@@ -89,19 +87,20 @@ cdef class RowMap:
     cdef const float[::1] table
     cdef const int64_t[::1] n_levels
 
-    def __init__(
-        self, offset, scale, fill, source, kind, table_start, table, n_levels, reads_bytes
-    ):
+    def __init__(self, arrays, n_levels, reads_bytes):
+        self.offset, self.scale, self.fill = arrays["offset"], arrays["scale"], arrays["fill"]
+        self.source, self.kind = arrays["source"], arrays["kind"]
+        self.table_start, self.table = arrays["table_start"], arrays["table"]
+        self.n_levels = np.array(n_levels, dtype=np.int64)
         self.n_inputs = len(n_levels)
-        self.n_features = len(source) or len(n_levels)
-        self.is_scaling, self.fills = len(scale) > 0, len(fill) > 0
-        self.reads_bytes = reads_bytes
-        self.offset, self.scale, self.fill = offset, scale, fill
-        self.source, self.kind, self.n_levels = source, kind, n_levels
-        self.table_start, self.table = table_start, table
+        self.n_features = self.source.shape[0] or self.n_inputs
+        self.is_scaling, self.fills = self.scale.shape[0] > 0, self.fill.shape[0] > 0
+        self.keeps_floats = not (self.is_scaling or self.source.shape[0])
+        self.reads_bytes = reads_bytes and self.keeps_floats
+        self.keeps_floats = self.keeps_floats and not self.reads_bytes
 
     def features(self, X, bint checks, bint takes_missing=True):
-        """Features of the rows of X, float32 of shape (n_samples, n_features), or uint8.
+        """Features of the rows of X, float32 of shape (n_samples, n_features), or uint8; or X.
 
         None if X is not a C-contiguous ndarray of uint8, float32 or float64 with rows, at least
         one, of `n_inputs` numbers; with `checks`, also if it has a value that is infinite, or
@@ -110,7 +109,7 @@ cdef class RowMap:
         cdef const uint8_t[:, ::1] bytes_view
         cdef const float[:, ::1] float_view
         cdef const double[:, ::1] double_view
-        if type(X) is not ndarray or X.ndim != 2:
+        if type(X) is not np.ndarray or X.ndim != 2:
             return None
         shape = X.shape
         cdef int64_t n = shape[0]
@@ -118,16 +117,20 @@ cdef class RowMap:
             return None
         char = X.dtype.char
         cdef bint takes_nan = takes_missing and self.fills
-        Z = np.empty((n, self.n_features), dtype=np.float32)
-        cdef float[:, ::1] features = Z
         cdef bint is_plain = False
+        cdef float[:, ::1] features
         try:
+            if char == "f":
+                float_view = X
+                if self.keeps_floats and are_finite(float_view):
+                    return X
+            Z = np.empty((n, self.n_features), dtype=np.float32)
+            features = Z
             if char == "d":
                 double_view = X
                 with nogil:
                     is_plain = self.fill_rows(&double_view[0, 0], n, checks, takes_nan, features)
             elif char == "f":
-                float_view = X
                 with nogil:
                     is_plain = self.fill_rows(&float_view[0, 0], n, checks, takes_nan, features)
             elif char == "B":
@@ -168,11 +171,11 @@ cdef class RowMap:
 
     cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
         """An input after scaling; NaN stays NaN."""
-        cdef double z
+        cdef double z, limit = <double>(<int64_t>1 << 60)     # LIMIT in _feature_map.py
         if not self.is_scaling:
             return <float>x
         z = (<double>x - self.offset[j]) * self.scale[j]
-        return <float>(-LIMIT if z < -LIMIT else LIMIT if z > LIMIT else z)
+        return <float>(-limit if z < -limit else limit if z > limit else z)
 
     cdef inline float feature_of(self, int64_t f, Number x) noexcept nogil:
         """A feature of an input; a number that is no code counts as an unknown level."""
@@ -189,6 +192,16 @@ cdef class RowMap:
         else:
             entry = self.n_levels[j] + 1
         return self.table[self.table_start[f] + entry]
+
+
+cdef bint are_finite(const float[:, ::1] rows) noexcept nogil:
+    """Whether no value is NaN or infinite: 0 times any of these is NaN."""
+    cdef int64_t i, n = rows.shape[0] * rows.shape[1]
+    cdef const float* x = &rows[0, 0]
+    cdef float total = 0
+    for i in range(n):
+        total += 0 * x[i]
+    return total == 0
 
 
 cdef as_whole(const float[:, ::1] features, Z):

@@ -8,6 +8,8 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
@@ -232,14 +234,11 @@ class Forest:
     def _dtype(self, name):
         return np.dtype(self.weight_dtype if name in HALF_ARRAYS else ARRAYS[name][0])
 
-    @property
+    @cached_property
     def feature_map(self):
         """FeatureMap: what happens to a row before it is routed, made at the first use."""
-        feature_map = self.__dict__.get("_cached_map")
-        if feature_map is None:
-            arrays = {name: getattr(self, name) for name in OF_INPUTS}
-            feature_map = self.__dict__["_cached_map"] = FeatureMap(**arrays, levels=self.levels)
-        return feature_map
+        arrays = {name: getattr(self, name) for name in OF_INPUTS}
+        return FeatureMap(**arrays, levels=self.levels)
 
     @property
     def n_inputs(self):
@@ -280,37 +279,25 @@ class Forest:
 
     # ------------------------------------------------------------------------------ predictions
 
-    @property
+    @cached_property
     def router(self):
         """Router: the traversal of the trees, made at the first use."""
-        router = self.__dict__.get("_cached_router")
-        if router is None:
-            router = self.__dict__["_cached_router"] = Router(
-                self.arrays,
-                self.n_features,
-                self.n_outputs,
-                (self.feature_shape, self.wrap, self.unordered),
-                self.gate,
-                self.steepness,
-            )
-        return router
+        return Router(
+            self.arrays,
+            self.n_features,
+            self.n_outputs,
+            (self.feature_shape, self.wrap, self.unordered),
+            self.gate,
+            self.steepness,
+        )
 
-    @property
+    @cached_property
     def row_map(self):
         """RowMap: `feature_map` for few rows, made at the first use."""
-        row_map = self.__dict__.get("_cached_row_map")
-        if row_map is None:
-            n_levels = np.zeros(self.n_inputs, dtype=np.int64)
-            for j, levels in self.levels.items():
-                n_levels[j] = len(levels)
-            arrays = [getattr(self, name) for name in OF_INPUTS]
-            # Tables of sums route boxes of bytes; for other directions bytes have no advantage.
-            reads_bytes = len(self.box_corner) and not len(self.scale)
-            reads_bytes = bool(reads_bytes and not len(self.source))
-            reads_bytes = reads_bytes and self.n_inputs <= BYTE_FEATURES
-            row_map = RowMap(*arrays, n_levels, reads_bytes)
-            self.__dict__["_cached_row_map"] = row_map
-        return row_map
+        n_levels = [len(self.levels.get(j, ())) for j in range(self.n_inputs)]
+        # Tables of sums route boxes of bytes; for other directions, bytes have no advantage.
+        reads_bytes = len(self.box_corner) > 0 and self.n_inputs <= BYTE_FEATURES
+        return RowMap(self.arrays, n_levels, reads_bytes)
 
     def map_features(self, X):
         """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
@@ -363,11 +350,8 @@ class Forest:
         bag_start = self.bag_start.tolist()
         n_bags, total = len(bag_start) - 1, None
         for first, last in zip(bag_start, bag_start[1:]):
-            raw = router.respond(Z, first, last)
-            if self.aggregate == "mean":
-                raw /= last - first
-            raw += self.baseline
-            raw = link(raw)
+            divisor = last - first if self.aggregate == "mean" else 1
+            raw = link(router.respond(Z, first, last, divisor, self.baseline))
             total = raw if total is None else total + raw
         return total if n_bags == 1 else total / n_bags
 
