@@ -447,7 +447,7 @@ class FrameReader:
     """
 
     def __init__(self, X, levels):
-        self.layout = _layout(X)
+        self.layout = _layout(X, levels)
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
             for j, own in levels.items()
@@ -455,7 +455,7 @@ class FrameReader:
 
     def matrix(self, X):
         """Rows as `Table.matrix` returns them; None if X needs validation."""
-        if self.layout is None or _layout(X) != self.layout or len(X) > FEW_ROWS:
+        if self.layout is None or _layout(X, self.levels) != self.layout or len(X) > FEW_ROWS:
             return None
         if hasattr(X, "rows") and self.levels:  # of polars
             rows = X.rows()
@@ -488,13 +488,19 @@ class FrameReader:
         return number_of.get(level, UNKNOWN)
 
 
-def _layout(X):
-    """Names and dtypes of the columns of a pandas or polars frame; None for other inputs."""
+def _layout(X, levels):
+    """Names and dtypes of the columns of a pandas or polars frame; None for other inputs.
+
+    Also None if a column of objects is to hold numbers: its values decide whether it does.
+    """
     library = type(X).__module__.partition(".")[0]
     if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
         return None
     # Of extension dtypes the class alone: categories differ from frame to frame.
     dtypes = [one if isinstance(one, np.dtype) else type(one) for one in X.dtypes]
+    for j, dtype in enumerate(dtypes):
+        if isinstance(dtype, np.dtype) and dtype.kind == "O" and j not in levels:
+            return None
     return list(X.columns), dtypes
 
 

@@ -1,7 +1,7 @@
-/* Rows on their way through a tree over sums or projections that are computed already, and the sum of
- * the values of their leaves.
+/* Rows on their way through trees: over sums or projections that are computed already, one row through
+ * many trees, or all splits of a tree at once; and the sum of the values of their leaves.
  *
- * Eight rows descend side by side, so that eight chains of loads are under way at once.
+ * Several rows, or trees, descend side by side, so that several chains of loads are under way at once.
  */
 #ifndef SKFOREST_ROUTE_H
 #define SKFOREST_ROUTE_H
@@ -222,6 +222,88 @@ SKF_KERNEL(skf_route_row,
         }
     }
 }
+
+/* ------------------------------------------------------------------- all splits of small trees */
+
+/* Leaves of a tree with at most 64 leaves, without branches: every split is decided for 32 rows at a
+ * time, and removes the leaves below its left child from the candidates of the rows that go right. The
+ * first candidate that is left, from the left, is the leaf of the row (C. Lucchese et al.,
+ * "QuickScorer", SIGIR 2015). */
+#define SKF_CANDIDATES 64
+#define SKF_BIT_ROWS 32
+
+/* n rows of p bytes or floats, from `start` on, as columns of SKF_BIT_ROWS floats. */
+SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t start, int64_t n,
+                                        int64_t p, float *columns)
+{
+    const uint8_t *bytes = (const uint8_t *)table + (is_bytes ? start * p : 0);
+    const float *floats = (const float *)table + (is_bytes ? 0 : start * p);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < p; j++)
+            columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
+}
+
+#if SKF_WIDTH == 16
+#define SKF_HAS_BITS 1
+typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
+
+/* Row s has its features in columns[32 j + s]. low[k] and high[k] are the candidates that are left if a
+ * row goes right at split k of the tree. The additions are those of SKF_SPARSE_BODY. */
+SKF_KERNEL(skf_route_bits,
+           (const skf_trees *trees, int64_t tree, const float *columns, const uint32_t *low,
+            const uint32_t *high, const int32_t *node_of_leaf, int32_t *SKF_RESTRICT leaf),
+           (trees, tree, columns, low, high, node_of_leaf, leaf))
+{
+    enum { N = SKF_BIT_ROWS / SKF_WIDTH };
+    const int64_t first = (trees->tree_start[tree] - tree) / 2;
+    const int64_t end = (trees->tree_start[tree + 1] - tree - 1) / 2;
+    uint32_t of_low[SKF_BIT_ROWS], of_high[SKF_BIT_ROWS];
+    skf_words left[2 * N];
+    for (int v = 0; v < 2 * N; v++)
+        left[v] = ~(skf_words){0};
+    for (int64_t k = first; k < end; k++) {
+        const int32_t code = trees->direction[k], own = code - trees->n_features;
+        const float t = trees->threshold[k];
+        const uint32_t bits[2] = {low[k], high[k]};
+        skf_vec sum[N];
+        if (own < 0) {
+            for (int v = 0; v < N; v++)
+                sum[v] = SKF_IN(columns + (int64_t)code * SKF_BIT_ROWS + v * SKF_WIDTH);
+        } else {
+            const int64_t stop = trees->sparse_start[own + 1];
+            for (int v = 0; v < N; v++)
+                sum[v] = (skf_vec){0};
+            for (int64_t at = trees->sparse_start[own]; at < stop; at++) {
+                const float *x = columns + (int64_t)trees->sparse_feature[at] * SKF_BIT_ROWS;
+                const float w = trees->sparse_weight[at];
+                for (int v = 0; v < N; v++)
+                    sum[v] += w * SKF_IN(x + v * SKF_WIDTH);
+            }
+        }
+        /* Most splits lie in one half of the tree. */
+        if (~bits[0])
+            for (int v = 0; v < N; v++)
+                left[v] &= (skf_words)(sum[v] <= t) | bits[0];
+        if (~bits[1])
+            for (int v = 0; v < N; v++)
+                left[N + v] &= (skf_words)(sum[v] <= t) | bits[1];
+    }
+    memcpy(of_low, left, sizeof of_low);
+    memcpy(of_high, left + N, sizeof of_high);
+    for (int s = 0; s < SKF_BIT_ROWS; s++) {
+        const uint64_t found = (uint64_t)of_high[s] << 32 | of_low[s];
+        leaf[s] = node_of_leaf[__builtin_ctzll(found)];
+    }
+}
+#else
+#define SKF_HAS_BITS 0
+SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, const float *columns,
+                                      const uint32_t *low, const uint32_t *high,
+                                      const int32_t *node_of_leaf, int32_t *leaf)
+{
+    (void)trees, (void)tree, (void)columns, (void)low, (void)high, (void)node_of_leaf, (void)leaf;
+}
+#endif
 
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
 

@@ -282,14 +282,9 @@ class Forest:
     @cached_property
     def router(self):
         """Router: the traversal of the trees, made at the first use."""
-        return Router(
-            self.arrays,
-            self.n_features,
-            self.n_outputs,
-            (self.feature_shape, self.wrap, self.unordered),
-            self.gate,
-            self.steepness,
-        )
+        grid = self.feature_shape, self.wrap, self.unordered
+        own = self.arrays, self.n_features, self.n_outputs, grid
+        return Router(*own, self.gate, self.steepness)
 
     @cached_property
     def row_map(self):
