@@ -32,6 +32,17 @@ class Predictor:
     Attributes
     ----------
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_friedman1
+    >>> from skforest import ManifoldForestRegressor
+    >>> X, y = make_friedman1(200, random_state=0)
+    >>> forest = ManifoldForestRegressor(5, random_state=0).fit(X, y)
+    >>> predictor, rows = forest.predictor(), X.astype(np.float32)
+    >>> bool(predictor(rows[7]) == forest.predict(rows)[7])
+    True
     """
 
     def __init__(self, estimator):
