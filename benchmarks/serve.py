@@ -4,13 +4,15 @@
     python benchmarks/serve.py batch [--ydf-python PYTHON] [--rounds N] [--quick]
     python benchmarks/serve.py frame [--rounds N] [--quick]
     python benchmarks/serve.py threads [--rounds N] [--quick]
+    python benchmarks/serve.py contention [--rounds N] [--quick]
 
 Models of 100 trees (or rounds) of at most 64 leaves are fitted on 10,000 rows of 64 features with
 two classes, slow ones on 2000. ``one-row`` predicts single rows, ``batch`` 10,000 rows with one
 thread, ``frame`` data frames of one row, ``threads`` batches with two threads. Models take turns,
 with a number of calls in each; the result is the median of the rounds. Times are processor
-seconds. Those of threads are wall-clock seconds, which need a machine that does nothing else. ydf
-runs in a process of its own, in the environment that ``--ydf-python`` names. Rows are merged into
+seconds. Those of ``threads`` are wall-clock seconds, which need a machine that does nothing else;
+``contention`` compares the processor seconds of two threads with those of one. ydf runs in a
+process of its own, in the environment that ``--ydf-python`` names. Rows are merged into
 ``benchmarks/results/serve.json``.
 """
 
@@ -63,6 +65,11 @@ FRAMES = {
 THREADS = {
     "threads/predictor": Measure("rows a second, two threads that call a predictor over one", "x"),
     "threads/n-jobs": Measure("rows a second, predict with n_jobs=2 over 1", "x"),
+    "contention/predictor": Measure(
+        "processor time of a row, two threads that call a predictor at once over one",
+        "ratio",
+        False,
+    ),
 }
 MEASURES = ONE | BATCH | AGAINST | FRAMES | THREADS
 OPTIONS = {"--ydf-python": {"help": "interpreter of an environment with ydf"}}
@@ -132,21 +139,7 @@ def threads(options):
     """Throughput of two threads over that of one."""
     split = _split(options)
     model = _sparse(options).fit(split.X_train, split.y_train)
-    predictor, X = model.predictor(), np.ascontiguousarray(split.X_test, np.float32)
-    calls = pick(options, 10, 1)
-
-    def several(n_threads):
-        def serve():
-            for _ in range(calls):
-                predictor(X)
-
-        started = [threading.Thread(target=serve) for _ in range(n_threads)]
-        start = time.perf_counter()
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        return (time.perf_counter() - start) / n_threads
+    predictor, X, calls = model.predictor(), split.X_test, pick(options, 10, 1)
 
     def predict(n_jobs):
         model.n_jobs = n_jobs
@@ -154,8 +147,8 @@ def threads(options):
 
     times = interleave(
         {
-            "one": lambda _: several(1),
-            "two": lambda _: several(2),
+            "one": lambda _: seconds(_serve, predictor, X, calls, 1),
+            "two": lambda _: seconds(_serve, predictor, X, calls, 2) / 2,
             "n_jobs=1": lambda _: predict(1),
             "n_jobs=2": lambda _: predict(2),
         },
@@ -163,6 +156,31 @@ def threads(options):
     )
     yield Row("threads/predictor", ratios(times["one"], times["two"]))
     yield Row("threads/n-jobs", ratios(times["n_jobs=1"], times["n_jobs=2"]))
+
+
+def contention(options):
+    """Processor time of a row while two threads call a predictor, over that of one thread."""
+    split = _split(options)
+    predictor = _sparse(options).fit(split.X_train, split.y_train).predictor()
+    own = predictor, split.X_test, pick(options, 10, 1)
+    functions = {"one": lambda _: _processor(_serve, *own, 1)}
+    functions["two"] = lambda _: _processor(_serve, *own, 2) / 2
+    times = interleave(functions, options.rounds or 15)
+    yield Row("contention/predictor", ratios(times["two"], times["one"]))
+
+
+def _serve(predictor, X, calls, n_threads):
+    """Call a predictor in each of some threads."""
+
+    def serve():
+        for _ in range(calls):
+            predictor(X)
+
+    started = [threading.Thread(target=serve) for _ in range(n_threads)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
 
 
 def _processor(function, *arguments):
@@ -243,4 +261,4 @@ class _ydf:
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message="X does not have valid feature names")
     with threadpool_limits(1):  # HistGradientBoosting takes all cores otherwise
-        groups.main(__doc__, (one_row, batch, frame, threads), MEASURES, OPTIONS)
+        groups.main(__doc__, (one_row, batch, frame, threads, contention), MEASURES, OPTIONS)

@@ -447,7 +447,12 @@ class FrameReader:
     """
 
     def __init__(self, X, levels):
-        self.layout = _layout(X, levels)
+        self.columns, self.dtypes = _layout(X)
+        if self.dtypes is not None:
+            of_numpy = [j for j, dtype in enumerate(self.dtypes) if isinstance(dtype, np.dtype)]
+            objects = [j for j in of_numpy if self.dtypes[j].kind == "O"]
+            if not set(objects) <= set(levels):  # values decide whether they are numbers
+                self.dtypes = None
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
             for j, own in levels.items()
@@ -455,10 +460,16 @@ class FrameReader:
 
     def matrix(self, X):
         """Rows as `Table.matrix` returns them; None if X needs validation."""
-        if self.layout is None or _layout(X, self.levels) != self.layout or len(X) > FEW_ROWS:
+        columns, dtypes = _layout(X)
+        if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
             return None
-        if hasattr(X, "rows") and self.levels:  # of polars
-            rows = X.rows()
+        if columns is not self.columns:
+            # An index of pandas compares its names faster than a list of them.
+            is_equal = getattr(columns, "equals", columns.__eq__)
+            if type(columns) is not type(self.columns) or not is_equal(self.columns):
+                return None
+        if self.levels:
+            rows = X.rows() if hasattr(X, "rows") else X.to_numpy(dtype=object).tolist()
         else:
             rows = X.to_numpy()
             if rows.dtype in (np.uint8, np.float32, np.float64):
@@ -488,20 +499,16 @@ class FrameReader:
         return number_of.get(level, UNKNOWN)
 
 
-def _layout(X, levels):
-    """Names and dtypes of the columns of a pandas or polars frame; None for other inputs.
+def _layout(X):
+    """Names and dtypes of the columns of a pandas or polars frame; None, None for other inputs.
 
-    Also None if a column of objects is to hold numbers: its values decide whether it does.
+    Of an extension dtype it is the class: categories differ from frame to frame.
     """
     library = type(X).__module__.partition(".")[0]
     if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
-        return None
-    # Of extension dtypes the class alone: categories differ from frame to frame.
-    dtypes = [one if isinstance(one, np.dtype) else type(one) for one in X.dtypes]
-    for j, dtype in enumerate(dtypes):
-        if isinstance(dtype, np.dtype) and dtype.kind == "O" and j not in levels:
-            return None
-    return list(X.columns), dtypes
+        return None, None
+    dtypes = X.dtypes if library == "polars" else X.dtypes.tolist()
+    return X.columns, [one if isinstance(one, np.dtype) else type(one) for one in dtypes]
 
 
 def where_not_finite(X, names, missing_too):

@@ -179,7 +179,7 @@ cdef class Router:
         if self.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
         cdef Table table = self.checked_table(X)
-        response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
+        response = np.zeros((table.n_samples, self.n_outputs))
         cdef double[:, ::1] total = response
         cdef int64_t i, k
         if response.size == 0:
@@ -188,11 +188,11 @@ cdef class Router:
             self.respond_soft(&table, first_tree, last_tree, total)
         else:
             self.route(&table, first_tree, last_tree, None, total)
-        if baseline is None:
-            return response
-        for i in range(table.n_samples):
-            for k in range(self.n_outputs):
-                total[i, k] = total[i, k] / divisor + baseline[k]
+        if baseline is not None:
+            with nogil:
+                for i in range(table.n_samples):
+                    for k in range(self.n_outputs):
+                        total[i, k] = total[i, k] / divisor + baseline[k]
         return response
 
     # ------------------------------------------------------------------------ five ways to a leaf

@@ -1134,6 +1134,23 @@ def test_few_rows_of_known_columns_are_read_without_validation(estimator):
     np.testing.assert_array_equal(response(estimator, new), many[:2])
 
 
+def test_few_rows_of_numbers_that_are_levels():
+    """The matrix of a frame of numbers has values, not codes."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=N), "k": rng.choice([3.0, 7.5, 2.0**60], N)})
+    frame["i"] = rng.choice([5, 2**60, 2**60 + 1], N)
+    y = (frame["k"] == 7.5) + 2 * (frame["i"] == 2**60)
+    model = skforest.ManifoldForestClassifier(5, categorical_features=["k", "i"], random_state=0)
+    expected = model.fit(frame, y).predict_proba(frame)
+    for X in (frame, pl.DataFrame(frame.to_dict("list"))):
+        model.predict(X[:1])
+        assert vars(model.forest_)["_cached_reader"].matrix(X[:3]) is not None
+        found = [model.predict_proba(X[i : i + 2]) for i in range(0, N, 2)]
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert vars(model.forest_)["_cached_reader"].matrix(frame[:3]) is None  # it is that of polars
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
