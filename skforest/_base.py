@@ -11,6 +11,7 @@ Only this file imports private names of scikit-learn.
 import time
 import warnings
 from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
 from numbers import Integral, Real  # noqa: F401
@@ -27,7 +28,6 @@ from sklearn.utils._param_validation import (  # noqa: F401
     StrOptions,
     validate_params,
 )
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ._docs import with_texts
@@ -337,15 +337,18 @@ class BaseForest(TableEstimator):
         elif n_rows <= BLOCK:
             return function(X)
         n_jobs = effective_n_jobs(self.n_jobs)
-        size = max(1, min(most, -(-n_rows // n_jobs)))
-        blocks = (X[start : start + size] for start in range(0, n_rows, size))
+        n_blocks = n_jobs * -(-n_rows // (most * n_jobs))  # the threads get equally many
+        size = max(1, -(-n_rows // n_blocks))
+        starts = range(0, n_rows, size)
+
+        def part(start):
+            return function(X[start : start + size])
+
         if n_jobs == 1:
-            parts = [function(block) for block in blocks]
-        else:
-            parts = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(
-                delayed(function)(block) for block in blocks
-            )
-        return np.concatenate(parts)
+            return np.concatenate([part(start) for start in starts])
+        # joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
+        with ThreadPoolExecutor(n_jobs) as pool:
+            return np.concatenate(list(pool.map(part, starts)))
 
     def apply(self, X):
         """Leaf that every row reaches in every tree.
