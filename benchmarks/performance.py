@@ -42,6 +42,7 @@ SCRIPTS = (
     "hinge",
     "boosting",
     "explain",
+    "serve",
     "endtoend",
     "layer",
     "tables",
@@ -322,6 +323,11 @@ def boosting_table(stored):
     return _noted_table(stored, "boosting:")
 
 
+def serve_table(stored):
+    """Return head and rows of the times to predict single rows, batches and data frames."""
+    return _noted_table(stored, "serve:")
+
+
 def explain_table(stored):
     """Return head and rows of times of Shapley values."""
     return _noted_table(stored, "explain:")
@@ -434,6 +440,7 @@ TABLES = {
     "size": size_table,
     "boosting": boosting_table,
     "explain": explain_table,
+    "serve": serve_table,
     "layer": layer_table,
     "co2_procedure": procedure_table,
     "special": special_table,

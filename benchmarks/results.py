@@ -10,6 +10,7 @@ UNITS = {
     "x": "{:.3g}x",
     "%": "{:.2f} %",
     "us": "{:.0f} us",
+    "us/row": "{:.2f} us",
     "s": "{:.3f} s",
     "MiB": "{:.1f} MiB",
     "GFLOP/s": "{:.1f} GFLOP/s",

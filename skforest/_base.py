@@ -11,6 +11,9 @@ Only this file imports private names of scikit-learn.
 import time
 import warnings
 from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import partial
 from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
@@ -25,7 +28,6 @@ from sklearn.utils._param_validation import (  # noqa: F401
     StrOptions,
     validate_params,
 )
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ._docs import with_texts
@@ -39,7 +41,7 @@ from ._feature_map import (
     dense_blocks,
 )
 from ._kernels.rows import tree_seed
-from ._table import as_frame, few_frame_rows, few_rows
+from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import in_threads
 from ._training_set import TrainingSet
@@ -258,24 +260,67 @@ class BaseForest(TableEstimator):
     def _validate_predict(self, X):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
-        names = getattr(self, "feature_names_in_", None)
         levels = self.forest_.levels
-        if not levels:
-            few = X if names is None else few_frame_rows(X, names)
-            few = few_rows(few, self.n_features_in_, self._scales_features)
-            if few is not None:
-                return few if self._scales_features else as_bytes(few)
-        X = as_frame(self._unfolded(X))
+        given = X = as_frame(self._unfolded(X))
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
+        if "feature_names_in_" in self.__dict__ and X.shape[0] <= FEW_ROWS:
+            # The next frames with such columns are read without validation.
+            self.forest_.__dict__["_cached_reader"] = FrameReader(given, levels)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
+
+    def _few_features(self, X):
+        """Features of a few rows that are plainly valid, as arrays or as in `fit`; else None.
+
+        For a single row, full validation takes many times as long as the prediction. Everything
+        that is not a sound matrix of numbers is left to full validation.
+        """
+        forest = self.__dict__.get("forest_")
+        if forest is None:
+            return None
+        if "feature_names_in_" in self.__dict__:
+            reader = forest.__dict__.get("_cached_reader")
+            X = None if reader is None else reader.matrix(X)
+        elif type(X) is not np.ndarray or X.ndim != 2 or len(X) > FEW_ROWS or forest.levels:
+            return None
+        elif not X.flags.c_contiguous:
+            X = np.ascontiguousarray(X)
+        return forest.row_map.features(X, True, self._takes_missing)
 
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
-        return self._in_blocks(self._validate_predict(X), self.forest_.response_mapped)
+        return self._routed(X, Forest.response_mapped)
+
+    @property
+    def _routing_forest(self):
+        """The forest that predicts."""
+        return self.forest_
+
+    def _routed(self, X, method):
+        """What a method of the forest returns for the features of the rows."""
+        few = self._few_features(X)
+        if few is not None:
+            return method(self._routing_forest, few)
+        X = self._validate_predict(X)
+        return self._in_blocks(X, partial(method, self._routing_forest))
+
+    def _responder(self):
+        """A function of rows of float32 that returns responses, and one that encodes tables."""
+        check_is_fitted(self, "forest_")
+        forest = self._routing_forest
+        features, respond = forest.row_map.features, forest.response_mapped
+
+        def response(X):
+            if len(X) <= BLOCK:
+                return respond(features(X, False))
+            blocks = (X[start : start + BLOCK] for start in range(0, len(X), BLOCK))
+            return np.concatenate([respond(features(block, False)) for block in blocks])
+
+        response(np.zeros((1, self.n_features_in_), np.float32))  # makes what routing needs
+        return response, copy(self)._validate_predict
 
     def _in_blocks(self, X, predict):
         """A function of mapped rows, in blocks of rows that are mapped each."""
@@ -293,15 +338,18 @@ class BaseForest(TableEstimator):
         elif n_rows <= BLOCK:
             return function(X)
         n_jobs = effective_n_jobs(self.n_jobs)
-        size = max(1, min(most, -(-n_rows // n_jobs)))
-        blocks = (X[start : start + size] for start in range(0, n_rows, size))
+        n_blocks = n_jobs * -(-n_rows // (most * n_jobs))  # the threads get equally many
+        size = max(1, -(-n_rows // n_blocks))
+        starts = range(0, n_rows, size)
+
+        def part(start):
+            return function(X[start : start + size])
+
         if n_jobs == 1:
-            parts = [function(block) for block in blocks]
-        else:
-            parts = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(
-                delayed(function)(block) for block in blocks
-            )
-        return np.concatenate(parts)
+            return np.concatenate([part(start) for start in starts])
+        # joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
+        with ThreadPoolExecutor(n_jobs) as pool:
+            return np.concatenate(list(pool.map(part, starts)))
 
     def apply(self, X):
         """Leaf that every row reaches in every tree.
@@ -310,8 +358,7 @@ class BaseForest(TableEstimator):
 
         {returns_leaves}
         """
-        X = self._validate_predict(X)
-        return self._in_blocks(X, self.forest_.apply_mapped)
+        return self._routed(X, Forest.apply_mapped)
 
     def decision_path(self, X):
         """Nodes that every row passes.
@@ -322,8 +369,8 @@ class BaseForest(TableEstimator):
         n_nodes_ptr : ndarray of shape (n_estimators + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
-        X = self._validate_predict(X)
-        return decision_path(self.forest_, self._in_blocks(X, self.forest_.apply_mapped))
+        leaves = self.apply(X)
+        return decision_path(self.forest_, leaves)
 
     def _keeps_folds(self, n_folds):
         """Are members that leave folds out what `fit` trains in any case?"""

@@ -1,10 +1,14 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from ._base import BaseForest, take_rows
+from .training.blending import sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
 
@@ -149,6 +153,43 @@ def response_of(model, X, classes):
         whole[:, np.searchsorted(labels, own)] = part
         parts.append(whole)
     return np.concatenate(parts, axis=1)
+
+
+def responder_of(blend, classes):
+    """As `BaseForest._responder`, for a blend with some classes of each output."""
+    if blend.is_categorical_ is not None:
+        _check_equal_codes(blend.members_)
+    functions, encode = [], partial(check_array, dtype=np.float32)
+    weights, temperature = blend.weights_, blend.temperature_
+    for name, model in blend.members_.items():
+        function = partial(response_of, model, classes=classes)
+        if isinstance(model, BaseForest):
+            respond, encode = model._responder()
+            if classes is None or _has_classes(model, classes):
+                function = respond
+        functions.append((weights[name], function))
+
+    def response(X):
+        return sharpened(sum(weight * function(X) for weight, function in functions), temperature)
+
+    return response, encode
+
+
+def _check_equal_codes(models):
+    """Raise ValueError unless all members of a blend give categories the same codes."""
+    first = None
+    for name, model in models.items():
+        if not isinstance(model, BaseForest):
+            raise ValueError(
+                f"the member {name!r}, a {type(model).__name__}, takes no codes of categories; "
+                "a predictor of this blend is not possible"
+            )
+        first = model.forest_.levels if first is None else first
+        if model.forest_.levels != first:
+            raise ValueError(
+                f"the member {name!r} has other categories than those before it; a predictor of "
+                "this blend is not possible"
+            )
 
 
 def _has_classes(model, classes):

@@ -434,38 +434,81 @@ def input_dtype(X, is_scaling):
     return np.float64 if is_scaling and names != {"float32"} else np.float32
 
 
-def few_rows(X, n_features, is_scaling):
-    """A few rows in their input dtype if they are plainly valid, else None.
+class FrameReader:
+    """Reads a few rows of data frames whose columns are as those of a frame that was validated.
 
-    For a single row, full validation takes several times as long as the prediction. Everything
-    that is not a sound matrix of numbers is left to full validation.
+    Equal names and dtypes need no second validation; that takes many times as long as to predict.
+
+    Parameters
+    ----------
+    X : data frame
+    levels : dict of int to list
+        Levels of the categories by column.
     """
-    if (
-        type(X) is not np.ndarray
-        or X.ndim != 2
-        or not 0 < len(X) <= FEW_ROWS
-        or X.shape[1] != n_features
-        or X.dtype not in (np.uint8, np.float32, np.float64)
-    ):
-        return None
-    if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = X if is_scaling else X.astype(np.float32, copy=False)
-        if not np.isfinite(X).all():
+
+    def __init__(self, X, levels):
+        self.columns, self.dtypes = _layout(X)
+        if self.dtypes is not None:
+            of_numpy = [j for j, dtype in enumerate(self.dtypes) if isinstance(dtype, np.dtype)]
+            objects = [j for j in of_numpy if self.dtypes[j].kind == "O"]
+            if not set(objects) <= set(levels):  # values decide whether they are numbers
+                self.dtypes = None
+        self.levels = {
+            j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
+            for j, own in levels.items()
+        }
+
+    def matrix(self, X):
+        """Rows as `Table.matrix` returns them; None if X needs validation."""
+        columns, dtypes = _layout(X)
+        if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
             return None
-    return X if is_scaling else np.ascontiguousarray(X)
+        if columns is not self.columns:
+            # An index of pandas compares its names faster than a list of them.
+            is_equal = getattr(columns, "equals", columns.__eq__)
+            if type(columns) is not type(self.columns) or not is_equal(self.columns):
+                return None
+        if self.levels:
+            rows = X.rows() if hasattr(X, "rows") else X.to_numpy(dtype=object).tolist()
+        else:
+            rows = X.to_numpy()
+            if rows.dtype in (np.uint8, np.float32, np.float64):
+                return np.ascontiguousarray(rows)
+            rows = rows.tolist()
+        try:
+            return np.array([[self._entry(j, x) for j, x in enumerate(row)] for row in rows])
+        except (TypeError, ValueError, ArithmeticError):
+            return None
+
+    def _entry(self, j, value):
+        """A value as a float; ValueError if its type is not what the column needs."""
+        if j not in self.levels:
+            if isinstance(value, float | bool | np.bool_ | np.float32):
+                return float(value)
+            if isinstance(value, Integral) and abs(int(value)) <= MAX_EXACT:
+                return float(value)
+            if is_missing(value):
+                return np.nan
+            raise ValueError(value)
+        number_of, kinds = self.levels[j]
+        level = as_level(value)
+        if level != level:
+            return level
+        if kinds and type(level) not in kinds:
+            raise ValueError(value)
+        return number_of.get(level, UNKNOWN)
 
 
-def few_frame_rows(X, names):
-    """A few rows of a data frame as an ndarray if their columns are the given ones, else None."""
-    # Checking the columns and calling `to_numpy` takes a tenth of the time of validation.
-    columns = getattr(X, "columns", None)
-    if columns is None or not hasattr(X, "to_numpy") or len(X) > FEW_ROWS:
-        return None
-    if len(columns) != len(names) or list(columns) != names.tolist():
-        return None
-    X = X.to_numpy()
-    return X if X.dtype in (np.uint8, np.float32, np.float64) else None
+def _layout(X):
+    """Names and dtypes of the columns of a pandas or polars frame; None, None for other inputs.
+
+    Of an extension dtype it is the class: categories differ from frame to frame.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
+        return None, None
+    dtypes = X.dtypes if library == "polars" else X.dtypes.tolist()
+    return X.columns, [one if isinstance(one, np.dtype) else type(one) for one in dtypes]
 
 
 def where_not_finite(X, names, missing_too):

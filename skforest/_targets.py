@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ._base import StrOptions
 from ._docs import with_texts
+from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
 from .forest.statistics import labels_of, probabilities
 from .training.losses import SquaredError, TargetUnits
@@ -232,7 +233,10 @@ class ForestClassifierMixin(ClassifierMixin):
         proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
             In the order of `classes_`; a list with one array for each output if there are several.
         """
-        response = self._response(X)
+        return self._probabilities_of(self._response(X))
+
+    def _probabilities_of(self, response):
+        """Probabilities by the response of the forest."""
         if not self._has_several_outputs:
             return response
         return probabilities(response, self.n_classes_)
@@ -259,7 +263,22 @@ class ForestClassifierMixin(ClassifierMixin):
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return labels_of(self._response(X), self._every_classes)
+        return self._prediction_of(self._response(X))
+
+    def _prediction_of(self, response):
+        """Labels by the response of the forest."""
+        return labels_of(response, self._every_classes)
+
+    def predictor(self):
+        """Predictions of rows of float32 without validation, see :ref:`serve`.
+
+        Returns
+        -------
+        predictor : ClassPredictor
+            A function of rows that returns class probabilities, with the methods `predict` and
+            `predict_proba`.
+        """
+        return ClassPredictor(self)
 
     def _set_oob_attributes(self, of_samples, response, data, known):
         if not self._has_several_outputs:
@@ -355,8 +374,21 @@ class ForestRegressorMixin(RegressorMixin):
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs), float64
         """
-        response = self._response(X)
+        return self._prediction_of(self._response(X))
+
+    def _prediction_of(self, response):
+        """Targets by the response of the forest."""
         return response[:, 0] if self._is_1d else response
+
+    def predictor(self):
+        """Predictions of rows of float32 without validation, see :ref:`serve`.
+
+        Returns
+        -------
+        predictor : Predictor
+            A function of rows that returns predicted targets, with the method `predict`.
+        """
+        return Predictor(self)
 
     def _set_oob_attributes(self, of_samples, response, data, known):
         self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples

@@ -15,10 +15,13 @@ where the weight of a leaf depends on the gate: 1 at the leaf that the row reach
 smallest ``|a . x - t|`` on the path to it (margin), or the product of the sigmoids on the path to
 any leaf. Only leaves of hard gates may have slopes, which few models use.
 
-`Router` finds leaves in one of three ways, which give the same bits:
+`Router` finds leaves in one of five ways, which give the same bits:
 
 - node by node (`route_tree`): the rows that reach a node are projected at once and partitioned
   into its children, as in growing;
+- row by row, if they are few, each through several trees side by side (route.h);
+- for trees of at most 64 leaves over features and short mixtures, by deciding all splits for 32
+  rows at a time (route.h);
 - for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (route.pyx);
 - for trees that share a few directions, over a pool, which has each row projected once on each of
   them (route.pyx).
@@ -33,17 +36,35 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 import numpy as np
 
 from ._kernels.direction cimport (
-    DENSE, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid,
-    as_table, box_volume, project, reserve_unfolded, unfold
+    CSR, DENSE, FLOAT32, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions,
+    as_grid, as_table, box_volume, project, reserve_unfolded, unfold
 )
 from ._kernels.memory cimport Scratch
 from ._kernels.route cimport (
     DirectionPool, RoutedRows, Slopes, SumRouter, add_slopes, partition_rows, pop_node, push_node,
     routed_rows, sums_apply
 )
-from ._kernels.route import make_pool
+from ._kernels.route import leaf_bits, make_pool
 
 cdef extern from "route.h" nogil:
+    ctypedef struct skf_trees:
+        const int64_t* tree_start
+        const int64_t* sparse_start
+        const int32_t* child
+        const int32_t* direction
+        const int32_t* sparse_feature
+        const float* threshold
+        const float* sparse_weight
+        const float* dense
+        int32_t n_features, n_sparse
+
+    void skf_route_row(const skf_trees*, const float*, int64_t, int64_t, int32_t*, float*)
+    const int SKF_HAS_BITS, SKF_BIT_ROWS, SKF_CANDIDATES
+    void skf_fill_columns(const void*, bint, int64_t, int64_t, int64_t, float*)
+    void skf_route_bits(
+        const skf_trees*, int64_t, const float*, const uint32_t*, const uint32_t*, const int32_t*,
+        int32_t*
+    )
     void skf_add_values(
         const float*, int64_t, const int32_t*, const int32_t*, const float*, int64_t, double*
     )
@@ -59,6 +80,12 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
+    FEW_ROWS = 8                   # up to here, rows are routed one by one,
+    FEW_ROWS_OF_POOL = 2           # where a pool would route them
+    FEW_TREES = 64                 # whose leaves are found before their values are added
+    ROWS_OF_BITS = 4               # from here on, small trees are routed by bits of their leaves
+    COLUMNS_PER_TREE = 4           # most features there, for each tree
+    MEAN_TERMS = 8                 # most features of a mixture there, on average
 
 
 cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
@@ -98,6 +125,7 @@ cdef class Router:
     cdef const int32_t[::1] value_index
     cdef bint has_slopes
     cdef Slopes slopes
+    cdef tuple leaf_bits           # what `leaf_bits` returns, once it is needed
     cdef SumRouter sum_router      # made when bytes are predicted for the first time
     cdef readonly DirectionPool pool
     cdef bint pool_is_decided
@@ -139,24 +167,35 @@ cdef class Router:
             self.route(&table, 0, n_trees, leaves, None)
         return leaves
 
-    def respond(self, X, int64_t first_tree, int64_t last_tree):
+    def respond(
+        self, X, int64_t first_tree, int64_t last_tree, double divisor=1,
+        const double[::1] baseline=None,
+    ):
         """Sum of leaf weight times leaf value over the trees first_tree .. last_tree - 1.
 
-        X is uint8 or float32; the response is (n_samples, n_outputs), float64.
+        With `baseline`, the sum divided by `divisor`, plus the baseline. X is uint8 or float32;
+        the response is (n_samples, n_outputs), float64.
         """
         if self.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
         cdef Table table = self.checked_table(X)
-        response = np.zeros((table.n_samples, self.n_outputs), dtype=np.float64)
+        response = np.zeros((table.n_samples, self.n_outputs))
+        cdef double[:, ::1] total = response
+        cdef int64_t i, k
         if response.size == 0:
             return response
         if self.gate == SIGMOID:
-            self.respond_soft(&table, first_tree, last_tree, response)
+            self.respond_soft(&table, first_tree, last_tree, total)
         else:
-            self.route(&table, first_tree, last_tree, None, response)
+            self.route(&table, first_tree, last_tree, None, total)
+        if baseline is not None:
+            with nogil:
+                for i in range(table.n_samples):
+                    for k in range(self.n_outputs):
+                        total[i, k] = total[i, k] / divisor + baseline[k]
         return response
 
-    # ----------------------------------------------------------------------- three ways to a leaf
+    # ------------------------------------------------------------------------ five ways to a leaf
 
     cdef int route(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
@@ -165,9 +204,98 @@ cdef class Router:
         """Route all rows through some trees; fill `leaves`, or add to `response` without them."""
         if self.sums_are_used(table):
             return self.route_by_sums(table, first_tree, last_tree, leaves, response)
-        if self.pool_is_used():
+        cdef bint has_pool = self.pool_is_used()
+        if not has_pool and self.bits_are_used(table, last_tree - first_tree):
+            return self.route_by_bits(table, first_tree, last_tree, leaves, response)
+        cdef int few_rows = FEW_ROWS_OF_POOL if has_pool else FEW_ROWS
+        if table.n_samples <= few_rows and table.dtype == FLOAT32 and self.reads_rows():
+            return self.route_by_rows(table, first_tree, last_tree, leaves, response)
+        if has_pool:
             return self.route_over_pool(table, first_tree, last_tree, leaves, response)
         return self.route_by_nodes(table, first_tree, last_tree, leaves, response)
+
+    cdef bint reads_rows(self) noexcept nogil:
+        """Whether `skf_route_row` knows all directions: none is a box or in half precision."""
+        cdef const Directions* d = &self.directions
+        return d.n_boxes == 0 and d.sparse_half == NULL and d.dense_half == NULL
+
+    cdef skf_trees as_trees(self) noexcept:
+        """Pointers to the trees; `sparse_start` is not NULL, since a kernel may read its start."""
+        cdef const Directions* d = &self.directions
+        cdef skf_trees trees
+        trees.tree_start = &self.tree_start[0]
+        trees.child = &self.child[0] if self.child.shape[0] else NULL
+        trees.threshold = &self.threshold[0] if self.threshold.shape[0] else NULL
+        trees.direction = &self.direction[0] if self.direction.shape[0] else NULL
+        trees.sparse_start = d.sparse_start if d.sparse_start != NULL else &self.tree_start[0]
+        trees.sparse_feature = d.sparse_feature
+        trees.sparse_weight, trees.dense = d.sparse_weight, d.dense
+        trees.n_features, trees.n_sparse = d.n_features, d.n_sparse
+        return trees
+
+    cdef bint bits_are_used(self, const Table* table, int64_t n_trees) except -1:
+        """Whether bits of leaves route the rows: small trees over features and short mixtures."""
+        cdef const Directions* d = &self.directions
+        if not (SKF_HAS_BITS and self.reads_rows() and table.n_samples >= ROWS_OF_BITS):
+            return False
+        # All features are transposed, of which a tree reads some.
+        if self.gate != HARD or d.n_dense or table.dtype == CSR:
+            return False
+        if table.n_features > COLUMNS_PER_TREE * n_trees:
+            return False
+        if d.n_sparse and d.sparse_start[d.n_sparse] > MEAN_TERMS * <int64_t>d.n_sparse:
+            return False
+        if self.leaf_bits is None:
+            self.leaf_bits = leaf_bits(self.arrays, SKF_CANDIDATES)
+        return len(self.leaf_bits) > 0
+
+    cdef int route_by_bits(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
+        double[:, ::1] response
+    ) except -1:
+        cdef skf_trees trees = self.as_trees()
+        cdef const uint32_t[::1] low = self.leaf_bits[0], high = self.leaf_bits[1]
+        cdef const int32_t[::1] node_of_leaf = self.leaf_bits[2]
+        cdef Scratch scratch = Scratch()
+        cdef int64_t p = table.n_features, start = 0, tree, n, first_leaf
+        cdef float* columns = scratch.floats(SKF_BIT_ROWS * p)
+        cdef int32_t* leaf = scratch.ints(SKF_BIT_ROWS)
+        cdef bint is_bytes = table.dtype == UINT8
+        with nogil:
+            while start < table.n_samples:
+                n = min(<int64_t>SKF_BIT_ROWS, table.n_samples - start)
+                skf_fill_columns(table.data, is_bytes, start, n, p, columns)
+                for tree in range(first_tree, last_tree):
+                    first_leaf = (self.tree_start[tree] + tree) // 2
+                    skf_route_bits(
+                        &trees, tree, columns, &low[0], &high[0], &node_of_leaf[first_leaf], leaf
+                    )
+                    self.store(tree, table, leaf, NULL, start, n, leaves, response)
+                start += n
+        return 0
+
+    cdef int route_by_rows(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
+        double[:, ::1] response
+    ) except -1:
+        cdef skf_trees trees = self.as_trees()
+        cdef int32_t[FEW_TREES] leaf
+        cdef float[FEW_TREES] least
+        cdef float* margin = least if self.gate == MARGIN else NULL
+        cdef float* weight
+        cdef const float* x = <const float*>table.data
+        cdef int64_t i, t, tree, n
+        with nogil:
+            for i in range(table.n_samples):
+                tree = first_tree
+                while tree < last_tree:
+                    n = min(<int64_t>FEW_TREES, last_tree - tree)
+                    skf_route_row(&trees, x + i * table.n_features, tree, n, leaf, margin)
+                    for t in range(n):
+                        weight = NULL if margin == NULL else margin + t
+                        self.store(tree + t, table, &leaf[t], weight, i, 1, leaves, response)
+                    tree += n
+        return 0
 
     cdef int route_by_nodes(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,

@@ -27,6 +27,7 @@ from ._members import (
     OwnMember,
     check_response,
     read_groups,
+    responder_of,
     response_of,
 )
 from ._table import as_frame
@@ -423,13 +424,18 @@ class _Blend(TableEstimator):
     # -------------------------------------------------------------------------------- predicting
 
     def _response(self, X):
-        check_is_fitted(self, "members_")
-        classes = self._every_classes if is_classifier(self) else None
+        if "members_" not in self.__dict__:  # the check itself takes longer than a prediction
+            check_is_fitted(self, "members_")
+        classes = self._every_classes if hasattr(self, "classes_") else None
         parts = (
             self.weights_[name] * response_of(model, X, classes)
             for name, model in self.members_.items()
         )
         return sharpened(sum(parts), self.temperature_)
+
+    def _responder(self):
+        check_is_fitted(self, "members_")
+        return responder_of(self, self._every_classes if is_classifier(self) else None)
 
     @property
     def feature_importances_(self):

@@ -818,7 +818,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         -------
         y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
         """
-        return self._target_of(self._response(X))
+        return self._prediction_of(self._response(X))
 
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.
@@ -856,9 +856,9 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             has all its trees. The last one is what `predict` returns.
         """
         for response in self._staged_response(X):
-            yield self._target_of(response)
+            yield self._prediction_of(response)
 
-    def _target_of(self, response):
+    def _prediction_of(self, response):
         if self._has_several_quantiles:
             rearranged = np.empty_like(response)
             rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)

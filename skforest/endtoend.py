@@ -455,9 +455,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     # -------------------------------------------------------------------------------- predictions
 
-    def _response(self, X):
-        X = self._validate_predict(X)
-        return self._in_blocks(X, self._gated(self.forest_).response_mapped)
+    @property
+    def _routing_forest(self):
+        return self._gated(self.forest_)
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)

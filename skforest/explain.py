@@ -308,7 +308,9 @@ class _Part:
 
     def _mapped(self, X):
         """Mapped rows, float32: those of bytes have the same sums and sides of splits."""
-        Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
+        Z = self.model._few_features(X)
+        if Z is None:
+            Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
         return np.ascontiguousarray(Z, dtype=np.float32)
 
 

@@ -28,6 +28,7 @@ LAYERS = {
     "shared": [
         "_threads",
         "_validation",
+        "_predictor",
         "_base",
         "_targets",
         "_greedy",

@@ -788,3 +788,33 @@ def test_damaged_archives_are_refused(tmp_path):
             archive.writestr(name.replace("0.", "1.", 1), content)
     with pytest.raises(ValueError, match="damaged"):
         skforest.load(path)
+
+
+# ---------------------------------------------------------------------------------- predictors
+
+
+def test_a_predictor_of_a_blend():
+    X, y = make_classification(150, 6, n_classes=3, n_informative=5, n_redundant=0, random_state=0)
+    X = X.astype(np.float32)
+    members = [ManifoldForestClassifier(5), CO2ForestClassifier(5), LogisticRegression()]
+    model = BlendedForestClassifier(members, cv=2, random_state=0).fit(X, y)
+    model.temperature_ = 0.8
+    assert len(model.members_) > 1
+    expected, predictor = model.predict_proba(X), model.predictor()
+    np.testing.assert_array_equal(predictor(X), expected)
+    np.testing.assert_array_equal(predictor(X[3]), model.predict_proba(X[3:4])[0])
+    np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
+    np.testing.assert_array_equal(predictor.encode(X.tolist()), X)
+
+
+def test_a_predictor_of_a_blend_of_tables():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.arange(60.0), "b": ["x", "y", "z"] * 20})
+    y = frame["a"] + 30 * (frame["b"] == "x")
+    members = [CO2ForestRegressor(5), ManifoldForestRegressor(5)]
+    model = BlendedForestRegressor(members, cv=2, random_state=0).fit(frame, y)
+    predictor = model.predictor()
+    np.testing.assert_array_equal(predictor(predictor.encode(frame)), model.predict(frame))
+    model.members_["linear"] = LogisticRegression()
+    with pytest.raises(ValueError, match="LogisticRegression, takes no codes of categories"):
+        model.predictor()

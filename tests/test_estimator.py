@@ -20,7 +20,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.inspection import permutation_importance
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import (
@@ -1273,3 +1273,71 @@ def test_floating_point_mode_is_left_alone(estimator):
     smallest = np.float32(1e-45)
     assert smallest > 0 and smallest / np.float32(1) == smallest
     assert np.float64(sys.float_info.min) / 2 > 0  # no flush to zero
+
+
+# ---------------------------------------------------------------------------------- predictors
+
+
+@pytest.mark.every_class
+def test_a_predictor_returns_what_the_estimator_returns(estimator):
+    X, y = task(estimator)
+    X[::9, 2] = np.nan
+    X = X.astype(np.float32)
+    estimator.fit(X, y)
+    expected, labels = response(estimator, X), estimator.predict(X)
+    predictor = estimator.predictor()
+    assert predictor.n_features_in_ == 6
+    other = pickle.loads(pickle.dumps(predictor))
+    for rows in (slice(0, 1), slice(3, 40), slice(None)):
+        np.testing.assert_array_equal(predictor(X[rows]), expected[rows])
+        np.testing.assert_array_equal(other(X[rows]), expected[rows])
+        np.testing.assert_array_equal(response(estimator, X[rows]), expected[rows])
+    for i in (0, 1, 9):
+        np.testing.assert_array_equal(predictor(X[i]), expected[i])
+        np.testing.assert_array_equal(predictor.predict(X[i]), labels[i])
+        np.testing.assert_array_equal(response(estimator, X[i : i + 1])[0], expected[i])
+    np.testing.assert_array_equal(predictor.predict(X), labels)
+    assert is_classifier(estimator) == hasattr(predictor, "predict_proba")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(X[:50], y[:50])
+    np.testing.assert_array_equal(predictor(X), expected)  # the model that it was made of
+
+
+def test_a_predictor_serves_several_threads(estimator):
+    X, y = task(estimator)
+    X = X.astype(np.float32)
+    predictor = estimator.fit(X, y).predictor()
+    expected, different = predictor(X), []
+
+    def serve(start):
+        for i in range(start, N):
+            if (predictor(X[i]) != expected[i]).any() or (predictor(X) != expected).any():
+                different.append(i)
+
+    threads = [threading.Thread(target=serve, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not different
+
+
+def test_a_predictor_says_what_it_takes(estimator):
+    X, y = task(estimator)
+    with pytest.raises(NotFittedError):
+        estimator.predictor()
+    predictor = estimator.fit(X, y).predictor()
+    with pytest.raises(TypeError, match="array of float64; a predictor takes .* float32"):
+        predictor(X)
+    X = predictor.encode(X)
+    assert X.dtype == np.float32
+    with pytest.raises(TypeError, match="list"):
+        predictor(X.tolist())
+    for wrong in (X[0, 0], X[:0], X[:, :5], X[0, :5], X[None]):
+        with pytest.raises((TypeError, ValueError), match="shape|float32"):
+            predictor(wrong)
+    for strided in (X[:, ::-1], X.T.copy().T):
+        with pytest.raises(ValueError, match="C-contiguous"):
+            predictor(strided)
+    assert predictor(X).shape[0] == N

@@ -1113,3 +1113,85 @@ def test_several_outputs_with_categories():
     Y = np.c_[y, -y, frame["size"]]
     for cls in (CO2ForestRegressor, ManifoldForestRegressor):
         assert cls(5, random_state=0).fit(frame, Y).score(frame, Y) > 0.7
+
+
+# ------------------------------------------------------------------------ few rows, and predictors
+
+
+def test_few_rows_of_known_columns_are_read_without_validation(estimator):
+    frame = table()
+    estimator.fit(frame, target(estimator, frame))
+    expected = response(estimator, frame)
+    estimator.predict(frame[:1])  # is validated
+    reader = vars(estimator.forest_)["_cached_reader"]
+    for start in (*range(0, 30), 77):
+        rows = frame[start : start + 2].copy()
+        assert reader.matrix(rows) is not None
+        np.testing.assert_array_equal(response(estimator, rows), expected[start : start + 2])
+    new = pd.concat([frame[1:2]] * 2)
+    new["city"], new["shop"] = ["Paris", "Bern"], "nowhere"
+    many = response(estimator, pd.concat([new] * 40))
+    np.testing.assert_array_equal(response(estimator, new), many[:2])
+
+
+def test_few_rows_of_numbers_that_are_levels():
+    """The matrix of a frame of numbers has values, not codes."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=N), "k": rng.choice([3.0, 7.5, 2.0**60], N)})
+    frame["i"] = rng.choice([5, 2**60, 2**60 + 1], N)
+    y = (frame["k"] == 7.5) + 2 * (frame["i"] == 2**60)
+    model = skforest.ManifoldForestClassifier(5, categorical_features=["k", "i"], random_state=0)
+    expected = model.fit(frame, y).predict_proba(frame)
+    for X in (frame, pl.DataFrame(frame.to_dict("list"))):
+        model.predict(X[:1])
+        assert vars(model.forest_)["_cached_reader"].matrix(X[:3]) is not None
+        found = [model.predict_proba(X[i : i + 2]) for i in range(0, N, 2)]
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert vars(model.forest_)["_cached_reader"].matrix(frame[:3]) is None  # it is that of polars
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("size", "large", "could not convert|column 'size'"),
+        ("size", np.inf, "infinity"),
+        ("city", 3.0, "its levels in fit were strings"),
+        ("shop", pd.Timestamp(0), None),
+        ("city", None, None),
+    ],
+)
+def test_few_rows_that_differ_raise_as_many_do(column, value, message):
+    frame = table()
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(frame, target_of(frame))
+    model.predict(frame[:2])
+    rows = frame[:2].astype({column: object})
+    rows.loc[0, column] = value
+    rows.loc[1, column] = value
+    if message is None:
+        many = model.predict_proba(pd.concat([rows] * 40))
+        for _ in range(2):  # validated, and read
+            np.testing.assert_array_equal(model.predict_proba(rows), many[:2])
+        return
+    for _ in range(2):
+        with pytest.raises((ValueError, TypeError), match=message):
+            model.predict(rows)
+
+
+def target_of(frame):
+    return (frame["city"] == "Rome").astype(int)
+
+
+def test_a_predictor_takes_codes_of_categories(estimator):
+    frame = table().astype({"size": np.float32})
+    estimator.fit(frame, target(estimator, frame))
+    expected, predictor = response(estimator, frame), estimator.predictor()
+    with pytest.raises(TypeError, match=r"DataFrame; a predictor .*encode"):
+        predictor(frame)
+    rows = predictor.encode(frame)
+    # The features read numbers that float32 represents.
+    np.testing.assert_array_equal(predictor(rows), expected)
+    np.testing.assert_array_equal(predictor(rows[7]), expected[7])
+    rows[:, 3] = 1000  # no code
+    unknown = frame.assign(shop="nowhere")
+    np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))

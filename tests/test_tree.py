@@ -587,6 +587,55 @@ def test_trees_over_shared_directions_route_as_one_alone(seed, gate, dtype, n_sp
     np.testing.assert_array_equal(raw, total)
 
 
+@pytest.mark.parametrize("n_features", [3, 32, 41])
+@pytest.mark.parametrize("gate", ["hard", "margin"])
+@pytest.mark.parametrize("kinds", [("sparse", "dense"), ("sparse",), ()])
+def test_a_single_row_takes_the_paths_of_many(kinds, gate, n_features):
+    """Few rows pass many trees side by side, many rows are partitioned node by node."""
+    rng = np.random.default_rng(n_features)
+    # More directions than a row passes splits: no pool. Over 64 trees: in several parts.
+    shared = {"shape": (n_features,), "kinds": kinds, "gate": gate, "aggregate": "sum"}
+    deep = random_forest(rng, n_trees=70, n_splits=20, n_each=500, **shared)
+    stumps = random_forest(rng, n_trees=3, n_splits=0, n_each=40, **shared)
+    for forest in (deep, stumps):
+        X = whole_table(rng, 60, n_features, np.float32)
+        X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
+        leaves, raw = forest.apply(X), forest.router.respond(X, 1, 3)
+        for size in (1, 5):
+            blocks = [X[i : i + size] for i in range(0, 60, size)]
+            assert forest.router.pool is None
+            np.testing.assert_array_equal(np.concatenate(list(map(forest.apply, blocks))), leaves)
+            parts = [forest.router.respond(block, 1, 3) for block in blocks]
+            np.testing.assert_array_equal(np.concatenate(parts), raw)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("n_splits", [0, 1, 7, 31, 32, 63, 64])
+def test_small_trees_route_as_node_by_node(n_splits, dtype):
+    """Bits of at most 64 leaves; with a dense direction, which no split has, node by node."""
+    rng = np.random.default_rng(n_splits)
+    shape = {"shape": (12,), "kinds": ("sparse",), "n_each": 200, "aggregate": "sum"}
+    forest = random_forest(rng, n_trees=9, n_splits=n_splits, **shape)
+    if n_splits:  # one tree is a chain to the right, one to the left
+        chain = 2 * np.arange(n_splits) + 1
+        for tree, side in enumerate((1, 0)):
+            child = forest.child[forest.tree_start[tree] : forest.tree_start[tree + 1]]
+            leaves = np.sort(child[child < 0])[::-1]
+            at = np.concatenate([[0], chain[:-1] + side])
+            child[:] = 0
+            child[at] = chain
+            child[child == 0] = leaves
+    arrays = forest.arrays | {"dense": np.ones((1, 12), np.float32)}
+    by_nodes = forest.replaced(arrays)
+    X = whole_table(rng, 70, 12, dtype)
+    if dtype == np.float32:
+        X[rng.random(X.shape) < 0.02] = 3e38
+    for rows in (X, X[:32], X[:33], X[:9]):
+        np.testing.assert_array_equal(forest.apply(rows), by_nodes.apply(rows))
+        found = forest.router.respond(rows, 2, 7)
+        np.testing.assert_array_equal(found, by_nodes.router.respond(rows, 2, 7))
+
+
 def test_one_pool_serves_all_bags():
     """Bags are predicted one after another, each over the directions that it uses."""
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-/* Rows on their way through a tree over sums or projections that are computed already, and the sum of
- * the values of their leaves.
+/* Rows on their way through trees: over sums or projections that are computed already, one row through
+ * many trees, or all splits of a tree at once; and the sum of the values of their leaves.
  *
- * Eight rows descend side by side, so that eight chains of loads are under way at once.
+ * Several rows, or trees, descend side by side, so that several chains of loads are under way at once.
  */
 #ifndef SKFOREST_ROUTE_H
 #define SKFOREST_ROUTE_H
@@ -90,6 +90,220 @@ SKF_KERNEL(skf_route_pool,
                 margin[i + l] = least[l];
     }
 }
+
+/* ------------------------------------------------------------------------ one row through many trees */
+
+/* A forest of single features, sparse and dense directions; the arrays are those of docs/format. */
+typedef struct {
+    const int64_t *tree_start, *sparse_start;
+    const int32_t *child, *direction, *sparse_feature;
+    const float *threshold, *sparse_weight, *dense;
+    int32_t n_features, n_sparse;
+} skf_trees;
+
+/* Trees that a row descends side by side. */
+#define SKF_TREES 16
+
+/* a . x for a dense direction of p weights: the additions of SKF_DENSE_BODY for one row. */
+SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
+{
+    float sum = 0;
+#if SKF_WIDTH == 16
+    const int64_t whole = p - p % SKF_LANES;
+    const int rest = (int)(p - whole);
+    skf_vec low = {0}, high = {0}, s;
+    for (int64_t j = 0; j < whole; j += SKF_LANES) {
+        low += SKF_IN(weight + j) * SKF_IN(x + j);
+        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
+    }
+    if (rest) {
+        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
+        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
+        memcpy(z, x + whole, (size_t)rest * sizeof(float));
+        low += SKF_IN(w) * SKF_IN(z);
+        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
+    }
+    s = low + high;
+    SKF_ADD_LANES(sum, s);
+#else
+    float lane[SKF_LANES] = {0};
+    for (int64_t j = 0; j < p; j++)
+        lane[j % SKF_LANES] += weight[j] * x[j];
+    for (int half = SKF_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    sum = lane[0];
+#endif
+    return sum;
+}
+
+/* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
+ * NULL. Many trees are descended side by side; one that is done is replaced by the next one. A step
+ * has two parts, so that many loads are under way at once: what the splits read is loaded for all
+ * trees, then the row is projected. The same bits as node by node. */
+SKF_KERNEL(skf_route_row,
+           (const skf_trees *trees, const float *x, int64_t first, int64_t n,
+            int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (trees, x, first, n, leaf, margin))
+{
+    static const float one = 1;
+    const int32_t *child[SKF_TREES], *feature[SKF_TREES];
+    const float *weight[SKF_TREES];
+    int64_t tree[SKF_TREES], split[SKF_TREES], next = 0;
+    int32_t node[SKF_TREES], left[SKF_TREES], n_terms[SKF_TREES], code[SKF_TREES];
+    float threshold[SKF_TREES], least[SKF_TREES];
+    int n_lanes = 0;
+    for (;;) {
+        /* 1. New trees, for those that are done. */
+        for (int l = 0; l < SKF_TREES; l++) {
+            if (l < n_lanes) {
+                left[l] = child[l][node[l]];
+                if (left[l] >= 0)
+                    continue;
+                leaf[tree[l]] = node[l];
+                if (margin != NULL)
+                    margin[tree[l]] = least[l];
+            } else if (next >= n)
+                break;
+            if (next < n) {
+                const int64_t root = trees->tree_start[first + next];
+                tree[l] = next++;
+                child[l] = trees->child + root;
+                split[l] = (root - (first + tree[l])) / 2;
+                node[l] = 0;
+                least[l] = 0;
+                n_lanes = l < n_lanes ? n_lanes : l + 1;
+            } else {
+                n_lanes--;
+                if (l == n_lanes)
+                    break;
+                tree[l] = tree[n_lanes];
+                child[l] = child[n_lanes];
+                split[l] = split[n_lanes];
+                node[l] = node[n_lanes];
+                least[l] = least[n_lanes];
+            }
+            l--; /* the tree that is new here may be a leaf, too */
+        }
+        if (n_lanes == 0)
+            return;
+        /* 2. What the splits read. */
+        for (int l = 0; l < n_lanes; l++) {
+            const int64_t at = split[l] + (left[l] >> 1); /* left children are odd */
+            threshold[l] = trees->threshold[at];
+            code[l] = trees->direction[at];
+        }
+        for (int l = 0; l < n_lanes; l++) {
+            const int32_t own = code[l] - trees->n_features;
+            if (own >= trees->n_sparse) {
+                weight[l] = trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features;
+                n_terms[l] = -1;
+                for (int32_t j = 0; j < trees->n_features; j += 16)
+                    SKF_FETCH(weight[l] + j);
+                continue;
+            }
+            const int is_mixture = own >= 0;
+            const int64_t *start = trees->sparse_start + (is_mixture ? own : 0);
+            feature[l] = is_mixture ? trees->sparse_feature + start[0] : code + l;
+            weight[l] = is_mixture ? trees->sparse_weight + start[0] : &one;
+            n_terms[l] = is_mixture ? (int32_t)(start[1] - start[0]) : 1;
+        }
+        /* 3. Projections. */
+        for (int l = 0; l < n_lanes; l++) {
+            float sum = 0;
+            if (n_terms[l] < 0)
+                sum = skf_project_row(weight[l], x, trees->n_features);
+            else
+                for (int t = 0; t < n_terms[l]; t++)
+                    sum += weight[l][t] * x[feature[l][t]];
+            const float m = fabsf(sum - threshold[l]);
+            least[l] = node[l] == 0 || m < least[l] ? m : least[l];
+            node[l] = left[l] + !(sum <= threshold[l]);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------- all splits of small trees */
+
+/* Leaves of a tree with at most 64 leaves, without branches: every split is decided for 32 rows at a
+ * time, and removes the leaves below its left child from the candidates of the rows that go right. The
+ * first candidate that is left, from the left, is the leaf of the row (C. Lucchese et al.,
+ * "QuickScorer", SIGIR 2015). */
+#define SKF_CANDIDATES 64
+#define SKF_BIT_ROWS 32
+
+/* n rows of p bytes or floats, from `start` on, as columns of SKF_BIT_ROWS floats. */
+SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t start, int64_t n,
+                                        int64_t p, float *columns)
+{
+    const uint8_t *bytes = (const uint8_t *)table + (is_bytes ? start * p : 0);
+    const float *floats = (const float *)table + (is_bytes ? 0 : start * p);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < p; j++)
+            columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
+}
+
+#if SKF_WIDTH == 16
+#define SKF_HAS_BITS 1
+typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
+
+/* Row s has its features in columns[32 j + s]. low[k] and high[k] are the candidates that are left if a
+ * row goes right at split k of the tree. The additions are those of SKF_SPARSE_BODY. */
+SKF_KERNEL(skf_route_bits,
+           (const skf_trees *trees, int64_t tree, const float *columns, const uint32_t *low,
+            const uint32_t *high, const int32_t *node_of_leaf, int32_t *SKF_RESTRICT leaf),
+           (trees, tree, columns, low, high, node_of_leaf, leaf))
+{
+    enum { N = SKF_BIT_ROWS / SKF_WIDTH };
+    const int64_t first = (trees->tree_start[tree] - tree) / 2;
+    const int64_t end = (trees->tree_start[tree + 1] - tree - 1) / 2;
+    uint32_t of_low[SKF_BIT_ROWS], of_high[SKF_BIT_ROWS];
+    skf_words left[2 * N];
+    for (int v = 0; v < 2 * N; v++)
+        left[v] = ~(skf_words){0};
+    for (int64_t k = first; k < end; k++) {
+        const int32_t code = trees->direction[k], own = code - trees->n_features;
+        const float t = trees->threshold[k];
+        const uint32_t bits[2] = {low[k], high[k]};
+        skf_vec sum[N];
+        if (own < 0) {
+            for (int v = 0; v < N; v++)
+                sum[v] = SKF_IN(columns + (int64_t)code * SKF_BIT_ROWS + v * SKF_WIDTH);
+        } else {
+            const int64_t stop = trees->sparse_start[own + 1];
+            for (int v = 0; v < N; v++)
+                sum[v] = (skf_vec){0};
+            for (int64_t at = trees->sparse_start[own]; at < stop; at++) {
+                const float *x = columns + (int64_t)trees->sparse_feature[at] * SKF_BIT_ROWS;
+                const float w = trees->sparse_weight[at];
+                for (int v = 0; v < N; v++)
+                    sum[v] += w * SKF_IN(x + v * SKF_WIDTH);
+            }
+        }
+        /* Most splits lie in one half of the tree. */
+        if (~bits[0])
+            for (int v = 0; v < N; v++)
+                left[v] &= (skf_words)(sum[v] <= t) | bits[0];
+        if (~bits[1])
+            for (int v = 0; v < N; v++)
+                left[N + v] &= (skf_words)(sum[v] <= t) | bits[1];
+    }
+    memcpy(of_low, left, sizeof of_low);
+    memcpy(of_high, left + N, sizeof of_high);
+    for (int s = 0; s < SKF_BIT_ROWS; s++) {
+        const uint64_t found = (uint64_t)of_high[s] << 32 | of_low[s];
+        leaf[s] = node_of_leaf[__builtin_ctzll(found)];
+    }
+}
+#else
+#define SKF_HAS_BITS 0
+SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, const float *columns,
+                                      const uint32_t *low, const uint32_t *high,
+                                      const int32_t *node_of_leaf, int32_t *leaf)
+{
+    (void)trees, (void)tree, (void)columns, (void)low, (void)high, (void)node_of_leaf, (void)leaf;
+}
+#endif
 
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
 

@@ -17,7 +17,9 @@ times. A pool pays where K is at most the sum of log2(L) over the trees.
 """
 
 from libc.math cimport floor
-from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport (
+    INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+)
 from libc.string cimport memset
 
 import numpy as np
@@ -282,6 +284,52 @@ cdef class DirectionPool:
             projections, self.n_columns, n, <const skf_node*>&self.nodes[root, 0],
             self.depth[tree], leaf, margin
         )
+
+
+def leaf_bits(arrays, int most_leaves):
+    """Masks of the leaves of small trees, for `skf_route_bits`; () if a tree has more leaves.
+
+    Returns
+    -------
+    low, high : ndarray of shape (n_splits + 1,), uint32
+        The leaves of the tree, counted from the left, without those below the left child of a
+        split: bits of leaves 0 .. 31, and 32 .. 63.
+    node_of_leaf : ndarray of shape (n_leaves,), int32
+    """
+    cdef const int64_t[::1] tree_start = arrays["tree_start"]
+    cdef const int32_t[::1] child = arrays["child"]
+    cdef int64_t n_trees = tree_start.shape[0] - 1
+    cdef int64_t most = np.diff(arrays["tree_start"]).max(initial=1)
+    cdef int64_t tree, root, n, node, left, first_split, first_leaf
+    if most > 2 * most_leaves - 1:
+        return ()
+    mask = np.empty((child.shape[0] - n_trees) // 2 + 1, dtype=np.uint64)    # 1 more: not empty
+    node_of_leaf = np.empty((child.shape[0] + n_trees) // 2, dtype=np.int32)
+    cdef uint64_t[::1] kept = mask
+    cdef int32_t[::1] found = node_of_leaf
+    cdef int64_t[::1] count = np.empty(most, dtype=np.int64)     # of the leaves below a node
+    cdef int64_t[::1] start = np.empty(most, dtype=np.int64)     # the first of them
+    for tree in range(n_trees):
+        root = tree_start[tree]
+        n = tree_start[tree + 1] - root
+        first_split = (root - tree) // 2
+        first_leaf = (root + tree) // 2
+        for node in range(n - 1, -1, -1):        # children stand behind their parents
+            left = child[root + node]
+            count[node] = 1 if left < 0 else count[left] + count[left + 1]
+        start[0] = 0
+        for node in range(n):
+            left = child[root + node]
+            if left < 0:
+                found[first_leaf + start[node]] = <int32_t>node
+                continue
+            start[left] = start[node]
+            start[left + 1] = start[node] + count[left]
+            # A left child has at most 63 leaves.
+            kept[first_split + (left >> 1)] = ~(
+                ((<uint64_t>1 << count[left]) - 1) << start[left]
+            )
+    return mask.astype(np.uint32), (mask >> np.uint64(32)).astype(np.uint32), node_of_leaf
 
 
 def _levels(const int64_t[::1] tree_start, const int32_t[::1] child):

@@ -1,19 +1,33 @@
-"""Standardised rows of a table, copied one at a time into dense scratch.
+"""Rows of a table, standardised for training by batches, or mapped for prediction.
 
-Training by batches reads a few rows per step. Those of a dense table are standardised beforehand.
-Those of a CSR matrix are standardised when they are copied,
+`RowReader`: training by batches reads a few rows per step. Those of a dense table are standardised
+beforehand. Those of a CSR matrix are standardised when they are copied,
 
     out[j] = (x[j] - mean[j]) * factor[j],
 
 in float64, rounded to float32, so that the whole table is never dense.
+
+`RowMap`: the same map from rows to features as `FeatureMap.transform`, in one loop. For a single
+row, this takes as long as one of the operations of NumPy there.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.math cimport INFINITY, fabs, fabsf, isnan
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 import numpy as np
 
 from .direction cimport CSR, as_table
+
+
+ctypedef fused Number:
+    uint8_t
+    float
+    double
+
+cdef enum:
+    VALUE = 0                 # kinds of features, as in _feature_map.py
+    IS_MISSING = 1
 
 
 cpdef RowReader as_reader(table):
@@ -48,3 +62,163 @@ cdef class RowReader:
         for k in range(self.table.row_start[row], self.table.row_start[row + 1]):
             j = self.table.column[k]
             out[j] = <float>((<double>entry[k] - self.mean[j]) * self.factor[j])
+
+
+cdef class RowMap:
+    """Reads rows of numbers as features, see `FeatureMap`; has no state that a call changes.
+
+    arrays : dict of str to ndarray
+        Arrays of the feature map.
+    n_levels : list of int
+        Number of levels of each input, 0 where it is no category.
+    reads_bytes : bool
+        Whether rows that the map does not change become uint8 if all numbers are whole and in
+        0 .. 255.
+    """
+
+    cdef readonly int64_t n_inputs, n_features
+    cdef bint is_scaling, fills, reads_bytes, keeps_floats
+    cdef const double[::1] offset
+    cdef const double[::1] scale
+    cdef const float[::1] fill
+    cdef const int32_t[::1] source
+    cdef const uint8_t[::1] kind
+    cdef const int64_t[::1] table_start
+    cdef const float[::1] table
+    cdef const int64_t[::1] n_levels
+
+    def __init__(self, arrays, n_levels, reads_bytes):
+        self.offset, self.scale, self.fill = arrays["offset"], arrays["scale"], arrays["fill"]
+        self.source, self.kind = arrays["source"], arrays["kind"]
+        self.table_start, self.table = arrays["table_start"], arrays["table"]
+        self.n_levels = np.array(n_levels, dtype=np.int64)
+        self.n_inputs = len(n_levels)
+        self.n_features = self.source.shape[0] or self.n_inputs
+        self.is_scaling, self.fills = self.scale.shape[0] > 0, self.fill.shape[0] > 0
+        self.keeps_floats = not (self.is_scaling or self.source.shape[0])
+        self.reads_bytes = reads_bytes and self.keeps_floats
+        self.keeps_floats = self.keeps_floats and not self.reads_bytes
+
+    def features(self, X, bint checks, bint takes_missing=True):
+        """Features of the rows of X, float32 of shape (n_samples, n_features), or uint8; or X.
+
+        None if X is not a C-contiguous ndarray of uint8, float32 or float64 with rows, at least
+        one, of `n_inputs` numbers; with `checks`, also if it has a value that is infinite, or
+        missing unless `takes_missing`.
+        """
+        cdef const uint8_t[:, ::1] bytes_view
+        cdef const float[:, ::1] float_view
+        cdef const double[:, ::1] double_view
+        if type(X) is not np.ndarray or X.ndim != 2:
+            return None
+        shape = X.shape
+        cdef int64_t n = shape[0]
+        if n == 0 or shape[1] != self.n_inputs:
+            return None
+        char = X.dtype.char
+        cdef bint takes_nan = takes_missing and self.fills
+        cdef bint is_plain = False
+        cdef float[:, ::1] features
+        try:
+            if char == "f":
+                float_view = X
+                if self.keeps_floats:
+                    with nogil:
+                        is_plain = are_finite(float_view)
+                    if is_plain:
+                        return X
+            Z = np.empty((n, self.n_features), dtype=np.float32)
+            features = Z
+            if char == "d":
+                double_view = X
+                with nogil:
+                    is_plain = self.fill_rows(&double_view[0, 0], n, checks, takes_nan, features)
+            elif char == "f":
+                with nogil:
+                    is_plain = self.fill_rows(&float_view[0, 0], n, checks, takes_nan, features)
+            elif char == "B":
+                bytes_view = X
+                if self.reads_bytes:
+                    return X
+                with nogil:
+                    is_plain = self.fill_rows(&bytes_view[0, 0], n, checks, takes_nan, features)
+        except ValueError:             # not contiguous, or not in the machine's order of bytes
+            return None
+        if not is_plain:
+            return None
+        return as_whole(features, Z) if self.reads_bytes else Z
+
+    cdef bint fill_rows(
+        self, const Number* x, int64_t n, bint checks, bint takes_nan, float[:, ::1] out
+    ) noexcept nogil:
+        """Compute the features of all rows; False if `checks` finds a value not allowed."""
+        cdef int64_t i, j
+        cdef float z
+        for i in range(n):
+            for j in range(self.n_inputs):
+                if checks and Number is not uint8_t:
+                    # In the dtype that validation looks at: float32 unless the map scales.
+                    z = <float>x[j]
+                    if not (
+                        fabs(<double>x[j] if self.is_scaling else <double>z) < INFINITY
+                        or (takes_nan and isnan(<double>x[j]))
+                    ):
+                        return False
+                if self.source.shape[0] == 0:
+                    z = self.input_of(j, x[j])
+                    out[i, j] = self.fill[j] if self.fills and isnan(z) else z
+            for j in range(self.source.shape[0]):
+                out[i, j] = self.feature_of(j, x[self.source[j]])
+            x += self.n_inputs
+        return True
+
+    cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
+        """An input after scaling; NaN stays NaN."""
+        cdef double z, limit = <double>(<int64_t>1 << 60)     # LIMIT in _feature_map.py
+        if not self.is_scaling:
+            return <float>x
+        z = (<double>x - self.offset[j]) * self.scale[j]
+        return <float>(-limit if z < -limit else limit if z > limit else z)
+
+    cdef inline float feature_of(self, int64_t f, Number x) noexcept nogil:
+        """A feature of an input; a number that is no code counts as an unknown level."""
+        cdef int64_t j = self.source[f], entry
+        cdef float z = self.input_of(j, x)
+        if self.kind[f] == VALUE:
+            return self.fill[j] if isnan(z) else z
+        if self.n_levels[j] == 0:
+            entry = isnan(z)
+        elif isnan(z):
+            entry = self.n_levels[j]
+        elif 0 <= z < self.n_levels[j]:
+            entry = <int64_t>z
+        else:
+            entry = self.n_levels[j] + 1
+        return self.table[self.table_start[f] + entry]
+
+
+cdef bint are_finite(const float[:, ::1] rows) noexcept nogil:
+    """Whether no value is NaN or infinite; without a branch, so that the loop takes vectors."""
+    cdef int64_t i, n = rows.shape[0] * rows.shape[1]
+    cdef const float* x = &rows[0, 0]
+    cdef int32_t wrong = 0
+    for i in range(n):
+        wrong |= not fabsf(x[i]) < INFINITY
+    return wrong == 0
+
+
+cdef as_whole(const float[:, ::1] features, Z):
+    """Z as uint8 if all numbers are whole and in 0 .. 255, else Z itself."""
+    cdef int64_t i, j
+    cdef float z
+    found = np.empty((features.shape[0], features.shape[1]), dtype=np.uint8)
+    cdef uint8_t[:, ::1] out = found
+    for i in range(features.shape[0]):
+        for j in range(features.shape[1]):
+            z = features[i, j]
+            if not 0 <= z <= 255:
+                return Z
+            out[i, j] = <uint8_t>z
+            if out[i, j] != z:
+                return Z
+    return found

@@ -8,11 +8,14 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
 from .._docs import with_texts
-from .._feature_map import FeatureMap
+from .._feature_map import BYTE_FEATURES, FeatureMap
+from .._kernels.row_reader import RowMap
 from .._tree import Router
 from . import io
 from .statistics import decision_path, feature_importances, labels_of, max_depth
@@ -231,14 +234,11 @@ class Forest:
     def _dtype(self, name):
         return np.dtype(self.weight_dtype if name in HALF_ARRAYS else ARRAYS[name][0])
 
-    @property
+    @cached_property
     def feature_map(self):
         """FeatureMap: what happens to a row before it is routed, made at the first use."""
-        feature_map = self.__dict__.get("_cached_map")
-        if feature_map is None:
-            arrays = {name: getattr(self, name) for name in OF_INPUTS}
-            feature_map = self.__dict__["_cached_map"] = FeatureMap(**arrays, levels=self.levels)
-        return feature_map
+        arrays = {name: getattr(self, name) for name in OF_INPUTS}
+        return FeatureMap(**arrays, levels=self.levels)
 
     @property
     def n_inputs(self):
@@ -279,20 +279,20 @@ class Forest:
 
     # ------------------------------------------------------------------------------ predictions
 
-    @property
+    @cached_property
     def router(self):
         """Router: the traversal of the trees, made at the first use."""
-        router = self.__dict__.get("_cached_router")
-        if router is None:
-            router = self.__dict__["_cached_router"] = Router(
-                self.arrays,
-                self.n_features,
-                self.n_outputs,
-                (self.feature_shape, self.wrap, self.unordered),
-                self.gate,
-                self.steepness,
-            )
-        return router
+        grid = self.feature_shape, self.wrap, self.unordered
+        own = self.arrays, self.n_features, self.n_outputs, grid
+        return Router(*own, self.gate, self.steepness)
+
+    @cached_property
+    def row_map(self):
+        """RowMap: `feature_map` for few rows, made at the first use."""
+        n_levels = [len(self.levels.get(j, ())) for j in range(self.n_inputs)]
+        # Tables of sums route boxes of bytes; for other directions, bytes have no advantage.
+        reads_bytes = len(self.box_corner) > 0 and self.n_inputs <= BYTE_FEATURES
+        return RowMap(self.arrays, n_levels, reads_bytes)
 
     def map_features(self, X):
         """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
@@ -341,15 +341,12 @@ class Forest:
 
     def response_mapped(self, Z):
         """As `response`, for rows that `map_features` returned."""
-        link = LINKS[self.link]
-        n_bags = len(self.bag_start) - 1
-        total = None
-        for first, last in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist()):
-            raw = self.router.respond(Z, first, last)
-            if self.aggregate == "mean":
-                raw /= last - first
-            raw += self.baseline
-            raw = link(raw)
+        link, router = LINKS[self.link], self.router
+        bag_start = self.bag_start.tolist()
+        n_bags, total = len(bag_start) - 1, None
+        for first, last in zip(bag_start, bag_start[1:]):
+            divisor = last - first if self.aggregate == "mean" else 1
+            raw = link(router.respond(Z, first, last, divisor, self.baseline))
             total = raw if total is None else total + raw
         return total if n_bags == 1 else total / n_bags
 

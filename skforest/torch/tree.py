@@ -4,10 +4,12 @@ A split may be any module that maps an image to one number. The fitted tree is a
 features are these numbers.
 """
 
+from copy import copy
 from typing import get_type_hints
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
@@ -288,6 +290,11 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     def _response(self, X):
         outputs = self._outputs(X, on_path=self.routing == "hard")
         return self._gated(self.forest_).response(outputs)
+
+    def _responder(self):
+        check_is_fitted(self, "forest_")
+        fitted = copy(self)
+        return fitted._response, fitted._validate_predict
 
     # Both are documented in the base class; they follow hard routing.
 
