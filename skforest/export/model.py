@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import BaseForest
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
-KNOWN = ("skforest._base", "skforest.endtoend")
+KNOWN = ("skforest._base",)
 
 
 class Member:
