@@ -355,10 +355,15 @@ class ForestRegressorMixin(RegressorMixin):
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs), float64
         """
-        response = self._response(X)
+        response = self._linked(self._response(X))
         return response[:, 0] if self._is_1d else response
 
+    def _linked(self, response):
+        """Predictions from the response of the forest; a loss of the user has a link."""
+        return response
+
     def _set_oob_attributes(self, of_samples, response, data, known):
+        of_samples, response = self._linked(of_samples), self._linked(response)
         self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
         self.oob_score_ = r2_score(data.y[known], response, sample_weight=data.weight[known])
 

@@ -28,7 +28,15 @@ from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.hinge import HingeInput, HingeSettings, HingeTraining
-from .training.losses import LOSSES, SquaredError, TargetUnits, calibrated_baseline, make_loss
+from .training.losses import (
+    LOSSES,
+    Loss,
+    SquaredError,
+    TargetUnits,
+    UserLoss,
+    calibrated_baseline,
+    make_loss,
+)
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
@@ -129,11 +137,12 @@ class_weight : dict, "balanced" or None
 REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
     + """
-loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}
+loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
     given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
-    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean.
+    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
+    instance of `Loss`, a differentiable loss of your own.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float
@@ -313,7 +322,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """One bag of trees."""
         loss = self._make_loss()
         target = loss.standardize(data.target, data.units)
-        own = source, target, loss.kernel_loss(), data.weight, self._settings
+        own = source, target, loss.batch_loss(data.units), data.weight, self._settings
         training = HingeTraining(*own, seed, control.stop)
         training.run(control.report)
         return self._packed(training, data), training.record
@@ -369,7 +378,8 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self._resolve_settings(data, False)
             settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
             stop = np.zeros(1, dtype=np.uint8)
-            own = self._input(data), target, loss.kernel_loss(), data.weight, settings
+            kernel = loss.batch_loss(data.units)
+            own = self._input(data), target, kernel, data.weight, settings
             bags = [
                 HingeTraining(*own, tree_seed(self._seed, bag), stop)
                 for bag in range(self.n_bags_)
@@ -536,7 +546,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"})],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"}), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
@@ -581,7 +591,14 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _make_loss(self):
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_, in_units=True)
         return make_loss(self.loss, self.n_outputs_, self)
+
+    def _linked(self, response):
+        if isinstance(self.loss, Loss):
+            return np.asarray(self.loss.inverse_link(response))
+        return response
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
