@@ -23,13 +23,10 @@ from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
 from .forest.statistics import recount
 from .training.early_stopping import EarlyStopping, validation_mask
-from .training.endtoend import Annealing, Units, complete_tree, train_together
+from .training.endtoend import Annealing, Units, complete_tree, feature_units, train_together
 
 MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
-# A feature is measured in units of its deviation, but of at least this share of the largest one.
-MIN_SPREAD = 0.3
 MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
-MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
 GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
@@ -393,7 +390,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _fit_forest(self, data, trees):
         p = data.X.shape[1]
-        unit = self._feature_units(data)
+        unit = feature_units(data, self.feature_shape is not None)
         edges = np.zeros((0, 2), dtype=np.int32)
         if self.smoothness:
             edges = FeatureGrid(self.feature_shape, p).edges()
@@ -406,21 +403,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             n_used = min(n_used, fields.shape[1])
         units = Units(data.mean().astype(np.float32), unit.astype(np.float32), fields, edges)
         return super()._fit_forest(data, trees, units=units, n_used=n_used)
-
-    def _feature_units(self, data):
-        """Factors that bring the features to a common deviation, 0 for constant ones.
-
-        Features on a grid have one unit; others have one each, except that those which vary
-        little are not amplified without limit.
-        """
-        varies = data.X.max(axis=0) > data.X.min(axis=0)
-        spread = np.where(varies, data.spread().astype(np.float64), 0.0)
-        if self.feature_shape is not None:
-            scale = data.feature_map.per_feature(data.feature_map.scale)
-            unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
-            return np.where(unit > MIN_UNIT, unit, 0.0)
-        spread = np.maximum(spread, MIN_SPREAD * spread.max())
-        return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
     def _splitter(self, data, units, n_used):
         annealing = self._annealing

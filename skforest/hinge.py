@@ -93,10 +93,14 @@ max_iter : "auto" or int
     and at most 20000 steps.
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
+scaling : {"standard"} or None
+    Units of the features in the inner products. "standard": their standard deviations. None: one
+    unit for all features, so that those with large numbers dominate, as in the paper. Features
+    for "conv" always have one unit.
 importance_power : float
-    The unit of a feature in the inner products is its standard deviation over (importance / mean
-    importance) to this power, 0 to 16; importances are those of a quick random forest. 0: the
-    standard deviation alone. Larger values help where most features are noise.
+    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
+    the inner products; importances are those of a quick random forest. 0: no division. Larger
+    values help where most features are noise.
 early_stopping : bool
     Whether to hold out rows of every bag and keep the model with the least loss on them.
     Probabilities are then less confident, and on most tables more labels are wrong.
@@ -204,6 +208,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
         "max_iter": [StrOptions({"auto"}), Interval(Integral, 1, 2**40, closed="both")],
         "dropout": [Interval(Real, 0.0, 1.0, closed="left")],
+        "scaling": [StrOptions({"standard"}), None],
         "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -300,6 +305,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             if found.any():
                 emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
                 emphasis = np.maximum(emphasis, MIN_EMPHASIS)
+        if self.scaling is None:
+            own_unit = spread / data.feature_map.per_feature(data.feature_map.scale)
+            emphasis *= own_unit / np.sqrt(np.mean(np.square(own_unit)))
         fields = np.arange(n_features, dtype=np.int32)[None]
         return HingeInput(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
 
@@ -454,6 +462,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         batch_size="auto",
         max_iter="auto",
         dropout=0.2,
+        scaling="standard",
         importance_power=0.5,
         early_stopping=False,
         validation_fraction=0.15,
@@ -575,6 +584,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         batch_size="auto",
         max_iter="auto",
         dropout=0.2,
+        scaling="standard",
         importance_power=0.5,
         early_stopping=False,
         validation_fraction=0.15,

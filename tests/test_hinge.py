@@ -898,6 +898,23 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     assert vars(model) == before
 
 
+@pytest.mark.parametrize("features", ["linear", "both"])
+def test_features_in_one_unit(features):
+    """A common factor has no influence, and the unit of one feature has."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) + 5
+    y = X[:, 0] - abs(X[:, 1] - 5)
+    model = quick(RandomHingeForestRegressor, features=features, scaling=None, max_iter=300)
+    first = model.fit(X, y).predict(X)
+    assert model.score(X, y) > 0.9
+    np.testing.assert_array_equal(model.fit(4 * X, y).predict(4 * X), first)
+    # Without units, two features hide behind the large one; their inner products are noise.
+    X[:, 3] *= 1e5
+    assert model.fit(X, y).score(X, y) < clone(model).set_params(scaling="standard").fit(
+        X, y
+    ).score(X, y)
+
+
 def test_importance_scaling_finds_the_features_that_matter():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 60))

@@ -16,6 +16,10 @@ from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack
 from ..forest.statistics import reached_nodes, recount, route, squared_error
 
+# A feature is measured in units of its deviation, but of at least this share of the largest one.
+MIN_SPREAD = 0.3
+MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
+
 
 @dataclass(frozen=True)
 class Annealing:
@@ -84,6 +88,22 @@ class Units:
     unit: np.ndarray
     receptive_fields: np.ndarray
     edges: np.ndarray
+
+
+def feature_units(data, on_grid):
+    """Factors that bring the features to a common deviation, 0 for constant ones.
+
+    Features on a grid have one unit; others have one each, except that those which vary little
+    are not amplified without limit.
+    """
+    varies = data.X.max(axis=0) > data.X.min(axis=0)
+    spread = np.where(varies, data.spread().astype(np.float64), 0.0)
+    if on_grid:
+        scale = data.feature_map.per_feature(data.feature_map.scale)
+        unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
+        return np.where(unit > MIN_UNIT, unit, 0.0)
+    spread = np.maximum(spread, MIN_SPREAD * spread.max())
+    return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
 
 def complete_tree(data, depth, units, n_used, seed):
