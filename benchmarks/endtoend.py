@@ -268,8 +268,8 @@ def smoothness(options):
             forest = E2EDecisionForest(**own, random_state=0).fit(*_train(split)).forest_
             weights = forest.directions().toarray()[:6] * forest.scale
             weights = 100 * weights / np.abs(weights).max(axis=1, keepdims=True)
-            images = weights.round().astype(int).reshape(-1, *shape)
-            pictures[f"{name}, {kind}"] = images.tolist()
+            images = weights.reshape(-1, *shape)
+            pictures[f"{name}, {kind}"] = [results.to_text(image) for image in images]
     results.write(options.results / "endtoend_splits.json", pictures)
 
 

@@ -280,14 +280,14 @@ def plane(options):
     X, y = make_moons(300, noise=0.2, random_state=0)
     grid = [np.linspace(-1.75, 2.75, 61), np.linspace(-1.25, 1.75, 61)]
     points = np.stack([part.ravel() for part in np.meshgrid(*grid)], axis=1)
-    stored = {"X": np.round(X, 3).tolist(), "y": y.tolist(), "models": {}}
+    stored = {"X": results.to_text(1000 * X), "y": " ".join(map(str, y)), "models": {}}
     stored["extent"] = [grid[0][0], grid[0][-1], grid[1][0], grid[1][-1]]
     own = {"max_depth": 4, "n_bags": 1, "n_directions": 10, "dropout": 0.0, "features": "linear"}
-    own |= groups.pick(options, {"max_iter": 4000}, {"max_iter": 20})
+    own |= {"learning_rate": 0.2, "random_state": 2, "max_iter": groups.pick(options, 4000, 20)}
     for name, parameters in PLANE.items():
-        model = RandomHingeForestClassifier(random_state=0, **own | parameters).fit(X, y)
+        model = RandomHingeForestClassifier(**own | parameters).fit(X, y)
         surface = model.predict_proba(points)[:, 1].reshape(61, 61)
-        stored["models"][name] = np.round(surface, 2).tolist()
+        stored["models"][name] = results.to_text(100 * surface)
         yield Row(f"plane/{name.replace(' ', '-')}", [100 * (1 - model.score(X, y))])
     results.write(options.results / "hinge_plane.json", stored)
 

@@ -324,8 +324,8 @@ def _importances(options):
     for name, model in models.items():
         pictures[name] = 1e5 * model.fit(X, y).feature_importances_
         yield Row(f"importances/{name.replace(' ', '-')}", [_error(model, test)])
-    whole = {name: image.round().astype(int).tolist() for name, image in pictures.items()}
-    results.write(options.results / "manifold_importances.json", whole)
+    stored = {name: results.to_text(image.reshape(SHAPE)) for name, image in pictures.items()}
+    results.write(options.results / "manifold_importances.json", stored)
 
 
 def predict(options):
