@@ -20,7 +20,7 @@ class ConvolutionalNetwork:
     seed : int
     """
 
-    def __init__(self, feature_shape, n_epochs=100, seed=0):
+    def __init__(self, feature_shape, n_epochs=50, seed=0):
         self.feature_shape, self.n_epochs, self.seed = feature_shape, n_epochs, seed
 
     def fit(self, X, y):

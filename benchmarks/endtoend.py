@@ -188,17 +188,19 @@ def forests(options):
 
 
 def connect4(options):
-    """Single trees of growing depth, on the rows of `data.connect4`; 20 epochs as in the paper."""
+    """Single trees of growing depth, on the rows of `data.connect4`."""
     split = groups.load("connect4", options)
     for depth in CONNECT4:
-        own = ONE | {"max_depth": depth}
-        yield from _run(f"connect4/{depth}", split, own, options)
-        own |= PRINTED | {"greedy_epochs": 20, "finetune_epochs": 20}
-        yield from _run(f"connect4-printed/{depth}", split, own, options, 1)
+        yield from _run(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
 
 
 def as_printed(options):
-    """Table 1 of the paper: increase of the steepness in each epoch, and number of epochs."""
+    """Figure 2 on Connect4; table 1: increase of the steepness in each epoch, number of epochs."""
+    if _wanted("connect4", options):
+        split = groups.load("connect4", options)
+        for depth in CONNECT4:
+            own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20, "finetune_epochs": 20}
+            yield from _run(f"connect4-printed/{depth}", split, own, options, 1)
     for name, forest in PRINTED_FORESTS.items():
         if not _wanted(name, options):
             continue
