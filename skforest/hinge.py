@@ -33,6 +33,7 @@ from .training.losses import (
     Loss,
     SquaredError,
     TargetUnits,
+    UserLabelLoss,
     UserLoss,
     calibrated_baseline,
     make_loss,
@@ -129,9 +130,12 @@ warm_start : bool
 CLASSIFIER_PARAMETERS = (
     PARAMETERS.replace("{calibration}", "")
     + """
+loss : {"log_loss"} or Loss
+    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
+    `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
 label_smoothing : float
-    Fraction of each row that counts for all classes alike, in [0, 1). Makes predictions less
-    confident.
+    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
+    predictions less confident.
 class_weight : dict, "balanced" or None
     Weights of the classes, which multiply the weights of their rows; classes that are not in the
     dict have weight 1. "balanced": all classes have the same total weight.
@@ -436,6 +440,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
+        "loss": [StrOptions({"log_loss"}), Loss],
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -453,6 +458,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
+        loss="log_loss",
         label_smoothing=0.0,
         optimizer="adam",
         learning_rate="auto",
@@ -481,7 +487,11 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _make_loss(self):
         if self._has_several_outputs:
+            if isinstance(self.loss, Loss):
+                raise ValueError(f"loss={self.loss!r} takes one output, y has several")
             return SquaredError(sum(self.n_classes_))
+        if isinstance(self.loss, Loss):
+            return UserLabelLoss(self.loss, self.n_classes_)
         return make_loss("log_loss", self.n_classes_, self)
 
     def _target_units(self, data, target, is_warm_start):

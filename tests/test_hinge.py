@@ -756,15 +756,15 @@ class OwnPoisson(Loss):
 
 
 class OwnCrossEntropy(Loss):
+    def initial(self, y, weight):
+        return np.zeros(y.shape[1])
+
     def loss(self, y, raw):
         return logsumexp(raw, axis=1) - (y * raw).sum(axis=1)
 
     def gradient_hessian(self, y, raw):
         p = softmax(raw, axis=1)
         return p - y, p * (1 - p)
-
-    def inverse_link(self, raw):
-        return softmax(raw, axis=1)
 
 
 @pytest.mark.parametrize("head", ["leaves", "linear"])
@@ -794,11 +794,23 @@ def test_losses_of_the_user_train():
     model = quick(RandomHingeForestRegressor, **options | own).fit(X, counts)
     assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.9
     assert np.nanmin(model.oob_prediction_) > 0 and model.oob_score_ > 0.3
-    labels = np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5])
-    model = quick(RandomHingeForestRegressor, loss=OwnCrossEntropy(), **options)
-    probabilities = model.fit(X, np.eye(3)[labels]).predict(X)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    assert (probabilities.argmax(axis=1) == labels).mean() > 0.9
+
+
+def test_a_loss_of_the_user_for_labels():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5])]
+    options = {"max_iter": 100, "importance_power": 0.0, "early_stopping": True}
+    own = OwnCrossEntropy()
+    model = quick(RandomHingeForestClassifier, loss=own, **options).fit(X, y)
+    plain = quick(RandomHingeForestClassifier, **options).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-4)
+    assert model.score(X, y) > 0.9 and model.forest_.link == "softmax"
+    stream = quick(RandomHingeForestClassifier, loss=own)
+    for _ in range(10):
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y)))
+    assert stream.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="takes one output"):
+        model.fit(X, np.stack([y, y], axis=1))
 
 
 def test_parts_of_a_stream_with_a_loss_of_the_user():

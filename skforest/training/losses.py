@@ -133,14 +133,17 @@ class BaseLoss:
 class Loss:
     """A loss of your own, for oblique boosting and random hinge forests; derive a class from it.
 
-    `ObliqueBoostingRegressor` and `RandomHingeForestRegressor` take an instance as `loss`. For
-    labels, pass one-hot columns as y. Its methods get targets `y` and raw predictions `raw`, both
+    `ObliqueBoostingRegressor`, `RandomHingeForestRegressor` and `RandomHingeForestClassifier` take
+    an instance as `loss`. Its methods get targets `y` and raw predictions `raw`, both
     of shape (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss`
     are required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are
     averaged before.
 
-    Hinge forests use the first derivatives only. They are trained in units of the deviation of y,
-    or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their weights.
+    In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
+    predictions, whatever `inverse_link` is.
+
+    Hinge forests use the first derivatives only. Regressors are trained in units of the deviation
+    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their weights.
 
     Methods may be called from several threads, and must not change their arguments. `save` refuses
     estimators with such a loss; pickle them.
@@ -292,6 +295,21 @@ class UserLoss(BaseLoss):
     @property
     def _name(self):
         return type(self.given).__name__
+
+
+class UserLabelLoss(UserLoss):
+    """A `Loss` of one-hot class numbers, as hinge training takes it, before a softmax."""
+
+    link = "softmax"
+
+    def baseline(self, y, weight):
+        return super().baseline(self._one_hot(y), weight)
+
+    def standardize(self, target, units):
+        return self._one_hot(target)
+
+    def _one_hot(self, y):
+        return np.eye(self.n_outputs)[y]
 
 
 class SquaredError(BaseLoss):
