@@ -143,7 +143,8 @@ class Loss:
     predictions, whatever `inverse_link` is.
 
     Hinge forests use the first derivatives only. Regressors are trained in units of the deviation
-    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their weights.
+    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their
+    weights.
 
     Methods may be called from several threads, and must not change their arguments. `save` refuses
     estimators with such a loss; pickle them.
