@@ -173,8 +173,8 @@ def tradeoff(stored, path):
     for panel, (name, models) in zip(panels, stored.items(), strict=True):
         for model, points in models.items():
             n_trees, passed, accuracy = zip(*points, strict=True)
-            style = {"linestyle": "--"} if model == "RandomForest" else {}
-            panel.plot(passed, accuracy, "o-", label=labels.get(model, model), ms=4, **style)
+            style = "o--" if model == "RandomForest" else "o-"
+            panel.plot(passed, accuracy, style, label=labels.get(model, model), ms=4)
         for n, x, y in points:
             panel.annotate(f"{n}", (x, y), (3, -9), textcoords="offset points", fontsize=7)
         panel.set(title=name, xscale="log", xlabel="splits that a row passes")

@@ -287,7 +287,6 @@ def _forest(projection):
 # scikit-learn have its defaults; neighbors and iterations are those of the authors' notebooks, and
 # boosting compares a part of the features, since it would take hours otherwise.
 MODELS = {
-    "axis forest": _forest("axis"),
     "sparse forest": _forest("sparse"),
     "patch forest": _forest("patch"),
     "RandomForest": lambda _, trees, seed: RandomForestClassifier(trees, random_state=seed),
