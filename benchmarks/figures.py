@@ -33,7 +33,6 @@ def learning_curves(stored, path):
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     panels = figure.subplots(1, len(names))
     for panel, name in zip(panels, names, strict=True):
-        panel.set_prop_cycle(color=[f"C{k}" for k in range(10)] + ["black"])
         for model, runs in stored[name].items():
             mean = np.mean(runs, axis=0)
             error = np.std(runs, axis=0) / np.sqrt(len(runs))

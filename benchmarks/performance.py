@@ -421,7 +421,9 @@ def hinge_summary(stored):
 
 def steepness_table(stored):
     """Return head and rows of table 1 of the paper on end-to-end trees."""
-    columns = [(name, n) for name in endtoend.TABLE_1 for n in endtoend.EPOCHS]
+    prefix = "endtoend:as-printed/"
+    measured = {name.removeprefix(prefix).partition("-")[0] for name in stored if prefix in name}
+    columns = [(s, n) for s in endtoend.TABLE_1 if s in measured for n in endtoend.EPOCHS]
     rows = _pivot(stored, endtoend.STEPS, columns, "endtoend:as-printed/{1}-{0}-{2}")
     titles = (f"{TITLES[name]}, {n} epochs" for name, n in columns)
     return ("Step", *titles, "Command"), rows
@@ -617,7 +619,7 @@ def _commands(rows, with_sets=False):
     """
     commands = [row["command"].removeprefix("python benchmarks/") for row in rows]
     if not with_sets:
-        commands = [re.sub(r" --(sets|models)( (?!--)\S+)+", "", command) for command in commands]
+        commands = [re.sub(r" --sets( (?!--)\S+)+", "", command) for command in commands]
     found = dict.fromkeys(commands)
     return ", ".join(f"``{command}``" for command in found)
 
