@@ -95,9 +95,9 @@ max_iter : "auto" or int
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
 scaling : {"standard"} or None
-    Units of the features in the inner products. "standard": their standard deviations. None: one
-    unit for all features, so that those with large numbers dominate, as in the paper. Features
-    for "conv" always have one unit.
+    Units of the centred features in the inner products. "standard": their standard deviations.
+    None: one unit for all features, so that those that vary much dominate, as the raw features of
+    the paper do. Features for "conv" always have one unit.
 importance_power : float
     The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
     the inner products; importances are those of a quick random forest. 0: no division. Larger
