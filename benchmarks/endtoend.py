@@ -3,7 +3,8 @@
     python benchmarks/endtoend.py GROUP [--data FOLDER] [--quick] [--sets NAME ...] [--rounds N]
 
 A group merges its rows into ``benchmarks/results/endtoend.json``. Routing is hard unless a row
-says soft, and seconds are processor seconds.
+says soft, and seconds are processor seconds. ``as-printed`` is table 1 of the paper with its
+settings; its forests are large, and ``--trees`` takes smaller ones.
 """
 
 import statistics
@@ -13,9 +14,11 @@ import data
 import figures
 import groups
 import numpy as np
+import results
 from results import Measure, Row
 from skforest._kernels.soft import SoftTrainer
 from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
 from timing import mean_sd
 
 from skforest import E2EDecisionForest
@@ -36,16 +39,34 @@ FORESTS = {
     "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP),
     "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE),
 }
-STEPS, EPOCHS = (0.0, 0.01, 0.1), (15, 30, 45)
-# Sets of the steepness table: training rows, and a smaller forest than the paper's.
-STEEPNESS = {
-    "letter": (2500, {"max_features": 8}),
-    "usps": (None, {"feature_shape": (16, 16), "patch_size": 10}),
-    "mnist": (20_000, {"feature_shape": (28, 28), "patch_size": 15}),
+# The settings of the paper: Adam at its default rate, which is constant, and batches of 1000 rows.
+PRINTED = {
+    "learning_rate": 0.001,
+    "schedule": "constant",
+    "batch_size": 1000,
+    "min_batches": 1,
+    "steepness_step": 0.1,
 }
+# Forests of table 1 and figure 6.
+PRINTED_FORESTS = {
+    "letter": {"n_estimators": 70, "max_features": 8},
+    "usps": {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10},
+    "mnist": {"n_estimators": 80, "feature_shape": (28, 28), "patch_size": 15},
+}
+STEPS, EPOCHS = (0.0, 0.01, 0.1), (15, 30, 45)
+# Table 1: accuracies on validation rows, by the step of the steepness and the number of epochs.
+TABLE_1 = {
+    "letter": "76.7 81.1 84.7 81.8 89.2 92.5 92.6 94.5 95.5",
+    "usps": "88.5 92.3 94.1 91.5 95.3 96.3 96.1 96.6 96.7",
+    "mnist": "97.9 98.1 98.1 97.9 98.1 98.1 97.7 97.8 97.4",
+}
+CELLS = [(step, n_epochs) for step in STEPS for n_epochs in EPOCHS]
+# Figure 6: epochs of growth, and numbers of trees below that of the paper.
+TRADEOFF_EPOCHS = {"letter": 45, "usps": 45, "mnist": 15}
+FEW_TREES = (1, 3, 5, 10)
 CONNECT4 = (4, 6, 8, 10, 12)
 MEMBRANE_EPOCHS = (4, 8, 24)
-SMOOTH = {"digits": (8, 8), "mnist": (28, 28)}
+SMOOTH = {"digits": (8, 8), "mnist": (28, 28), "membranes": (31, 31)}
 # A small model, for runs that only show that a group works.
 QUICK = {"n_estimators": 2, "max_depth": 4, "greedy_epochs": 1, "finetune_epochs": 2}
 
@@ -73,13 +94,23 @@ MEASURES |= {
     for depth in CONNECT4
 }
 MEASURES |= {
-    f"steepness/{name}-{step}-{epochs}": Measure(
-        f"accuracy on validation rows, {name}, step {step}, {epochs} epochs", "%"
+    f"connect4-printed/{depth}": Measure(
+        f"accuracy of one tree, Connect4, depth {depth}, settings of the paper", "%"
     )
-    for name in STEEPNESS
-    for step in STEPS
-    for epochs in EPOCHS
+    for depth in CONNECT4
 }
+MEASURES |= {
+    f"as-printed/{name}-{step}-{n_epochs}": Measure(
+        f"accuracy on validation rows, {name}, step {step}, {n_epochs} epochs",
+        "%",
+        paper=float(paper),
+    )
+    for name, papers in TABLE_1.items()
+    for (step, n_epochs), paper in zip(CELLS, papers.split(), strict=True)
+}
+for name in PRINTED_FORESTS:
+    for model in ("printed", "defaults", "RandomForest"):
+        MEASURES[f"tradeoff/{name}-{model}"] = Measure(f"accuracy, {name}, {model}", "%")
 for n_epochs in MEMBRANE_EPOCHS:
     for routing in ("soft", "hard"):
         MEASURES[f"membranes/{routing}-{n_epochs}"] = Measure(
@@ -127,7 +158,9 @@ def _run(name, split, parameters, options, seeds=3):
         hard.append(100 * scores["hard"])
         soft.append(100 * scores["soft"])
         leaves.append(model.forest_.n_leaves.mean())
-    yield Row(name, hard, f"{mean_sd(hard)} %, {statistics.fmean(leaves):.0f} leaves a tree")
+    n, n_leaves = len(model.forest_), statistics.fmean(leaves)
+    note = f"{mean_sd(hard)} %, {n} tree{'s' * (n > 1)}, {n_leaves:.0f} leaves each"
+    yield Row(name, hard, note)
     if f"{name}-soft" in MEASURES:
         yield Row(f"{name}-soft", soft)
         yield Row(f"{name}-seconds", spent)
@@ -161,35 +194,93 @@ def connect4(options):
         yield from _run(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
 
 
-def steepness(options):
-    """Table 1 of the paper: increase of the steepness in each epoch, and number of epochs."""
-    for name, (n_rows, parameters) in STEEPNESS.items():
+def as_printed(options):
+    """Figure 2 on Connect4; table 1: increase of the steepness in each epoch, number of epochs."""
+    if _wanted("connect4", options):
+        split = groups.load("connect4", options)
+        for depth in CONNECT4:
+            own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20, "finetune_epochs": 20}
+            yield from _run(f"connect4-printed/{depth}", split, own, options, 1)
+    for name, forest in PRINTED_FORESTS.items():
+        if not _wanted(name, options):
+            continue
+        split = _validation(groups.load(name, options))
+        for step, n_epochs in CELLS:
+            own = PRINTED | forest | {"max_depth": 10, "steepness_step": step}
+            own |= {"greedy_epochs": n_epochs, "finetune_epochs": 3 * n_epochs}
+            own["n_estimators"] = options.trees or own["n_estimators"]
+            yield from _run(f"as-printed/{name}-{step}-{n_epochs}", split, own, options, 1)
+
+
+def tradeoff(options):
+    """Figure 6 of the paper: splits that a row passes in the first trees, and accuracy."""
+    path = options.results / "endtoend_tradeoff.json"
+    stored = results.read(path)
+    for name, forest in PRINTED_FORESTS.items():
         if not _wanted(name, options):
             continue
         split = groups.load(name, options)
-        split = _validation(split.head(n_rows) if n_rows else split)
-        for step in STEPS:
-            for epochs in EPOCHS:
-                own = {
-                    "n_estimators": 3,
-                    "max_depth": 10,
-                    "learning_rate": 0.001,
-                    "batch_size": 1000,
-                    "steepness_step": step,
-                    "greedy_epochs": epochs,
-                    "finetune_epochs": 3 * epochs,
-                }
-                row = f"steepness/{name}-{step}-{epochs}"
-                yield from _run(row, split, own | parameters, options, 1)
+        n_epochs = TRADEOFF_EPOCHS[name]
+        own = PRINTED | forest | {"max_depth": 10, "greedy_epochs": n_epochs}
+        own |= {"finetune_epochs": 3 * n_epochs}
+        own["n_estimators"] = n = options.trees or own["n_estimators"]
+        ours = {key: own[key] for key in own if key in ("n_estimators", "feature_shape")}
+        models = {
+            "printed": E2EDecisionForest(**groups.pick(options, own, own | QUICK)),
+            "defaults": E2EDecisionForest(**groups.pick(options, ours, ours | QUICK)),
+            "RandomForest": RandomForestClassifier(groups.pick(options, n, 2)),
+        }
+        stored[name] = {}
+        for model_name, model in models.items():
+            model.set_params(random_state=0).fit(split.X_train, split.y_train)
+            points = _tradeoff_points(model, split)
+            stored[name][model_name] = points
+            accuracy = points[-1][2]
+            yield Row(f"tradeoff/{name}-{model_name}", [accuracy], f"{points[-1][0]} trees")
+        results.write(path, stored)
+
+
+def _tradeoff_points(model, split):
+    """Number of trees, splits that a row passes in them, and accuracy in percent."""
+    paths, starts = model.decision_path(split.X_test)
+    nodes = np.diff(paths.tocsc().indptr)  # rows at each node
+    points = []
+    for n in sorted({*FEW_TREES, model.n_estimators}):
+        if n > model.n_estimators:
+            break
+        if isinstance(model, E2EDecisionForest):
+            response = model.forest_[:n].response(split.X_test)
+        else:
+            response = sum(tree.predict_proba(split.X_test) for tree in model.estimators_[:n])
+        found = model.classes_[response.argmax(axis=1)]
+        passed = nodes[: starts[n]].sum() / len(found) - n  # a leaf is no split
+        points.append([n, float(passed), 100 * float((found == split.y_test).mean())])
+    return points
 
 
 def smoothness(options):
-    """One tree with and without the penalty of equation 15."""
+    """Figure 4 of the paper: one tree with and without the penalty of equation 15."""
+    pictures = {}
     for name, shape in SMOOTH.items():
-        split = _digits() if name == "digits" else groups.load(name, options).head(20_000)
+        split = _smoothness_split(name, options)
         for kind, value in (("rough", 0.0), ("smooth", 0.001)):
             own = ONE | {"max_depth": 6, "feature_shape": shape, "smoothness": value}
             yield from _run(f"smoothness/{name}-{kind}", split, own, options)
+            own = groups.pick(options, own, own | QUICK | {"n_estimators": 1})
+            forest = E2EDecisionForest(**own, random_state=0).fit(*_train(split)).forest_
+            weights = forest.directions().toarray()[:6] * forest.scale
+            weights = 100 * weights / np.abs(weights).max(axis=1, keepdims=True)
+            images = weights.reshape(-1, *shape)
+            pictures[f"{name}, {kind}"] = [results.to_text(image) for image in images]
+    results.write(options.results / "endtoend_splits.json", pictures)
+
+
+def _smoothness_split(name, options):
+    if name == "digits":
+        return _digits()
+    if name == "membranes":
+        return data.membranes(options.data, groups.pick(options, 10_000, 500), size=31)
+    return groups.load(name, options).head(20_000)
 
 
 def membranes(options):
@@ -198,10 +289,9 @@ def membranes(options):
     output = figures.folder(options)
     pictures = {}
     for n_epochs in MEMBRANE_EPOCHS:
-        # The paper starts from a balanced tree; here each split is trained for one epoch first.
-        own = {"max_depth": 6, "greedy_epochs": 1, "finetune_epochs": n_epochs}
+        own = PRINTED | {"growth": "complete", "max_depth": 6, "finetune_epochs": n_epochs}
         model = E2EDecisionForest(1, **own, feature_shape=(9, 9), random_state=0)
-        model.fit(split.X_train, split.y_train)
+        model.fit(*_train(split))
         scores = model.routing_scores(split.X_test, split.y_test)
         yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])
         yield Row(f"membranes/hard-{n_epochs}", [100 * scores["hard"]])
@@ -286,6 +376,10 @@ def engines(options):
             yield Row(f"engines/{engine}-{when}-seconds", spent)
 
 
+def _train(split):
+    return split.X_train, split.y_train
+
+
 def _wanted(name, options):
     return not options.sets or name in options.sets
 
@@ -306,7 +400,10 @@ def _validation(split):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (trees, forests, connect4, steepness, smoothness, membranes, cnn, default, engines),
+        (
+            *(as_printed, tradeoff, trees, forests, connect4, smoothness, membranes, cnn),
+            *(default, engines),
+        ),
         MEASURES,
-        groups.SETS,
+        groups.SETS | {"--trees": {"type": int, "help": "trees of a forest of the paper"}},
     )

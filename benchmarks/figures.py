@@ -7,6 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
+from results import from_text
 
 
 def folder(options):
@@ -135,6 +136,133 @@ def posteriors(pictures, image, labels, path):
     for ax in axes.ravel():
         ax.set_axis_off()
     figure.tight_layout()
+    figure.savefig(path, dpi=90)
+
+
+def surfaces(stored, path):
+    """Draw the probability of a class on a plane, one panel for each model, and the rows.
+
+    Parameters
+    ----------
+    stored : dict
+        "X", "y": the rows, in thousandths, and their classes; "extent": least and largest value
+        of both coordinates; "models": by name a matrix of probabilities in percent. Matrices are
+        those of `results.to_text`.
+    path : path
+        Of the picture.
+    """
+    X, y, models = (
+        from_text(stored["X"]) / 1000,
+        np.array(stored["y"].split(), int),
+        stored["models"],
+    )
+    figure = Figure(figsize=(3 * len(models), 2.6), layout="constrained")
+    for panel, (name, rows) in zip(figure.subplots(1, len(models)), models.items(), strict=True):
+        surface = from_text(rows) / 100
+        shown = {"extent": stored["extent"], "origin": "lower"}
+        image = panel.imshow(surface, cmap="RdBu_r", vmin=0, vmax=1, aspect="auto", **shown)
+        panel.contour(surface, [0.5], colors="black", linewidths=0.8, **shown)
+        for label, color in ((0, "tab:blue"), (1, "tab:red")):
+            panel.plot(*X[y == label].T, ".", color=color, markeredgecolor="white", mew=0.4, ms=6)
+        panel.set(title=name, xticks=[], yticks=[])
+    figure.colorbar(image, label="probability of class 1")
+    figure.savefig(path, dpi=110)
+
+
+def loss_curves(stored, path):
+    """Draw the loss of training rows and of held-out rows against steps.
+
+    Parameters
+    ----------
+    stored : dict
+        By data set and size a dict with "steps", the number of steps, "training" and "held out".
+    path : path
+        Of the picture.
+    """
+    figure = Figure(figsize=(4.4 * len(stored), 3.4), layout="constrained")
+    for panel, (name, sizes) in zip(figure.subplots(1, len(stored)), stored.items(), strict=True):
+        for size, curves in sizes.items():
+            color = None
+            for kind, style in (("training", ":"), ("held out", "-")):
+                loss = curves[kind]
+                steps = curves["steps"] * (1 + np.arange(len(loss))) / len(loss)
+                label = f"{size}, {kind}"
+                (line,) = panel.plot(steps, loss, style, color=color, label=label)
+                color = line.get_color()
+        panel.set(title=name, xlabel="steps", yscale="log")
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": len(sizes)}
+        panel.legend(fontsize=7, title="trees / depth", title_fontsize=7, **place)
+    figure.axes[0].set_ylabel("log loss")
+    figure.savefig(path, dpi=110)
+
+
+def tradeoff(stored, path):
+    """Draw accuracy against the number of splits that a row passes, one panel for each data set.
+
+    Parameters
+    ----------
+    stored : dict
+        By data set and model a list of points: number of trees, passed splits, accuracy in %.
+    path : path
+        Of the picture.
+    """
+    labels = {"printed": "end-to-end, as printed", "defaults": "end-to-end, defaults"}
+    figure = Figure(figsize=(3.6 * len(stored), 3.4), layout="constrained")
+    panels = np.ravel(figure.subplots(1, len(stored)))
+    for panel, (name, models) in zip(panels, stored.items(), strict=True):
+        for model, points in models.items():
+            n_trees, passed, accuracy = zip(*points, strict=True)
+            style = "o--" if model == "RandomForest" else "o-"
+            panel.plot(passed, accuracy, style, label=labels.get(model, model), ms=4)
+        for n, x, y in points:
+            panel.annotate(f"{n}", (x, y), (3, -9), textcoords="offset points", fontsize=7)
+        panel.set(title=name, xscale="log", xlabel="splits that a row passes")
+    panels[0].set_ylabel("test accuracy in %")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=110)
+
+
+def split_images(pictures, path):
+    """Draw weights of splits, one row of images for each tree.
+
+    Parameters
+    ----------
+    pictures : dict of str to list
+        By the name of the tree a few images, numbers from -100 to 100, as `results.to_text`
+        returns them.
+    path : path
+        Of the picture.
+    """
+    n_columns = max(map(len, pictures.values()))
+    figure = Figure(figsize=(1.3 * n_columns, 1.45 * len(pictures)), layout="constrained")
+    rows = figure.subplots(len(pictures), n_columns)
+    for axes, (name, images) in zip(rows, pictures.items(), strict=True):
+        axes[0].set_title(name, fontsize=9, loc="left")
+        for ax, image in zip(axes, images, strict=False):
+            ax.imshow(from_text(image), cmap="RdBu_r", vmin=-100, vmax=100)
+        for ax in axes:
+            ax.set_axis_off()
+    figure.savefig(path, dpi=90)
+
+
+def importances(pictures, path):
+    """Draw means of two digits, and importances of pixels in forests, as images.
+
+    Parameters
+    ----------
+    pictures : dict of str to list
+        Images of 28 x 28 pixels, as `results.to_text` returns them.
+    path : path
+        Of the picture.
+    """
+    figure = Figure(figsize=(7.2, 5), layout="constrained")
+    for ax, (name, image) in zip(figure.subplots(2, 3).ravel(), pictures.items(), strict=True):
+        image, is_difference = from_text(image), name == "difference"
+        largest = np.abs(image).max()
+        options = {"cmap": "RdBu_r", "vmin": -largest} if is_difference else {"cmap": "magma"}
+        ax.imshow(image, vmax=largest, **options)
+        ax.set_title(name, fontsize=10)
+        ax.set_axis_off()
     figure.savefig(path, dpi=90)
 
 

@@ -3,17 +3,26 @@
     python benchmarks/hinge.py GROUP [--data FOLDER] [--quick] [--sets NAME ...] [--rounds N]
 
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
-training returns, not the smallest test error during training.
+training returns, not the smallest test error during training. ``as-printed`` has the settings of
+the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
 """
 
 import statistics
 import time
+from fnmatch import fnmatch
 
 import data
 import groups
 import numpy as np
+import results
 from results import Measure, Row
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_moons,
+)
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from timing import mean_sd
@@ -25,13 +34,14 @@ DEEP = {"n_estimators": 100, "max_depth": 10}
 CHOSEN = {"features": "linear", "n_directions": 200, "importance_power": 0.0}
 LETTER = DEEP | CHOSEN | {"learning_rate": 0.02, "max_iter": 6000}
 USPS = DEEP | CHOSEN | {"learning_rate": 0.01, "max_iter": 4000, "dropout": 0.3}
-# The settings of the paper: constant learning rate, raw features but for their scale, no dropout.
+# The settings of the paper: constant learning rate, features in one unit, no dropout.
 PUBLISHED = {
     "n_bags": 1,
     "features": "linear",
     "n_directions": 100,
     "schedule": "constant",
     "dropout": 0.0,
+    "scaling": None,
     "importance_power": 0.0,
 }
 ADAM = PUBLISHED | DEEP | {"learning_rate": 0.005, "max_iter": 40_000}
@@ -49,7 +59,6 @@ IMAGES = {
     "letter-deep": ("letter", DEEP | {"n_bags": 1}),
     "letter-4": ("letter", LETTER | {"n_bags": 4}),
     "letter-fern": ("letter", LETTER | {"n_bags": 1, "structure": "fern"}),
-    "letter-published": ("letter", ADAM | {"batch_size": 53}),
     "usps": ("usps", USPS | {"n_bags": 1}),
     "usps-5": ("usps", USPS | {"n_bags": 5}),
     "usps-fern": ("usps", USPS | {"n_bags": 1, "structure": "fern"}),
@@ -59,7 +68,6 @@ IMAGES = {
         MNIST | {"n_estimators": 1000, "learning_rate": 0.005, "max_iter": 6000},
     ),
     "mnist-fern": ("mnist", MNIST | {"structure": "fern"}),
-    "usps-published": ("usps", ADAM | {"batch_size": 29}),
 }
 SMALL = {
     "iris": load_iris,
@@ -84,6 +92,60 @@ GRID = {
         49.39 45.67 45.79 45.36 45.67 44.65 40.67 41.18 42.94 44.34
         38.88 32.64 37.81 42.95 44.24 37.80 35.87 41.09 43.32 44.20"""),
 }  # fmt: skip
+# Table 3: parameters, and mean test errors of forests and of ferns.
+CONVOLUTIONS = {"features": "conv", "feature_shape": (28, 28), "n_directions": 80}
+PRINTED_IMAGES = {
+    "letter": (ADAM | {"batch_size": 53}, 2.56, 2.78),
+    "usps": (ADAM | {"batch_size": 29}, 5.53, 5.64),
+    "mnist": (ADAM | CONVOLUTIONS | {"batch_size": 53}, 2.79, 2.85),
+    "mnist-1000": (
+        ADAM | CONVOLUTIONS | {"batch_size": 53, "n_estimators": 1000},
+        1.81,
+        1.90,
+    ),
+}
+# Errors of ferns in table 2, by data set and size; of others only the best is printed.
+FERNS = {
+    "abalone-50x1": 34.4,
+    "abalone_r2-100x1": 0.57,
+    "madelon-50x7": 40.8,
+    "poker-100x3": 33.9,
+}
+# What figure 3 shows: training of these sizes, on rows of which a part is held out.
+CURVES = {"madelon": [(50, 1), (50, 5), (50, 10)], "usps": [(10, 10), (100, 10)]}
+# Models of the picture of what trees and ferns learn on a plane.
+PLANE = {
+    "one tree": {"n_estimators": 1},
+    "one fern": {"n_estimators": 1, "structure": "fern"},
+    "20 trees": {"n_estimators": 20},
+    "20 ferns": {"n_estimators": 20, "structure": "fern"},
+}
+
+
+def _printed():
+    """Data set, parameters and printed value of each row of ``as-printed``."""
+    cells = {}
+    for kind, structure in (("published", "tree"), ("ferns", "fern")):
+        for name, (parameters, *papers) in PRINTED_IMAGES.items():
+            paper = papers[structure == "fern"]
+            cells[f"{kind}/{name}"] = name, parameters | {"structure": structure}, paper
+        for name, (rate, held_out, means) in GRID.items():
+            own = {"early_stopping": True, "validation_fraction": held_out, "n_iter_no_change": 40}
+            own |= {"batch_size": 53, "max_iter": 40_000, "optimizer": "adagrad"}
+            own |= {"learning_rate": rate, "head": "leaves" if name == "abalone_r2" else "linear"}
+            own |= PUBLISHED | {"structure": structure}
+            for (trees, depth), mean in zip(SIZES, means.split(), strict=True):
+                size = f"{name}-{trees}x{depth}"
+                paper = float(mean) if structure == "tree" else FERNS.get(size)
+                parameters = own | {"n_estimators": trees, "max_depth": depth}
+                cells[f"{kind}/{size}"] = name, parameters, paper
+        # Of the 100 rows that are not tested, half select the iteration.
+        own = cells[f"{kind}/abalone-10x5"][1] | {"validation_fraction": 0.5}
+        cells[f"{kind}/iris-10x5"] = "iris", own, 2.13 if structure == "tree" else 2.27
+    return cells
+
+
+PRINTED = _printed()
 # A small model, for runs that only show that a group works.
 QUICK = {"n_estimators": 10, "max_iter": 20, "max_depth": 3, "n_bags": 1}
 
@@ -99,17 +161,17 @@ MEASURES |= {
     "special/abalone_r2": Measure("R2, abalone, defaults", "ratio"),
     "special/madelon": Measure("error, madelon, importance_power=2", "%", more=False),
     "special/poker": Measure("error, poker, one-hot columns, AdaGrad", "%", more=False),
+    "special/iris": Measure("error, iris, 100 rows, defaults", "%", more=False),
 }
 MEASURES |= {
-    f"published/{name}-{trees}x{depth}": Measure(
-        f"{'R2' if 'r2' in name else 'error'}, {name}, {trees} trees of depth {depth}, "
-        "settings of the paper",
-        "ratio" if "r2" in name else "%",
-        more="r2" in name,
-        paper=float(paper),
+    row: Measure(
+        f"{'R2' if 'r2' in row else 'error'}, {row.partition('/')[2]}, "
+        f"{'ferns' if row.startswith('ferns') else 'trees'}, settings of the paper",
+        "ratio" if "r2" in row else "%",
+        more="r2" in row,
+        paper=paper,
     )
-    for name, (_, _, means) in GRID.items()
-    for (trees, depth), paper in zip(SIZES, means.split(), strict=True)
+    for row, (_, _, paper) in PRINTED.items()
 }
 MEASURES |= {
     "speed/step": Measure(
@@ -117,6 +179,19 @@ MEASURES |= {
     ),
     "speed/row": Measure("predict of 4000 rows, Letter, per row", "us", more=False),
     "speed/single": Measure("predict of one row, Letter", "us", more=False),
+}
+MEASURES |= {
+    f"curves/{name}-{trees}x{depth}": Measure(
+        f"least loss of held-out rows, {name}, {trees} trees of depth {depth}", "ratio", more=False
+    )
+    for name, sizes in CURVES.items()
+    for trees, depth in sizes
+}
+MEASURES |= {
+    f"plane/{name.replace(' ', '-')}": Measure(
+        f"error on the training rows of the plane, {name}", "%", more=False
+    )
+    for name in PLANE
 }
 
 
@@ -157,6 +232,7 @@ def small(options):
 def special(options):
     """Abalone with the default settings; Madelon and poker with settings for these data."""
     own = {
+        "iris": {},
         "abalone": {},
         "abalone_r2": {},
         "madelon": {"importance_power": 2.0},
@@ -166,36 +242,82 @@ def special(options):
         yield _scores(f"special/{name}", name, own[name], options, one_hot=True)
 
 
-def published(options):
-    """Settings and grid of the paper: AdaGrad at a constant rate, iteration of smallest loss."""
-    for name in options.sets or GRID:
-        rate, held_out, _ = GRID[name]
-        own = {"early_stopping": True, "validation_fraction": held_out, "n_iter_no_change": 40}
-        own |= {"batch_size": 53, "max_iter": 40_000, "optimizer": "adagrad"}
-        own |= {"learning_rate": rate, "head": "leaves" if name == "abalone_r2" else "linear"}
-        for trees, depth in SIZES[7:8] if options.quick else SIZES:
-            size = {"n_estimators": trees, "max_depth": depth}
-            row = f"published/{name}-{trees}x{depth}"
-            yield _scores(row, name, PUBLISHED | own | size, options, one_hot=False)
+def as_printed(options):
+    """Settings of the paper: constant rate; on tables AdaGrad, the iteration of smallest loss."""
+    for row, (name, parameters, _) in PRINTED.items():
+        is_wanted = not options.quick or "x" not in row or row.endswith("10x5")
+        if is_wanted and any(fnmatch(row, pattern) for pattern in options.sets or ["*"]):
+            yield _scores(row, name, parameters, options, one_hot=False)
+
+
+def curves(options):
+    """Figure 3 of the paper: loss of the training rows and of those held out, against steps."""
+    stored = {}
+    for name, sizes in CURVES.items():
+        row = "published/madelon-50x5" if name == "madelon" else f"published/{name}"
+        stored[name] = {}
+        for trees, depth in sizes:
+            own = PRINTED[row][1] | {"n_estimators": trees, "max_depth": depth}
+            own |= {"early_stopping": True, "n_iter_no_change": 40}
+            if name == "usps":
+                own |= {"validation_fraction": 0.2, "max_iter": 10_000}
+            own = groups.pick(options, own, own | QUICK)
+            split = groups.load(name, options)
+            model = RandomHingeForestClassifier(random_state=0, **own)
+            model.fit(_floats(split.X_train), split.y_train)
+            stored[name][f"{trees} / {depth}"] = {
+                "steps": own["max_iter"],
+                "training": np.round(model.loss_curve_[0], 5).tolist(),
+                "held out": np.round(-model.validation_scores_[0], 5).tolist(),
+            }
+            lowest = float(-model.validation_scores_[0].max())
+            yield Row(f"curves/{name}-{trees}x{depth}", [lowest])
+    results.write(options.results / "hinge_curves.json", stored)
+
+
+def plane(options):
+    """What trees and ferns learn on a plane: probability of a class, at the points of a grid."""
+    X, y = make_moons(300, noise=0.2, random_state=0)
+    grid = [np.linspace(-1.75, 2.75, 61), np.linspace(-1.25, 1.75, 61)]
+    points = np.stack([part.ravel() for part in np.meshgrid(*grid)], axis=1)
+    stored = {"X": results.to_text(1000 * X), "y": " ".join(map(str, y)), "models": {}}
+    stored["extent"] = [grid[0][0], grid[0][-1], grid[1][0], grid[1][-1]]
+    own = {"max_depth": 4, "n_bags": 1, "n_directions": 10, "dropout": 0.0, "features": "linear"}
+    own |= {"learning_rate": 0.2, "random_state": 2, "max_iter": groups.pick(options, 4000, 20)}
+    for name, parameters in PLANE.items():
+        model = RandomHingeForestClassifier(**own | parameters).fit(X, y)
+        surface = model.predict_proba(points)[:, 1].reshape(61, 61)
+        stored["models"][name] = results.to_text(100 * surface)
+        yield Row(f"plane/{name.replace(' ', '-')}", [100 * (1 - model.score(X, y))])
+    results.write(options.results / "hinge_plane.json", stored)
 
 
 def _scores(row, name, parameters, options, one_hot):
     """Return the row of test errors, or of R2, on one of the sets of the paper."""
     parameters = groups.pick(options, parameters, parameters | QUICK)
-    found = []
-    for seed in range(options.rounds or 3):
+    found, times = [], []
+    for seed in range(options.rounds or (15 if name == "iris" else 3)):
         kind = RandomHingeForestRegressor if name == "abalone_r2" else RandomHingeForestClassifier
-        if name == "poker":
-            split = _poker(options, seed, one_hot)
-        elif name == "madelon":
-            split = groups.load(name, options)
-        else:
-            split = _abalone(options, name == "abalone_r2")
+        split = _split(name, seed, options, one_hot)
         model = kind(random_state=seed, **parameters)
+        start = time.process_time()
         model.fit(_floats(split.X_train), split.y_train)
+        times.append(time.process_time() - start)
         score = model.score(_floats(split.X_test), split.y_test)
         found.append(score if name == "abalone_r2" else 100 * (1 - score))
-    return Row(row, found, mean_sd(found), value=statistics.fmean(found))
+    note = f"{mean_sd(found)}, fit {statistics.median(times):.1f} s"
+    return Row(row, found, note, value=statistics.fmean(found))
+
+
+def _split(name, seed, options, one_hot):
+    """Return the rows of one of the sets of the paper; only poker and iris depend on the seed."""
+    if name == "poker":
+        return _poker(options, seed, one_hot)
+    if name == "iris":
+        return _iris(seed)
+    if name.startswith("abalone"):
+        return _abalone(options, name == "abalone_r2")
+    return groups.load(name.partition("-")[0], options)
 
 
 def speed(options):
@@ -242,6 +364,15 @@ def _abalone(options, regression):
     return data.Split(X[:3133], y[:3133], X[3133:], y[3133:])
 
 
+def _iris(seed):
+    """Return two of three folds to train, one to test: five shuffles of the rows, in turn."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(seed // 3).permutation(len(X))
+    test = order[seed % 3 :: 3]
+    train = np.setdiff1d(order, test)
+    return data.Split(X[train], y[train], X[test], y[test])
+
+
 def _poker(options, seed, one_hot):
     """Return 18757 poker hands to train and all others to test."""
     arrays = data.in_order("poker_train", options.data, n_train=18_757)
@@ -257,7 +388,7 @@ def _poker(options, seed, one_hot):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (images, small, special, published, speed),
+        (images, small, special, as_printed, curves, plane, speed),
         MEASURES,
         groups.SETS,
     )

@@ -4,6 +4,8 @@
 
 A group merges its rows into ``benchmarks/results/manifold.json``. ``--quick`` runs a group in
 seconds on a small part of its data, to see that it works, and stores its rows apart.
+``as-printed`` repeats the simulations and the importances of the paper; ``--models`` names the
+models of the simulations to run, or "importances", and results of all others are kept.
 
 Times are wall-clock seconds on one thread. Competing libraries run in processes of their own and
 take turns, and ratios are formed round by round. Two of them need environments of their own::
@@ -21,6 +23,7 @@ import sys
 import warnings
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 
 import data
 import groups
@@ -31,11 +34,11 @@ from groups import pick
 from race import RANDOM_FOREST, Rival, fit, race, workers
 from results import Measure, Row
 from simulations import SIMULATIONS
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 from timing import interleave, mean_sd, ratios
 
 from skforest import ManifoldForestClassifier
@@ -65,6 +68,12 @@ MEASURES = {
     "simulations/circle-250": Measure(ERROR.format("circle, 250 rows"), "%", more=False),
     "simulations/circle-1000": Measure(ERROR.format("circle, 1000 rows"), "%", more=False),
     "simulations/bars-25": Measure(ERROR.format("bars, 25 rows"), "%", more=False),
+    **{
+        f"importances/{kind}-forest": Measure(
+            f"error, digits 3 and 5 of MNIST, 200 rows, 500 trees, {kind} forest", "%", more=False
+        )
+        for kind in ("patch", "sparse", "axis")
+    },
     "predict/one-row": Measure("predict of one row, 100 trees, RandomForest over ours", "x"),
     "predict/one-row-time": Measure("predict of one row, 100 trees", "us", more=False),
     "predict/10000-rows": Measure(
@@ -191,73 +200,133 @@ def mnist(options):
     )
 
 
-def simulations(options):
+def as_printed(options):
+    """The simulations and the importances of the paper, with its settings."""
+    yield from _simulations(options)
+    if not options.models or "importances" in options.models:
+        yield from _importances(options)
+
+
+def _simulations(options):
     """Error against the number of training rows in the three simulations of the paper."""
     sizes = pick(options, [10, 25, 50, 100, 250, 500, 1000, 2000], [10, 25])
-    repeats = range(options.rounds or 10)
-    jobs = [(name, repeat) for name in SIMULATIONS for repeat in repeats]
+    path = options.results / "manifold_simulations.json"
+    stored = results.read(path)
+    if stored.get("n") != sizes:
+        stored = {"n": sizes}
     trees, n_test = pick(options, (100, 10_000), (5, 200))
-    curves = joblib.Parallel(options.n_jobs)(
-        joblib.delayed(_learning_curves)(*job, sizes, trees, n_test) for job in jobs
-    )
-    stored = {"n": sizes}
     for name in SIMULATIONS:
-        mine = [curve for job, curve in zip(jobs, curves, strict=True) if job[0] == name]
-        stored[name] = {model: [curve[model] for curve in mine] for model in mine[0]}
-    results.write(options.results / "manifold_simulations.json", stored)
-
+        stored.setdefault(name, {})
+        for model in MODELS:
+            if options.models and model not in options.models:
+                continue
+            if model == "convolutional network" and find_spec("torch") is None:
+                print("PyTorch is not installed: no convolutional network")
+                continue
+            n_repeats = options.rounds or (5 if model == "convolutional network" else 10)
+            stored[name][model] = joblib.Parallel(options.n_jobs)(
+                joblib.delayed(_learning_curve)(name, model, repeat, sizes, trees, n_test)
+                for repeat in range(n_repeats)
+            )
+            results.write(path, stored)
+            print(f"{name}, {model}: {np.mean(stored[name][model], axis=0).round(1)}", flush=True)
     for name, n in (("circle", 250), ("circle", 1000), ("bars", 25)):
-        if n in sizes:
+        if n in sizes and "patch forest" in stored[name]:
             column = sizes.index(n)
             errors = {model: [c[column] for c in runs] for model, runs in stored[name].items()}
             note = ", ".join(f"{model} {mean_sd(values)}" for model, values in errors.items())
             yield Row(f"simulations/{name}-{n}", errors["patch forest"], note)
 
 
-def _learning_curves(name, repeat, sizes, trees, n_test):
-    """Errors in percent of every model on one draw of a simulation, for every training size."""
+def _learning_curve(name, model_name, repeat, sizes, trees, n_test):
+    """Errors in percent of a model on one draw of a simulation, for every training size."""
     simulation = SIMULATIONS[name]
     rng = np.random.default_rng([repeat, *name.encode()])
     X, y = simulation.draw(max(sizes), rng)
     X_test, y_test = simulation.draw(n_test, rng)
-    curves = {}
-    for model_name, model in _simulation_models(simulation, trees, repeat).items():
-        curves[model_name] = []
-        for n in sizes:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of solvers that did not converge
-                model.fit(X[:n], y[:n])
-            curves[model_name].append(_error(model, data.Split(X, y, X_test, y_test)))
-    return curves
+    curve = []
+    for n in sizes:
+        model = MODELS[model_name](simulation, trees, repeat)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of solvers that did not converge
+            model.fit(X[:n], y[:n])
+        curve.append(_error(model, data.Split(X, y, X_test, y_test)))
+    return curve
 
 
-def _simulation_models(simulation, trees, seed):
-    """Return forests with the paper's settings, and other models with scikit-learn's defaults.
+def _network(simulation, trees, seed):
+    import torch
+    from convolutional import ConvolutionalNetwork
 
-    The number of neighbors and the MLP's iterations are those of the authors' notebooks.
-    """
-    forest = partial(
-        ManifoldForestClassifier,
-        trees,
-        max_features=simulation.max_features,
-        random_state=seed,
-    )
-    return {
-        "axis forest": forest(projection="axis"),
-        "sparse forest": forest(projection="sparse"),
-        "patch forest": forest(
-            projection="patch",
-            contrast="sum",
-            feature_shape=simulation.feature_shape,
-            max_patch=simulation.max_patch,
-            wrap=simulation.wrap,
+    torch.set_num_threads(1)
+    return ConvolutionalNetwork(simulation.feature_shape, seed=seed)
+
+
+def _forest(projection):
+    """A forest as in the paper: exact search, signs as sparse weights, sums over patches."""
+
+    def make(simulation, trees, seed):
+        own = {}
+        if projection == "patch":
+            own = {"contrast": "sum", "feature_shape": simulation.feature_shape}
+            own |= {"max_patch": simulation.max_patch, "wrap": simulation.wrap}
+        return ManifoldForestClassifier(
+            trees,
+            projection=projection,
+            splitter="exact",
+            sparse_weights="sign",
+            max_features=simulation.max_features,
+            random_state=seed,
+            **own,
+        )
+
+    return make
+
+
+# Models of the simulations, from the simulation, the number of trees and a seed. Models of
+# scikit-learn have its defaults; neighbors and iterations are those of the authors' notebooks, and
+# boosting compares a part of the features, since it would take hours otherwise.
+MODELS = {
+    "sparse forest": _forest("sparse"),
+    "patch forest": _forest("patch"),
+    "RandomForest": lambda _, trees, seed: RandomForestClassifier(trees, random_state=seed),
+    "logistic regression": lambda *_: LogisticRegression(max_iter=1000),
+    "linear SVM": lambda *_: LinearSVC(),
+    "RBF-SVM": lambda *_: SVC(),
+    "kNN": lambda *_: KNeighborsClassifier(3),
+    "MLP": lambda _, __, seed: MLPClassifier(max_iter=1000, random_state=seed),
+    "gradient boosting": lambda _, trees, seed: GradientBoostingClassifier(
+        n_estimators=trees, max_features="sqrt", random_state=seed
+    ),
+    "convolutional network": _network,
+}
+
+
+def _importances(options):
+    """Figure 3 of the paper: importances of pixels for the digits 3 and 5, 100 images of each."""
+    split = _mnist(options)
+    rows = [np.flatnonzero(split.y_train == digit)[:100] for digit in (3, 5)]
+    X, y = split.X_train[np.concatenate(rows)], np.repeat([3, 5], [len(part) for part in rows])
+    is_tested = np.isin(split.y_test, (3, 5))
+    test = data.Split(X, y, split.X_test[is_tested], split.y_test[is_tested])
+    trees = pick(options, 500, 5)
+    own = {"importance_type": "count", "splitter": "exact", "random_state": 0}
+    models = {
+        "patch forest": ManifoldForestClassifier(
+            trees, feature_shape=SHAPE, contrast="sum", max_patch=4, **own
         ),
-        "RandomForest": RandomForestClassifier(trees, random_state=seed),
-        "logistic regression": LogisticRegression(max_iter=1000),
-        "RBF-SVM": SVC(),
-        "kNN": KNeighborsClassifier(3),
-        "MLP": MLPClassifier(max_iter=1000, random_state=seed),
+        "sparse forest": ManifoldForestClassifier(
+            trees, projection="sparse", sparse_weights="sign", **own
+        ),
+        "axis forest": ManifoldForestClassifier(trees, projection="axis", **own),
     }
+    means = [split.X_train[part].mean(axis=0) for part in rows]
+    pictures = {"mean of 3": means[0], "mean of 5": means[1], "difference": means[0] - means[1]}
+    for name, model in models.items():
+        pictures[name] = 1e5 * model.fit(X, y).feature_importances_
+        yield Row(f"importances/{name.replace(' ', '-')}", [_error(model, test)])
+    stored = {name: results.to_text(image.reshape(SHAPE)) for name, image in pictures.items()}
+    results.write(options.results / "manifold_importances.json", stored)
 
 
 def predict(options):
@@ -422,12 +491,13 @@ if __name__ == "__main__":
     groups.main(
         __doc__,
         (
-            *(speed_axis, speed_patch, speed_sparse, mnist, simulations, predict),
+            *(as_printed, speed_axis, speed_patch, speed_sparse, mnist, predict),
             *(first_predict, size, threads, memory, bits),
         ),
         MEASURES,
         {
             "--treeple-python": {"help": "interpreter that has treeple"},
             "--ydf-python": {"help": "interpreter that has ydf"},
+            "--models": {"nargs": "*", "help": "some models, or importances, only"},
         },
     )

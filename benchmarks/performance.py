@@ -15,6 +15,7 @@ import choose
 import co2
 import compare
 import data
+import endtoend
 import figures
 import hinge
 import hyperplanes
@@ -75,6 +76,15 @@ def main():
     if curves := results.read(FOLDER / "results" / "manifold_simulations.json"):
         figures.learning_curves(curves, output / "manifold_simulations.png")
     figures.depth_curves(depth_curves(stored), output / "nongreedy_depths.png")
+    for name, draw in (
+        ("hinge_plane", figures.surfaces),
+        ("hinge_curves", figures.loss_curves),
+        ("endtoend_tradeoff", figures.tradeoff),
+        ("endtoend_splits", figures.split_images),
+        ("manifold_importances", figures.importances),
+    ):
+        if content := results.read(FOLDER / "results" / f"{name}.json"):
+            draw(content, output / f"{name}.png")
 
 
 def peers_figures(output):
@@ -237,10 +247,16 @@ def images_table(stored):
         ("4 or 5 bags, chosen settings", "letter-4", "usps-5", None),
         ("one bag of ferns", "letter-fern", "usps-fern", "mnist-fern"),
         ("1000 trees of convolutions", None, None, "mnist-1000"),
-        ("settings of the paper", "letter-published", "usps-published", None),
     ):
         names = (letter, None, usps, None, None, mnist)
         add(f"RandomHingeForest, {label}", *(name and f"hinge:images/{name}" for name in names))
+    for label, kind in (("trees", "published"), ("ferns", "ferns")):
+        cells = (f"hinge:{kind}/{name}" for name in ("letter", "usps", "mnist"))
+        letter, usps, mnist = cells
+        add(
+            f"RandomHingeForest, {label}, settings of the paper",
+            *(letter, None, usps, None, None, mnist),
+        )
     for label, letter, usps, mnist in (
         ("8 or 10 trees, all features", "letter-10", None, "mnist-8"),
         ("70, 100 or 80 trees", "letter-70", "usps-100", "mnist-80"),
@@ -290,7 +306,8 @@ def manifold_table(stored):
     rows = [
         (row["what"], *_measured(row))
         for name, row in stored.items()
-        if name.startswith("manifold:") and not name.startswith("manifold:simulations/")
+        if name.startswith("manifold:")
+        and not name.startswith(("manifold:simulations/", "manifold:importances/"))
     ]
     return ("What", "Measured (least, most)", "Details", "Command"), rows
 
@@ -386,10 +403,40 @@ def published_table(stored):
     return ("", *(f"depth {depth}" for depth in depths), "Command"), _filled(rows)
 
 
+def hinge_summary(stored):
+    """Return head and rows of tables 2 and 3 of the hinge forest paper."""
+    cells = [
+        *(("iris-10x5", "special/iris"), ("abalone-50x1", "special/abalone")),
+        *(("abalone_r2-100x1", "special/abalone_r2"), ("madelon-10x3", "special/madelon")),
+        *(("poker-50x3", "special/poker"), ("letter", "images/letter-defaults")),
+        *(("usps", "images/usps-5"), ("mnist", "images/mnist")),
+        ("mnist-1000", "images/mnist-1000"),
+    ]
+    ferns = {"madelon-10x3": "madelon-50x7", "poker-50x3": "poker-100x3"}
+    rows = []
+    for name, ours in cells:
+        names = [
+            f"hinge:published/{name}",
+            f"hinge:ferns/{ferns.get(name, name)}",
+            f"hinge:{ours}",
+        ]
+        found = [stored.get(key) for key in names]
+        values = [
+            _known(row and row["value"], "{:.3f}" if "r2" in name else "{:.2f}") for row in found
+        ]
+        papers = [_known(row and row["paper"], "{:.4g}") for row in found[:2]]
+        ordered = (papers[0], values[0], papers[1], values[1], values[2])
+        rows.append((name, *ordered, _commands([row for row in found if row])))
+    head = ("Set and size", "Trees, paper", "Trees", "Ferns, paper", "Ferns", "Our setting")
+    return (*head, "Command"), rows
+
+
 def steepness_table(stored):
-    """Return head and rows of the steepness of end-to-end trees."""
-    columns = [(name, n) for name in ("letter", "usps", "mnist") for n in (15, 30, 45)]
-    rows = _pivot(stored, (0.0, 0.01, 0.1), columns, "endtoend:steepness/{1}-{0}-{2}")
+    """Return head and rows of table 1 of the paper on end-to-end trees."""
+    prefix = "endtoend:as-printed/"
+    measured = {name.removeprefix(prefix).partition("-")[0] for name in stored if prefix in name}
+    columns = [(s, n) for s in endtoend.TABLE_1 if s in measured for n in endtoend.EPOCHS]
+    rows = _pivot(stored, endtoend.STEPS, columns, "endtoend:as-printed/{1}-{0}-{2}")
     titles = (f"{TITLES[name]}, {n} epochs" for name, n in columns)
     return ("Step", *titles, "Command"), rows
 
@@ -407,6 +454,39 @@ def endtoend_table(stored):
         label = f"one tree, membranes, depth 6, {n} epochs"
         rows.append((label, *map(_cell, pair), "", _commands(pair)))
     return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
+
+
+def connect4_table(stored):
+    """Return head and rows of single end-to-end trees on Connect4."""
+    columns = [(depth,) for depth in endtoend.CONNECT4]
+    rows = [
+        (label, *_row(stored, [f"endtoend:{group}/{depth}" for (depth,) in columns]))
+        for label, group in (("as printed", "connect4-printed"), ("defaults", "connect4"))
+    ]
+    return ("", *(f"depth {depth}" for (depth,) in columns), "Command"), _filled(rows)
+
+
+def tradeoff_table(_):
+    """Return head and rows of errors and passed splits of end-to-end and random forests."""
+    stored = results.read(FOLDER / "results" / "endtoend_tradeoff.json")
+    names = {"printed": "as printed", "defaults": "defaults", "RandomForest": "RandomForest"}
+    rows = [
+        (TITLES[data_set], names[model], str(n), f"{passed:.0f}", f"{100 - accuracy:.2f}")
+        for data_set, models_ in stored.items()
+        for model, points in models_.items()
+        for n, passed, accuracy in points
+        if n in (1, 10) or n == points[-1][0]
+    ]
+    return ("Set", "Forest", "Trees", "Splits that a row passes", "Test error in %"), rows
+
+
+def importances_table(stored):
+    """Return head and rows of errors of the forests whose importances are drawn."""
+    rows = [
+        (kind, *_row(stored, [f"manifold:importances/{kind}-forest"]))
+        for kind in ("patch", "sparse", "axis")
+    ]
+    return ("Projection", "Test error in %", "Command"), _filled(rows)
 
 
 def engines_table(stored):
@@ -448,6 +528,10 @@ TABLES = {
     "endtoend_steepness": steepness_table,
     "endtoend_routing": endtoend_table,
     "endtoend_engines": engines_table,
+    "endtoend_connect4": connect4_table,
+    "endtoend_tradeoff": tradeoff_table,
+    "hinge_summary": hinge_summary,
+    "manifold_importances": importances_table,
 }
 
 
@@ -525,6 +609,7 @@ def _cell(row):
     value, paper = row["value"], row["paper"]
     if row["unit"] == "%" and row["more"]:
         value = 100 - value
+        paper = None if paper is None else 100 - paper
     digits = 2 if row["unit"] == "%" else 3
     return f"{value:.{digits}f}" + (f" [{paper:.4g}]" if paper is not None else "")
 
@@ -547,7 +632,7 @@ def _commands(rows, with_sets=False):
     """
     commands = [row["command"].removeprefix("python benchmarks/") for row in rows]
     if not with_sets:
-        commands = [re.sub(r" --sets( (?!--)[\w-]+)+", "", command) for command in commands]
+        commands = [re.sub(r" --sets( (?!--)\S+)+", "", command) for command in commands]
     found = dict.fromkeys(commands)
     return ", ".join(f"``{command}``" for command in found)
 

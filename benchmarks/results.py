@@ -4,6 +4,7 @@ import json
 import statistics
 from dataclasses import dataclass
 
+import numpy as np
 from timing import environment
 
 UNITS = {
@@ -96,6 +97,16 @@ def write(path, content):
     """Write a JSON file, and its folder where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def to_text(matrix):
+    """Return a matrix of whole numbers as short JSON: a string for each row."""
+    return [" ".join(map(str, row)) for row in matrix.round().astype(int).tolist()]
+
+
+def from_text(rows):
+    """Return the matrix that `to_text` was given, as floats."""
+    return np.array([row.split() for row in rows], dtype=float)
 
 
 def show(value, unit):

@@ -378,7 +378,12 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _prediction_of(self, response):
         """Targets by the response of the forest."""
+        response = self._linked(response)
         return response[:, 0] if self._is_1d else response
+
+    def _linked(self, response):
+        """Predictions from the response of the forest; a loss of the user has a link."""
+        return response
 
     def predictor(self):
         """Predictions of rows of float32 without validation, see :ref:`serve`.
@@ -391,6 +396,7 @@ class ForestRegressorMixin(RegressorMixin):
         return Predictor(self)
 
     def _set_oob_attributes(self, of_samples, response, data, known):
+        of_samples, response = self._linked(of_samples), self._linked(response)
         self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
         self.oob_score_ = r2_score(data.y[known], response, sample_weight=data.weight[known])
 

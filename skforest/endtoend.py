@@ -21,14 +21,12 @@ from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
 from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from .forest.statistics import recount
 from .training.early_stopping import EarlyStopping, validation_mask
-from .training.endtoend import Annealing, Units, train_together
+from .training.endtoend import Annealing, Units, complete_tree, feature_units, train_together
 
-MIN_BATCHES = 10  # steps of an epoch of a stump, where batches keep 16 rows
-# A feature is measured in units of its deviation, but of at least this share of the largest one.
-MIN_SPREAD = 0.3
+MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
 MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
-MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
 GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
@@ -58,25 +56,34 @@ n_estimators : "auto" or int
 max_depth : "auto", int or None
     Largest depth of a leaf, at least 1. None: no limit.
     {auto_depth}; no limit with `max_leaf_nodes`.
-growth : {"level", "best"}
+growth : {"level", "best", "complete"}
     "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
-    split has the largest gain is split next, until there are `max_leaf_nodes`.
+    split has the largest gain is split next, until there are `max_leaf_nodes`. "complete": trees
+    are not grown; joint training begins with a complete tree of depth `max_depth`, at most 16,
+    and random hyperplanes through the mean of the rows.
 max_leaf_nodes : int or None
     Number of leaves of a tree, at least 2, with growth="best" only. None: no limit.
 greedy_epochs : "auto" or int
     Passes over the rows of a node that train its split when the tree is grown, at least 1.
-    "auto": 80000 / n for n training rows, but 4 to {most_epochs}.
+    "auto": 80000 / n for n training rows, but 4 to {most_epochs}. Without effect, and resolved to
+    0, with growth="complete".
 finetune_epochs : "auto" or int
     Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
     it was grown, and `early_stopping` has no effect. "auto": 400000 / n for n rows, but 8 to 30.
 learning_rate : "auto" or float
     Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
-    units of the reciprocal of the deviation of its feature. Constant while trees grow, then
-    falling to 0 along a cosine. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+    units of the reciprocal of the deviation of its feature. Constant while trees grow; then
+    `schedule` holds. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+schedule : {"cosine", "constant"}
+    How the learning rate develops in joint training: to 0 along a cosine, or not at all, as in
+    the paper.
 batch_size : "auto" or int
-    Rows of a step, 1 to 2^20. A node takes at least 10 steps an epoch, or fewer where its batches
-    would have less than 16 rows. "auto": a tenth of the rows, or 2^18 over the number of
-    features, if that is less; 32 to 1000.
+    Rows of a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 over the number of features,
+    if that is less; 32 to 1000.
+min_batches : int
+    Least number of steps of an epoch that trains the split of a node, 1 to 2^20: batches of nodes
+    with few rows are smaller than `batch_size`, but have 16 rows or more. 1: all batches have
+    `batch_size` rows, as in the paper.
 steepness : float
     Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
 steepness_step : "auto" or float
@@ -183,11 +190,13 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             *ObliqueForest._parameter_constraints["n_estimators"],
         ],
         "max_depth": [StrOptions({"auto"}), *ObliqueForest._parameter_constraints["max_depth"]],
-        "growth": [StrOptions({"level", "best"})],
+        "growth": [StrOptions({"level", "best", "complete"})],
         "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="right")],
+        "schedule": [StrOptions({"cosine", "constant"})],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
+        "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
         "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
         "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
         "early_stopping": ["boolean"],
@@ -209,7 +218,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         greedy_epochs="auto",
         finetune_epochs="auto",
         learning_rate="auto",
+        schedule="cosine",
         batch_size="auto",
+        min_batches=10,
         steepness=1.0,
         steepness_step="auto",
         early_stopping=False,
@@ -243,10 +254,10 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         kept = {name: getattr(self, f"{name}_") for name in KEPT} if is_warm_start else {}
         super()._resolve_settings(data, is_warm_start)
         n, p = data.X.shape
-        if self.growth == "level" and self.max_leaf_nodes is not None:
+        if self.growth != "best" and self.max_leaf_nodes is not None:
             raise ValueError(
-                f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth="level" grows '
-                "to max_depth"
+                f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth='
+                f'"{self.growth}" grows to max_depth'
             )
         # Real targets need deeper trees and better splits than classes.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
@@ -263,11 +274,27 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             | kept
         )
         self.batch_size_ = min(self.batch_size_, max(n, 32))
+        if self.growth == "complete":
+            self._check_complete()
+            self.greedy_epochs_ = 0
         self._candidates = self._candidate_settings(n, p, kept)
         self.__dict__.update(self._candidates[0])
         self.steepness_ = self._annealing.final
         if is_warm_start:
             self._check_compatible()
+
+    def _check_complete(self):
+        """Raise where a complete tree would be too large, or would never be trained."""
+        if self.max_depth_ is None or self.max_depth_ > MAX_COMPLETE_DEPTH:
+            raise ValueError(
+                f'max_depth={self.max_depth} with growth="complete"; a whole number of 1 to '
+                f"{MAX_COMPLETE_DEPTH} is needed"
+            )
+        if self.finetune_epochs_ == 0:
+            raise ValueError(
+                'finetune_epochs=0 with growth="complete" would leave random hyperplanes as they '
+                "are; at least 1 is needed"
+            )
 
     def _resolve_auto(self, values):
         """Set resolved values: those given for "auto", else the parameters themselves."""
@@ -323,6 +350,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             batch_size=int(self.batch_size_),
             steepness=float(self.steepness),
             steepness_step=float(self.steepness_step_),
+            schedule=self.schedule,
         )
 
     def _is_table(self):
@@ -362,7 +390,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _fit_forest(self, data, trees):
         p = data.X.shape[1]
-        unit = self._feature_units(data)
+        unit = feature_units(data, self.feature_shape is not None)
         edges = np.zeros((0, 2), dtype=np.int32)
         if self.smoothness:
             edges = FeatureGrid(self.feature_shape, p).edges()
@@ -375,21 +403,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             n_used = min(n_used, fields.shape[1])
         units = Units(data.mean().astype(np.float32), unit.astype(np.float32), fields, edges)
         return super()._fit_forest(data, trees, units=units, n_used=n_used)
-
-    def _feature_units(self, data):
-        """Factors that bring the features to a common deviation, 0 for constant ones.
-
-        Features on a grid have one unit; others have one each, except that those which vary
-        little are not amplified without limit.
-        """
-        varies = data.X.max(axis=0) > data.X.min(axis=0)
-        spread = np.where(varies, data.spread().astype(np.float64), 0.0)
-        if self.feature_shape is not None:
-            scale = data.feature_map.per_feature(data.feature_map.scale)
-            unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
-            return np.where(unit > MIN_UNIT, unit, 0.0)
-        spread = np.maximum(spread, MIN_SPREAD * spread.max())
-        return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
     def _splitter(self, data, units, n_used):
         annealing = self._annealing
@@ -404,7 +417,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             steepness=annealing.steepness,
             steepness_step=annealing.steepness_step,
             batch_size=annealing.batch_size,
-            min_batches=MIN_BATCHES,
+            min_batches=int(self.min_batches),
             smoothness=self.smoothness,
             edges=units.edges,
         )
@@ -418,7 +431,10 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         if self.finetune_epochs_:
             mask = validation_mask(self, data.weight, seed)
         train = data.sample(np.where(mask, 0.0, data.weight))
-        forest = super()._fit_tree(train, seed, control, units=units, n_used=n_used)
+        if self.growth == "complete":
+            forest = self._complete_tree(train, seed, units, n_used)
+        else:
+            forest = super()._fit_tree(train, seed, control, units=units, n_used=n_used)
         if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
             self._warn_without_split(train)
         _, min_leaf = self._min_samples(data)
@@ -436,6 +452,14 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             control.report,
         )
         return self._gated(forest), record
+
+    def _complete_tree(self, data, seed, units, n_used):
+        """A complete tree of random hyperplanes, with leaves from the rows that reach them."""
+        arrays = complete_tree(data, int(self.max_depth_), units, n_used, seed)
+        metadata = self._directions_metadata(data, arrays)
+        forest = self._new_forest(arrays, data, weight_dtype=self.weight_dtype, **metadata)
+        rows = data.X, data.target, data.weight
+        return recount(forest, *rows, criterion=self._criterion, scale=data.target_scale)
 
     def _warn_without_split(self, data):
         """Warn where a tree has no split although its rows differ and limits allow one."""
@@ -507,7 +531,9 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         greedy_epochs="auto",
         finetune_epochs="auto",
         learning_rate="auto",
+        schedule="cosine",
         batch_size="auto",
+        min_batches=10,
         steepness=1.0,
         steepness_step="auto",
         early_stopping=False,

@@ -28,7 +28,16 @@ from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .training.hinge import HingeInput, HingeSettings, HingeTraining
-from .training.losses import LOSSES, SquaredError, TargetUnits, calibrated_baseline, make_loss
+from .training.losses import (
+    LOSSES,
+    Loss,
+    SquaredError,
+    TargetUnits,
+    UserLabelLoss,
+    UserLoss,
+    calibrated_baseline,
+    make_loss,
+)
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
@@ -85,10 +94,14 @@ max_iter : "auto" or int
     and at most 20000 steps.
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
+scaling : {"standard"} or None
+    Units of the centred features in the inner products. "standard": their standard deviations.
+    None: one unit for all features, so that those that vary much dominate, as the raw features of
+    the paper do. Features for "conv" always have one unit.
 importance_power : float
-    The unit of a feature in the inner products is its standard deviation over (importance / mean
-    importance) to this power, 0 to 16; importances are those of a quick random forest. 0: the
-    standard deviation alone. Larger values help where most features are noise.
+    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
+    the inner products; importances are those of a quick random forest. 0: no division. Larger
+    values help where most features are noise.
 early_stopping : bool
     Whether to hold out rows of every bag and keep the model with the least loss on them.
     Probabilities are then less confident, and on most tables more labels are wrong.
@@ -117,9 +130,12 @@ warm_start : bool
 CLASSIFIER_PARAMETERS = (
     PARAMETERS.replace("{calibration}", "")
     + """
+loss : {"log_loss"} or Loss
+    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
+    `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
 label_smoothing : float
-    Fraction of each row that counts for all classes alike, in [0, 1). Makes predictions less
-    confident.
+    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
+    predictions less confident.
 class_weight : dict, "balanced" or None
     Weights of the classes, which multiply the weights of their rows; classes that are not in the
     dict have weight 1. "balanced": all classes have the same total weight.
@@ -129,11 +145,12 @@ class_weight : dict, "balanced" or None
 REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
     + """
-loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"}
+loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
     given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
-    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean.
+    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
+    instance of `Loss`, a differentiable loss of your own.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float
@@ -195,6 +212,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
         "max_iter": [StrOptions({"auto"}), Interval(Integral, 1, 2**40, closed="both")],
         "dropout": [Interval(Real, 0.0, 1.0, closed="left")],
+        "scaling": [StrOptions({"standard"}), None],
         "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -291,6 +309,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             if found.any():
                 emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
                 emphasis = np.maximum(emphasis, MIN_EMPHASIS)
+        if self.scaling is None:
+            own_unit = spread / data.feature_map.per_feature(data.feature_map.scale)
+            emphasis *= own_unit / np.sqrt(np.mean(np.square(own_unit)))
         fields = np.arange(n_features, dtype=np.int32)[None]
         return HingeInput(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
 
@@ -313,7 +334,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """One bag of trees."""
         loss = self._make_loss()
         target = loss.standardize(data.target, data.units)
-        own = source, target, loss.kernel_loss(), data.weight, self._settings
+        own = source, target, loss.batch_loss(data.units), data.weight, self._settings
         training = HingeTraining(*own, seed, control.stop)
         training.run(control.report)
         return self._packed(training, data), training.record
@@ -369,7 +390,8 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self._resolve_settings(data, False)
             settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
             stop = np.zeros(1, dtype=np.uint8)
-            own = self._input(data), target, loss.kernel_loss(), data.weight, settings
+            kernel = loss.batch_loss(data.units)
+            own = self._input(data), target, kernel, data.weight, settings
             bags = [
                 HingeTraining(*own, tree_seed(self._seed, bag), stop)
                 for bag in range(self.n_bags_)
@@ -418,6 +440,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
+        "loss": [StrOptions({"log_loss"}), Loss],
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -435,6 +458,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         n_directions="auto",
         max_depth="auto",
         n_bags="auto",
+        loss="log_loss",
         label_smoothing=0.0,
         optimizer="adam",
         learning_rate="auto",
@@ -444,6 +468,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         batch_size="auto",
         max_iter="auto",
         dropout=0.2,
+        scaling="standard",
         importance_power=0.5,
         early_stopping=False,
         validation_fraction=0.15,
@@ -462,7 +487,11 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _make_loss(self):
         if self._has_several_outputs:
+            if isinstance(self.loss, Loss):
+                raise ValueError(f"loss={self.loss!r} takes one output, y has several")
             return SquaredError(sum(self.n_classes_))
+        if isinstance(self.loss, Loss):
+            return UserLabelLoss(self.loss, self.n_classes_)
         return make_loss("log_loss", self.n_classes_, self)
 
     def _target_units(self, data, target, is_warm_start):
@@ -536,7 +565,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"})],
+        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"}), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
@@ -565,6 +594,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         batch_size="auto",
         max_iter="auto",
         dropout=0.2,
+        scaling="standard",
         importance_power=0.5,
         early_stopping=False,
         validation_fraction=0.15,
@@ -581,7 +611,14 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _make_loss(self):
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_, in_units=True)
         return make_loss(self.loss, self.n_outputs_, self)
+
+    def _linked(self, response):
+        if isinstance(self.loss, Loss):
+            return np.asarray(self.loss.inverse_link(response))
+        return response
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.

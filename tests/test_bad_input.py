@@ -640,6 +640,8 @@ BAD_VALUES = {
     "validation_fraction": [0, 1, -0.1, "some", None, np.nan],
     "n_iter_no_change": [0, -1, 2.5, "few", None],
     "growth": ["worst", None, 1],
+    "min_batches": [0, -1, 2.5, 2**20 + 1, "auto", None],
+    "scaling": ["unit", 1, True],
     "greedy_epochs": [0, -1, 2.5, "many", None],
     "finetune_epochs": [-1, 2.5, "many", None],
     "steepness": [0, -1, "steep", None, np.nan, np.inf],

@@ -22,7 +22,7 @@ from skforest._feature_grid import FeatureGrid
 from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
 from skforest.training.early_stopping import EarlyStopping, validation_mask
-from skforest.training.endtoend import Annealing
+from skforest.training.endtoend import MIN_SPREAD, Annealing
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
@@ -670,6 +670,9 @@ def test_leaves_keep_their_limits_after_joint_training(cls):
         {"max_features": 3},
         {"patch_size": 3},
         {"growth": "best", "max_leaf_nodes": 5},
+        {"growth": "complete"},
+        {"schedule": "constant"},
+        {"min_batches": 1},
         {"max_depth": 2},
         {"bootstrap": True},
         {"early_stopping": True},
@@ -693,6 +696,10 @@ def test_every_parameter_of_training_matters(cls, params):
         ({"patch_size": 2, "max_features": 3}, "max_features=3 has no meaning"),
         ({"feature_shape": (3, 3)}, "multiply to the 8 features"),
         ({"max_leaf_nodes": 5}, 'max_leaf_nodes=5 needs growth="best"'),
+        ({"growth": "complete", "max_leaf_nodes": 5}, 'growth="complete" grows to max_depth'),
+        ({"growth": "complete", "max_depth": 17}, 'max_depth=17 with growth="complete"'),
+        ({"growth": "complete", "max_depth": None}, 'max_depth=None with growth="complete"'),
+        ({"growth": "complete", "finetune_epochs": 0}, 'finetune_epochs=0 with growth="complete"'),
         ({"routing": "medium"}, "routing"),
         ({"feature_shape": (-2, -4)}, "an int of at least 1"),
         ({"steepness": 0.0}, "steepness"),
@@ -858,6 +865,44 @@ def test_rates_fall_along_a_cosine():
     assert annealing.grown == 2.0 and annealing.final == 4.0
     wanted = 0.05 * (1 + np.cos(np.pi * np.array([1, 3, 5, 7]) / 8))
     np.testing.assert_allclose(annealing.rates(), wanted)
+    constant = Annealing(2, 4, 0.1, 10, 1.0, 0.5, "constant")
+    assert constant.rates().tolist() == [0.1] * 4
+
+
+def test_batches_of_small_nodes():
+    """A step of Adam moves a weight by about the rate, so more steps move the plane further."""
+    X, y = data(E2EDecisionForest, 320)
+
+    def plane(**options):
+        model = E2EDecisionForest(
+            1, max_depth=1, greedy_epochs=1, finetune_epochs=0, batch_size=320, **options
+        )
+        return model.set_params(random_state=0).fit(X, y).forest_.directions().toarray()[0]
+
+    start = plane(learning_rate=1e-9)
+    moved = {n: np.abs(plane(learning_rate=1e-4, min_batches=n) - start).max() for n in (1, 4, 20)}
+    assert moved[4] / moved[1] == pytest.approx(4, rel=0.2)
+    assert moved[20] / moved[1] == pytest.approx(20, rel=0.2)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_complete_trees_begin_with_random_planes_through_the_mean(cls):
+    X, y = data(cls)
+    options = {"max_depth": 3, "finetune_epochs": 1, "learning_rate": 1e-9, "random_state": 0}
+    model = cls(2, growth="complete", max_features=5, **options).fit(X, y)
+    assert model.greedy_epochs_ == 0 and model.steepness_ == 1 + model.steepness_step_
+    assert model.forest_.n_leaves.tolist() == [8, 8]
+    W = model.forest_.directions().toarray().astype(float)
+    assert len(np.unique(W, axis=0)) == 14 and (np.count_nonzero(W, axis=1) == 5).all()
+    scaled = model.forest_.map_features(X).astype(float)
+    spread = scaled.std(axis=0)
+    spread = np.maximum(spread, MIN_SPREAD * spread.max())
+    np.testing.assert_allclose(np.linalg.norm(W * spread, axis=1), 1, rtol=1e-4)
+    np.testing.assert_allclose(model.forest_.threshold, W @ scaled.mean(axis=0), atol=1e-4)
+    trained = cls(1, growth="complete", max_depth=6, random_state=0).fit(X, y)
+    leaf = trained.apply(X)[:, 0]
+    assert set(leaf) == set(np.flatnonzero(trained.forest_.child < 0))
+    assert trained.score(X, y) > 0.6
 
 
 def test_neighbours_of_a_grid():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
+from scipy.special import logsumexp, softmax
 from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
 from skforest._kernels.loss import (
     AbsoluteError,
@@ -25,7 +26,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 
-from skforest import Forest, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import Forest, Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._feature_grid import FeatureGrid
 from skforest.training import losses
 from skforest.training.hinge import (
@@ -732,6 +733,111 @@ def test_losses_of_the_regressor_estimate_mean_median_and_quantile():
         model.fit(X, counts - 1)
 
 
+class OwnSquaredError(Loss):
+    def loss(self, y, raw):
+        return (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        return raw - y, np.ones_like(raw)
+
+
+class OwnPoisson(Loss):
+    def loss(self, y, raw):
+        return np.exp(raw) - y * raw
+
+    def gradient_hessian(self, y, raw):
+        return np.exp(raw) - y, np.exp(raw)
+
+    def initial(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+    def inverse_link(self, raw):
+        return np.exp(raw)
+
+
+class OwnCrossEntropy(Loss):
+    def initial(self, y, weight):
+        return np.zeros(y.shape[1])
+
+    def loss(self, y, raw):
+        return logsumexp(raw, axis=1) - (y * raw).sum(axis=1)
+
+    def gradient_hessian(self, y, raw):
+        p = softmax(raw, axis=1)
+        return p - y, p * (1 - p)
+
+
+@pytest.mark.parametrize("head", ["leaves", "linear"])
+def test_a_loss_of_the_user_is_the_built_in_one(head):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + abs(X[:, 1])
+    y /= y.std()  # both train in the same units
+    options = {"max_iter": 60, "head": head, "early_stopping": True, "importance_power": 0.0}
+    plain = quick(RandomHingeForestRegressor, **options).fit(X, y)
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError(), **options).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+def test_losses_of_the_user_train():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = 1e6 * np.stack([X[:, 0] + 10, abs(X[:, 1])], axis=1)
+    options = {"max_iter": 200, "n_bags": 3, "n_jobs": 2}
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError(), **options).fit(X, y)
+    assert model.score(X, y) > 0.9
+    counts = rng.poisson(np.exp(1 + X[:, 0]))
+    own = {"loss": OwnPoisson(), "bootstrap": True, "oob_score": True}
+    model = quick(RandomHingeForestRegressor, **options | own).fit(X, counts)
+    assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.9
+    assert np.nanmin(model.oob_prediction_) > 0 and model.oob_score_ > 0.3
+
+
+def test_a_loss_of_the_user_for_labels():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5])]
+    options = {"max_iter": 100, "importance_power": 0.0, "early_stopping": True}
+    own = OwnCrossEntropy()
+    model = quick(RandomHingeForestClassifier, loss=own, **options).fit(X, y)
+    plain = quick(RandomHingeForestClassifier, **options).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-4)
+    assert model.score(X, y) > 0.9 and model.forest_.link == "softmax"
+    stream = quick(RandomHingeForestClassifier, loss=own)
+    for _ in range(10):
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y)))
+    assert stream.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="takes one output"):
+        model.fit(X, np.stack([y, y], axis=1))
+
+
+def test_parts_of_a_stream_with_a_loss_of_the_user():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError())
+    for _ in range(20):
+        model = pickle.loads(pickle.dumps(model.partial_fit(X, X[:, 0])))
+    assert model.score(X, X[:, 0]) > 0.7
+
+
+@pytest.mark.parametrize(
+    "method, wrong, message",
+    [
+        ("gradient_hessian", lambda y, raw: raw - y, "must return two arrays"),
+        ("gradient_hessian", lambda y, raw: (raw - np.inf, raw), "infinite"),
+        ("loss", lambda y, raw: 0.0, "loss returned shape"),
+        ("initial", lambda y, weight: 0.0, "initial returned shape"),
+    ],
+)
+def test_wrong_results_of_losses_of_the_user(method, wrong, message):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    loss = OwnSquaredError()
+    setattr(loss, method, wrong)
+    with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
+        quick(RandomHingeForestRegressor, loss=loss).fit(X, X[:, 0])
+
+
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_intervals_between_quantiles_cover_new_rows(early_stopping):
     rng = np.random.default_rng(0)
@@ -802,6 +908,23 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     finally:
         timer.join()
     assert vars(model) == before
+
+
+@pytest.mark.parametrize("features", ["linear", "both"])
+def test_features_in_one_unit(features):
+    """A common factor has no influence, and the unit of one feature has."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) + 5
+    y = X[:, 0] - abs(X[:, 1] - 5)
+    model = quick(RandomHingeForestRegressor, features=features, scaling=None, max_iter=300)
+    first = model.fit(X, y).predict(X)
+    assert model.score(X, y) > 0.9
+    np.testing.assert_array_equal(model.fit(4 * X, y).predict(4 * X), first)
+    # Without units, two features hide behind the large one; their inner products are noise.
+    X[:, 3] *= 1e5
+    assert model.fit(X, y).score(X, y) < clone(model).set_params(scaling="standard").fit(
+        X, y
+    ).score(X, y)
 
 
 def test_importance_scaling_finds_the_features_that_matter():

@@ -378,7 +378,7 @@ cdef class HingeTrainer:
     cdef uint8_t[::1] is_kept           # trees that dropout leaves in
     cdef int32_t[::1] number, slot, slot_of, used
     cdef float[:, ::1] sums
-    cdef double[::1] raw, slopes
+    cdef double[:, ::1] raw, slopes, y   # of the loss
 
     def __init__(
         self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
@@ -426,7 +426,8 @@ cdef class HingeTrainer:
         self.is_kept = np.ones(self.n_trees, dtype=np.uint8)
         self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
         self.sums = np.zeros((n, self.vector), dtype=np.float32)
-        self.raw, self.slopes = np.zeros((2, self.n_outputs))
+        self.raw, self.slopes = np.zeros((2, n, self.n_outputs))
+        self.y = np.zeros((n, loss.n_columns))
 
     def __reduce__(self):
         """For pickle: everything but the rows, which `set_rows` gives again."""
@@ -705,16 +706,19 @@ cdef class HingeTrainer:
         stepper.unbias_first = <float>(1 / (1 - first))
         stepper.unbias_second = <float>(1 / (1 - second))
 
-    cdef double evaluate_loss(self, int64_t n) noexcept nogil:
+    cdef double evaluate_loss(self, int64_t n) except? -1 nogil:
         """Mean loss of the batch; its derivatives by the raw predictions go to g."""
         cdef int64_t i, k
-        cdef double total = 0
+        cdef double total
         for i in range(n):
             for k in range(self.n_outputs):
-                self.raw[k] = self.out[i, k]
-            total += self.loss.row(&self.raw[0], &self.target[self.rows[i], 0], &self.slopes[0])
+                self.raw[i, k] = self.out[i, k]
+            for k in range(self.y.shape[1]):
+                self.y[i, k] = self.target[self.rows[i], k]
+        total = self.loss.rows(&self.raw[0, 0], &self.y[0, 0], n, &self.slopes[0, 0])
+        for i in range(n):
             for k in range(self.n_outputs):
-                self.g[i, k] = <float>(self.slopes[k] / n)
+                self.g[i, k] = <float>(self.slopes[i, k] / n)
         return total / n
 
     cdef void step_tree(

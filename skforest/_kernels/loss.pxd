@@ -8,5 +8,7 @@ cdef class Loss:
     cdef readonly int64_t n_columns   # of a target: 1 for class numbers
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil
+    cdef double rows(self, const double* raw, const double* y, int64_t n,
+                     double* slopes) except? -1 nogil
     cdef void curve(self, const double* raw, const double* y, const double* slope,
                     double* curvature) noexcept nogil

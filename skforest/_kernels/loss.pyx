@@ -38,6 +38,18 @@ cdef class Loss:
         """The loss of one row; slope : OUT, its derivatives by the raw prediction."""
         return 0
 
+    cdef double rows(
+        self, const double* raw, const double* y, int64_t n, double* slopes
+    ) except? -1 nogil:
+        """The sum of the losses of n rows; slopes : OUT, the derivatives of each."""
+        cdef int64_t i
+        cdef double total = 0
+        for i in range(n):
+            total += self.row(
+                raw + i * self.n_outputs, y + i * self.n_columns, slopes + i * self.n_outputs
+            )
+        return total
+
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature
     ) noexcept nogil:
@@ -260,3 +272,38 @@ cdef class BinaryLogLoss(SumOfLosses):
         for k in range(self.n_outputs):
             p = slope[k] + y[k]
             curvature[k] = p * (1 - p)
+
+
+cdef class CallbackLoss(Loss):
+    """A loss in Python, which is called once for all rows of a batch.
+
+    ``given.evaluate_slopes(raw, y)`` returns the losses and the slopes of rows, with raw
+    predictions of ``baseline + unit * f`` where the trees have the sum f. Boosting does not take
+    this loss.
+    """
+
+    cdef object given, baseline, unit
+
+    def __init__(self, given, baseline, unit):
+        super().__init__(len(baseline))
+        self.given = given
+        self.baseline = baseline
+        self.unit = unit
+
+    cdef double rows(
+        self, const double* raw, const double* y, int64_t n, double* slopes
+    ) except? -1 nogil:
+        cdef int64_t size = n * self.n_outputs
+        with gil:
+            # Copies, so that the loss may keep what it gets.
+            shape = n, self.n_outputs
+            f = np.array(<double[:size]> <double*> raw).reshape(shape)
+            target = np.array(<double[:size]> <double*> y).reshape(shape)
+            losses, found = self.evaluate(f, target)
+            np.asarray(<double[:size]> slopes)[:] = found.ravel()
+            return losses.sum()
+
+    def evaluate(self, raw, y):
+        """As in the base class."""
+        losses, slopes = self.given.evaluate_slopes(self.baseline + self.unit * raw, y)
+        return losses, slopes * self.unit

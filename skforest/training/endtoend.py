@@ -16,6 +16,10 @@ from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack
 from ..forest.statistics import reached_nodes, recount, route, squared_error
 
+# A feature is measured in units of its deviation, but of at least this share of the largest one.
+MIN_SPREAD = 0.3
+MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
+
 
 @dataclass(frozen=True)
 class Annealing:
@@ -27,6 +31,7 @@ class Annealing:
     batch_size: int
     steepness: float
     steepness_step: float
+    schedule: str = "cosine"
 
     @property
     def grown(self):
@@ -58,7 +63,9 @@ class Annealing:
         return W * factor, threshold * factor
 
     def rates(self):
-        """Learning rates of the epochs of joint training: half a cosine, down to 0."""
+        """Learning rates of the epochs of joint training: half a cosine, down to 0, or equal."""
+        if self.schedule == "constant":
+            return np.full(self.finetune_epochs, self.learning_rate)
         done = (np.arange(self.finetune_epochs) + 0.5) / max(self.finetune_epochs, 1)
         return self.learning_rate * 0.5 * (1 + np.cos(np.pi * done))
 
@@ -81,6 +88,71 @@ class Units:
     unit: np.ndarray
     receptive_fields: np.ndarray
     edges: np.ndarray
+
+
+def feature_units(data, on_grid):
+    """Factors that bring the features to a common deviation, 0 for constant ones.
+
+    Features on a grid have one unit; others have one each, except that those which vary little
+    are not amplified without limit.
+    """
+    varies = data.X.max(axis=0) > data.X.min(axis=0)
+    spread = np.where(varies, data.spread().astype(np.float64), 0.0)
+    if on_grid:
+        scale = data.feature_map.per_feature(data.feature_map.scale)
+        unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
+        return np.where(unit > MIN_UNIT, unit, 0.0)
+    spread = np.maximum(spread, MIN_SPREAD * spread.max())
+    return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
+
+
+def complete_tree(data, depth, units, n_used, seed):
+    """Arrays of a complete tree, before its rows are counted.
+
+    Hyperplanes have random directions of norm 1, in units of training, through the mean row.
+
+    Parameters
+    ----------
+    data : TrainingSet
+    depth : int
+    units : Units
+    n_used : int
+        Number of features of a split, drawn from one of the receptive fields.
+    seed : int
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+        Of a `Forest` of one tree.
+    """
+    random = np.random.default_rng([seed, depth])
+    n_splits, n_outputs = 2**depth - 1, data.n_outputs
+    W = np.zeros((n_splits, data.X.shape[1]), dtype=np.float32)
+    for row in W:
+        field = units.receptive_fields[random.integers(len(units.receptive_fields))]
+        used = random.choice(field, n_used, replace=False)
+        direction = random.normal(size=n_used)
+        row[used] = direction / np.linalg.norm(direction) * units.unit[used]
+    child = np.full(2 * n_splits + 1, -1, dtype=np.int32)
+    child[:n_splits] = 2 * np.arange(n_splits) + 1  # in the order of a heap
+    if data.is_classification:
+        # One value row for each class; those of the leaves follow from the rows.
+        pure = np.arange(n_outputs)
+        values = {"value": np.ones(n_outputs), "value_start": np.append(pure, n_outputs)}
+        values["value_index"] = pure
+    else:
+        child[n_splits:] = -1 - np.arange(n_splits + 1)
+        values = {"value": np.zeros((n_splits + 1) * n_outputs)}
+    return values | {
+        "tree_start": np.array([0, len(child)]),
+        "child": child,
+        "node_weight": np.ones(len(child)),
+        "threshold": (W.astype(np.float64) @ units.mean).astype(np.float32),
+        "direction": data.X.shape[1] + np.arange(n_splits),
+        "gain": np.zeros(n_splits),
+        "dense": W,
+        "baseline": data.baseline,
+    }
 
 
 def train_together(
@@ -133,7 +205,8 @@ def train_together(
             W, threshold = training.planes()
     # Also without training: directions are stored as sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
-    if curve or len(stopping.rows):
+    # Some leaves of a complete tree have no rows.
+    if curve or len(stopping.rows) or forest.node_weight.min() == 0:
         rows = data.X, data.target, data.weight
         options = {"criterion": criterion, "scale": data.target_scale}
         forest = recount_and_prune(forest, *rows, **options)

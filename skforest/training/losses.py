@@ -125,13 +125,26 @@ class BaseLoss:
         """The compiled loss, of a standardized target."""
         return self.kernel(self.n_outputs, *(getattr(self, name) for name in self.parameters))
 
+    def batch_loss(self, units):
+        """The compiled loss as hinge training takes it; `units` are those of the target."""
+        return self.kernel_loss()
+
 
 class Loss:
-    """A loss of your own, for `ObliqueBoostingRegressor`; derive a class from it.
+    """A loss of your own, for oblique boosting and random hinge forests; derive a class from it.
 
-    Its methods get targets `y` and raw predictions `raw`, both of shape (n_rows, n_outputs),
-    float64, and y in its own units. `gradient_hessian` and `loss` are required. Predictions are
-    ``inverse_link(raw)``; raw predictions of several bags are averaged before.
+    `ObliqueBoostingRegressor`, `RandomHingeForestRegressor` and `RandomHingeForestClassifier` take
+    an instance as `loss`. Its methods get targets `y` and raw predictions `raw`, both
+    of shape (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss`
+    are required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are
+    averaged before.
+
+    In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
+    predictions, whatever `inverse_link` is.
+
+    Hinge forests use the first derivatives only. Regressors are trained in units of the deviation
+    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their
+    weights.
 
     Methods may be called from several threads, and must not change their arguments. `save` refuses
     estimators with such a loss; pickle them.
@@ -210,13 +223,16 @@ class Loss:
 
 
 class UserLoss(BaseLoss):
-    """A `Loss` as boosting takes it; it is its own compiled loss."""
+    """A `Loss` as boosting takes it; it is its own compiled loss.
 
-    has_unit = False
+    `in_units`: raw predictions have the unit of the target, as in hinge training.
+    """
 
-    def __init__(self, given, n_outputs):
+    def __init__(self, given, n_outputs, in_units=False):
         super().__init__(n_outputs)
         self.given = given
+        # Behind a link, the deviation of y says nothing about that of raw predictions.
+        self.has_unit = in_units and type(given).inverse_link is Loss.inverse_link
 
     def baseline(self, y, weight):
         return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
@@ -225,17 +241,20 @@ class UserLoss(BaseLoss):
         """Targets in their own units."""
         return y
 
+    def standardize(self, target, units):
+        return target
+
     def kernel_loss(self):
         return self
+
+    def batch_loss(self, units):
+        return kernels.CallbackLoss(self, units.baseline, units.response)
 
     def derive(self, raw, target, weight, gradient, curvature):
         """As `Loss.derive` of `_kernels/loss.pyx`."""
         trains = weight > 0
         raw, target, weight = raw[trains], target[trains], weight[trains]
-        both = self.given.gradient_hessian(target, raw)
-        if not isinstance(both, tuple | list) or len(both) != 2:
-            raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
-        slope, curve = (self._checked(part, "gradient_hessian", raw.shape) for part in both)
+        slope, curve = self._derivatives(raw, target)
         if curve.min(initial=0) < 0:
             raise ValueError(
                 f"{self._name}.gradient_hessian returned a second derivative of {curve.min():g}; "
@@ -244,6 +263,16 @@ class UserLoss(BaseLoss):
         gradient[:], curvature[:] = 0, 0
         gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
         return np.einsum("i,i->", weight, self.evaluate(raw, target)[0])
+
+    def evaluate_slopes(self, raw, target):
+        """Losses of rows, and their derivatives by `raw`."""
+        return self.evaluate(raw, target)[0], self._derivatives(raw, target)[0]
+
+    def _derivatives(self, raw, target):
+        both = self.given.gradient_hessian(target, raw)
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
+        return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
 
     def evaluate(self, raw, target):
         """As `Loss.evaluate` of `_kernels/loss.pyx`, without derivatives."""
@@ -267,6 +296,21 @@ class UserLoss(BaseLoss):
     @property
     def _name(self):
         return type(self.given).__name__
+
+
+class UserLabelLoss(UserLoss):
+    """A `Loss` of one-hot class numbers, as hinge training takes it, before a softmax."""
+
+    link = "softmax"
+
+    def baseline(self, y, weight):
+        return super().baseline(self._one_hot(y), weight)
+
+    def standardize(self, target, units):
+        return self._one_hot(target)
+
+    def _one_hot(self, y):
+        return np.eye(self.n_outputs)[y]
 
 
 class SquaredError(BaseLoss):
