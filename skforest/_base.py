@@ -74,6 +74,7 @@ class BaseForest(TableEstimator):
     }
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
     _time_limit = None  # a TimeLimit of training
+    _map_scaling = "minmax"  # how the feature map scales features, if it does
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -153,7 +154,7 @@ class BaseForest(TableEstimator):
         if is_known:
             feature_map = self.forest_.feature_map
         else:
-            scaling = getattr(self, "scaling", "minmax")
+            scaling = self._map_scaling
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features, scaling)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)

@@ -193,6 +193,10 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     }
     _compares_indicators = True
 
+    @property
+    def _map_scaling(self):
+        return self.scaling
+
     def __init__(
         self,
         n_estimators=100,

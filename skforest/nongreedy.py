@@ -190,6 +190,10 @@ class _NonGreedyTree(_NonGreedy):
     n_jobs = None
     warm_start = False
 
+    @property
+    def _map_scaling(self):
+        return self.scaling
+
     def __init__(
         self,
         *,
