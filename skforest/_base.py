@@ -74,6 +74,7 @@ class BaseForest(TableEstimator):
     }
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
     _time_limit = None  # a TimeLimit of training
+    _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.

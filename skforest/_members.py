@@ -130,7 +130,7 @@ def response_of(model, X, classes):
     `classes` are those of the blend, a list with one array for each output; None in regression. A
     model that did not see a class gives it the probability 0.
     """
-    if isinstance(model, BaseForest) and (classes is None or _has_classes(model, classes)):
+    if has_response(model) and _has_classes(model, classes):
         return model._response(X)
     if classes is None:
         found = np.asarray(model.predict(X), dtype=np.float64)
@@ -165,7 +165,7 @@ def responder_of(blend, classes):
         function = partial(response_of, model, classes=classes)
         if isinstance(model, BaseForest):
             respond, encode = model._responder()
-            if classes is None or _has_classes(model, classes):
+            if has_response(model) and _has_classes(model, classes):
                 function = respond
         functions.append((weights[name], function))
 
@@ -192,7 +192,14 @@ def _check_equal_codes(models):
             )
 
 
+def has_response(model):
+    """Is the response of the forest of an estimator what a blend averages?"""
+    return isinstance(model, BaseForest) and not model._has_own_link
+
+
 def _has_classes(model, classes):
+    if classes is None:
+        return True
     own = model._every_classes
     return len(own) == len(classes) and all(map(np.array_equal, own, classes))
 

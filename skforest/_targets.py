@@ -16,7 +16,7 @@ from ._docs import with_texts
 from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
 from .forest.statistics import labels_of, probabilities
-from .training.losses import SquaredError, TargetUnits
+from .training.losses import Loss, SquaredError, TargetUnits
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
@@ -381,9 +381,14 @@ class ForestRegressorMixin(RegressorMixin):
         response = self._linked(response)
         return response[:, 0] if self._is_1d else response
 
+    @property
+    def _has_own_link(self):
+        loss = getattr(self, "loss", None)
+        return isinstance(loss, Loss) and type(loss).inverse_link is not Loss.inverse_link
+
     def _linked(self, response):
-        """Predictions from the response of the forest; a loss of the user has a link."""
-        return response
+        """Predictions by the response of the forest, before an only output loses its axis."""
+        return np.asarray(self.loss.inverse_link(response)) if self._has_own_link else response
 
     def predictor(self):
         """Predictions of rows of float32 without validation, see :ref:`serve`.

@@ -26,6 +26,7 @@ from ._members import (
     OtherMember,
     OwnMember,
     check_response,
+    has_response,
     read_groups,
     responder_of,
     response_of,
@@ -291,9 +292,8 @@ class _Blend(TableEstimator):
             estimator = clone(estimator).set_params(**own)
             known, number, first = {member.name for member in members}, 1, name
             while name in known:
-                number += 1
-                name = f"{first}-{number}"
-            is_own = isinstance(estimator, BaseForest) and estimator._trains_members
+                name = f"{first}-{(number := number + 1)}"
+            is_own = has_response(estimator) and estimator._trains_members
             members.append((OwnMember if is_own else OtherMember)(name, estimator))
         if not members:
             raise ValueError("members is empty; a blend needs at least one")

@@ -863,6 +863,4 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             rearranged = np.empty_like(response)
             rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)
             return rearranged
-        if isinstance(self.loss, Loss):
-            response = np.asarray(self.loss.inverse_link(response))
-        return response[:, 0] if self._is_1d else response
+        return super()._prediction_of(response)

@@ -82,7 +82,8 @@ def shapley_values(
     units : {"auto", "raw", "response"}, default="auto"
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
         of the trees before the link, such as log odds; with several bags, its mean over the bags.
-        "auto": "raw" for oblique boosting, "response" otherwise. The raw score of a boosting
+        "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
+        "response" otherwise. The raw score of a boosting
         classifier of several bags is not its `decision_function`; see Notes.
     max_exact : int, default=10
         Splits of a tree that depend on at most this many features in which two rows differ are
@@ -246,7 +247,7 @@ class _Game:
 def _game(estimator, units):
     if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
         return _game_of_blend(estimator, units)
-    forest = _predicting_forest(estimator, "estimator")
+    forest = _predicting_forest(estimator, "estimator", units)
     is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
     is_raw = (units == "raw" or (units == "auto" and is_boosting)) and forest.link != "identity"
     is_binary = forest.task == "classification" and forest.n_outputs == 2
@@ -261,14 +262,10 @@ def _game_of_blend(blend, units):
     check_is_fitted(blend, "members_")
     if units == "raw":
         raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
-    members = [
-        (
-            model,
-            _predicting_forest(model, f"the member {name!r} of the blend"),
-            blend.weights_[name],
-        )
-        for name, model in blend.members_.items()
-    ]
+    members = []
+    for name, model in blend.members_.items():
+        forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
+        members.append((model, forest, blend.weights_[name]))
     finish = None
     if blend.temperature_ != 1:
         temperature = blend.temperature_
@@ -281,7 +278,7 @@ def _game_of_blend(blend, units):
     return _Game(members, finish, "second" if is_binary else "all")
 
 
-def _predicting_forest(estimator, what):
+def _predicting_forest(estimator, what, units=None):
     """The forest that an estimator predicts with."""
     if not isinstance(estimator, BaseForest):
         raise TypeError(
@@ -289,6 +286,8 @@ def _predicting_forest(estimator, what):
             "explained, and blends of these; pass the fitted estimator itself, not a pipeline"
         )
     check_is_fitted(estimator, "forest_")
+    if units == "response" and estimator._has_own_link:
+        raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
     forest = estimator.forest_
     return estimator._gated(forest) if hasattr(estimator, "routing") else forest
 

@@ -615,11 +615,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             return UserLoss(self.loss, self.n_outputs_, in_units=True)
         return make_loss(self.loss, self.n_outputs_, self)
 
-    def _linked(self, response):
-        if isinstance(self.loss, Loss):
-            return np.asarray(self.loss.inverse_link(response))
-        return response
-
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
 

@@ -404,6 +404,10 @@ def to_dict(estimator):
     >>> text = json.dumps(model)
     """
     refuse_networks(estimator)
+    if getattr(estimator, "_has_own_link", False):
+        raise TypeError(
+            f"the link of loss={estimator.loss!r} is code, which a dict cannot contain"
+        )
     if hasattr(estimator, "members_"):
         return _blend_to_dict(estimator)
     forest = forest_of(estimator)

@@ -316,6 +316,34 @@ def test_losses_of_the_user_train(tmp_path):
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
 
 
+def test_links_of_user_losses_are_applied_everywhere_or_refused():
+    """Blends average predictions; exports and explanations of predictions are refused."""
+    X = np.random.default_rng(0).normal(size=(120, 4))
+    y = np.exp(X[:, 0]) + X[:, 1] ** 2
+    model = ObliqueBoostingRegressor(30, loss=OwnPoisson(), n_bags=1, random_state=0)
+    members = [("own", model), ("forest", skforest.ManifoldForestRegressor(5))]
+    blend = skforest.BlendedForestRegressor(members=members, random_state=0).fit(X, y)
+    weighted = sum(
+        blend.weights_[name] * member.predict(X) for name, member in blend.members_.items()
+    )
+    np.testing.assert_allclose(blend.predict(X), weighted, rtol=1e-12)
+    assert blend.weights_["own"] > 0.5
+    rows = X.astype(np.float32)
+    model.fit(rows, y)
+    assert (model.predictor().predict(rows) == model.predict(rows)).all()
+    values = skforest.shapley_values(model, rows[:2], rows[:9])
+    raw = np.log(model.predict(rows[:2]))
+    np.testing.assert_allclose(values.base_values + values.values.sum(1), raw, atol=1e-6)
+    for function in (
+        skforest.to_c,
+        skforest.to_dict,
+        lambda model: skforest.shapley_values(model, rows[:2], units="response"),
+        lambda model: skforest.shapley_values(blend, rows[:2]),
+    ):
+        with pytest.raises((TypeError, ValueError), match="loss|its forest alone"):
+            function(model)
+
+
 @pytest.mark.parametrize(
     "method, wrong, message",
     [

@@ -118,7 +118,7 @@ def _check_kind(estimator, what):
             f"{what} is a {name}, which cannot be exported; only estimators of skforest can, and "
             "of a pipeline the last step"
         )
-    if type(estimator)._response.__module__ not in KNOWN:
+    if type(estimator)._response.__module__ not in KNOWN or estimator._has_own_link:
         raise TypeError(
             f"{what} is a {name}, whose predictions are not those of its forest alone; it cannot "
             "be exported"

@@ -151,6 +151,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "routing": [StrOptions(set(GATES))],
     }
     warm_start = False  # read by `BaseForest`; not a parameter of a single tree
+    schedule = "cosine"  # of the learning rate in joint training; read by `RoutingMixin`
     _takes_missing = False  # images have no missing pixels
 
     def __init__(
