@@ -41,13 +41,18 @@ for name, passed in {"without groups": None, "with groups": groups[train]}.items
 # Without groups, the weights go to members that recognise the machines, and the score on held-out
 # rows is much too high.
 
-fig, ax = plt.subplots(figsize=(5, 2.4), layout="constrained")
+fig, ax = plt.subplots(figsize=(5, 2.8), layout="constrained")
 place = np.arange(2)
 held_out, new = np.transpose(list(scores.values()))
-ax.barh(place - 0.2, held_out, 0.35, label="held-out rows, score_")
-ax.barh(place + 0.2, new, 0.35, label="new machines")
+for offset, label, values in (
+    (-0.2, "held-out rows, score_", held_out),
+    (0.2, "new machines", new),
+):
+    ax.bar_label(ax.barh(place + offset, values, 0.35, label=label), fmt="%.2f", padding=3)
+ax.axvline(0, color="black", linewidth=0.8)
 ax.set(xlabel="R2 of the blend", yticks=place, yticklabels=list(scores), ylim=(1.5, -0.5))
-ax.legend()
+ax.margins(x=0.15)
+fig.legend(loc="outside lower center", ncols=2)
 
 # %%
 # In ``cross_validate`` and in pipelines, groups reach the blend by metadata routing:
