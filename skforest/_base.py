@@ -271,7 +271,8 @@ class BaseForest(TableEstimator):
             X = self._validated(table.matrix(levels), reset=None)
         if "feature_names_in_" in self.__dict__ and X.shape[0] <= FEW_ROWS:
             # The next frames with such columns are read without validation.
-            self.forest_.__dict__["_cached_reader"] = FrameReader(given, levels)
+            reader = FrameReader(given, self.feature_names_in_, levels)
+            self.forest_.__dict__["_cached_reader"] = reader
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _few_features(self, X):

@@ -159,7 +159,9 @@ def responder_of(blend, classes):
     """As `BaseForest._responder`, for a blend with some classes of each output."""
     if blend.is_categorical_ is not None:
         _check_equal_codes(blend.members_)
-    functions, encode = [], partial(check_array, dtype=np.float32)
+    functions = []
+    # Members may take missing values.
+    encode = partial(check_array, dtype=np.float32, ensure_all_finite="allow-nan")
     weights, temperature = blend.weights_, blend.temperature_
     for name, model in blend.members_.items():
         function = partial(response_of, model, classes=classes)

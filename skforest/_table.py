@@ -442,12 +442,17 @@ class FrameReader:
     Parameters
     ----------
     X : data frame
+    names : ndarray of shape (n_columns,), object
+        Names of the features in fit; frames whose columns have other names need validation, which
+        warns of them.
     levels : dict of int to list
         Levels of the categories by column.
     """
 
-    def __init__(self, X, levels):
+    def __init__(self, X, names, levels):
         self.columns, self.dtypes = _layout(X)
+        if self.dtypes is not None and list(self.columns) != names.tolist():
+            self.dtypes = None
         if self.dtypes is not None:
             of_numpy = [j for j, dtype in enumerate(self.dtypes) if isinstance(dtype, np.dtype)]
             objects = [j for j in of_numpy if self.dtypes[j].kind == "O"]

@@ -310,8 +310,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
                 emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
                 emphasis = np.maximum(emphasis, MIN_EMPHASIS)
         if self.scaling is None:
-            own_unit = spread / data.feature_map.per_feature(data.feature_map.scale)
-            emphasis *= own_unit / np.sqrt(np.mean(np.square(own_unit)))
+            own_unit = _deviations(data)
+            common = _root_mean_square(own_unit)
+            emphasis *= np.where(own_unit > 0, own_unit, common) / common
         fields = np.arange(n_features, dtype=np.int32)[None]
         return HingeInput(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
 
@@ -319,11 +320,11 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """The rows for convolutions: one unit for all columns, since a kernel moves over them."""
         scale = data.feature_map.per_feature(data.feature_map.scale)
         spread = data.spread()
-        unit = float(np.sqrt(np.mean(np.square(np.where(spread == 1, 0, spread) / scale))))
+        unit = _root_mean_square(_deviations(data))
         ones = np.ones(len(scale))
         grid = FeatureGrid(self.feature_shape, len(scale))
         fields = grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
-        return HingeInput(data.X, 0 * ones, scale * (unit or 1.0), ones, spread, fields)
+        return HingeInput(data.X, 0 * ones, scale * unit, ones, spread, fields)
 
     def _fit_forest(self, data, bags):
         self.__dict__.pop("_stream", None)
@@ -644,3 +645,17 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         loss, units = self._make_loss(), self._stream[0]
         loss.target_units(data.y, data.weight, units.baseline)  # checks this batch, too
         return data.with_target(loss.scale_target(data.y, units), units)
+
+
+def _deviations(data):
+    """Standard deviations of the features as they were before the map scaled them; 0: constant."""
+    spread = data.spread()
+    return np.where(spread == 1, 0, spread) / data.feature_map.per_feature(data.feature_map.scale)
+
+
+def _root_mean_square(values):
+    """Root mean square of values that are not negative; 1 if all are 0."""
+    # Divided by a power of two, so that no square is too large or too small for float64.
+    exponent = np.frexp(values.max())[1]
+    mean = np.mean(np.square(np.ldexp(values, -exponent)))
+    return float(np.ldexp(np.sqrt(mean), exponent)) or 1.0

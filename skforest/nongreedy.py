@@ -153,6 +153,10 @@ class _NonGreedy(ObliqueForest):
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
+    @property
+    def _map_scaling(self):
+        return self.scaling
+
     def _resolve_settings(self, data, is_warm_start):
         super()._resolve_settings(data, is_warm_start)
         self.nu_ = resolve_nu(self.nu, data.X.shape[1])
@@ -189,10 +193,6 @@ class _NonGreedyTree(_NonGreedy):
     n_estimators = 1
     n_jobs = None
     warm_start = False
-
-    @property
-    def _map_scaling(self):
-        return self.scaling
 
     def __init__(
         self,

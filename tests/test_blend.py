@@ -11,7 +11,12 @@ import sklearn
 from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.metrics import log_loss, r2_score
@@ -805,6 +810,16 @@ def test_a_predictor_of_a_blend():
     np.testing.assert_array_equal(predictor(X[3]), model.predict_proba(X[3:4])[0])
     np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
     np.testing.assert_array_equal(predictor.encode(X.tolist()), X)
+
+
+def test_a_predictor_of_other_members_takes_missing_values():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).astype(np.float32)
+    X[::5, 1] = np.nan
+    member = HistGradientBoostingRegressor(max_iter=3)
+    model = BlendedForestRegressor([("other", member)], random_state=0).fit(X, X[:, 0])
+    predictor = model.predictor()
+    np.testing.assert_array_equal(predictor(predictor.encode(X.tolist())), model.predict(X))
 
 
 def test_a_predictor_of_a_blend_of_tables():

@@ -927,6 +927,29 @@ def test_features_in_one_unit(features):
     ).score(X, y)
 
 
+@pytest.mark.parametrize(
+    ("features", "factor"),
+    [("linear", 2.0**-900), ("linear", 2.0**-10), ("linear", 2.0**900), ("conv", 2.0**900)],
+)
+def test_features_in_one_unit_of_any_size(features, factor):
+    """Constant features have no influence on the unit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    X[:, 3] = 2.0
+    shape = (2, 2) if features == "conv" else None
+    model = quick(
+        RandomHingeForestRegressor,
+        features=features,
+        feature_shape=shape,
+        kernel_size=2,
+        scaling=None,
+        max_iter=20,
+    )
+    first = model.fit(X, X[:, 0]).predict(X)
+    scaled = X * np.array([factor, factor, factor, 1.0])
+    np.testing.assert_array_equal(model.fit(scaled, X[:, 0]).predict(scaled), first)
+
+
 def test_importance_scaling_finds_the_features_that_matter():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 60))

@@ -407,6 +407,19 @@ def test_every_parameter_of_training_matters(cls, params):
     assert other.score(X, y) > 0.3
 
 
+def test_forests_scale_features_as_trees_do():
+    X, y = make_classification(60, 4, random_state=0)
+    for scaling, spread in (("minmax", None), ("standard", 1.0), (None, X.std(axis=0))):
+        model = NonGreedyForestClassifier(2, max_depth=2, n_epochs=2, scaling=scaling)
+        features = model.fit(X, y).forest_.feature_map.transform(X)
+        if spread is None:
+            np.testing.assert_array_equal(
+                [features.min(axis=0), features.max(axis=0)], [[0] * 4, [1] * 4]
+            )
+        else:
+            np.testing.assert_allclose(features.std(axis=0), spread, rtol=1e-5)
+
+
 def test_smoothing_matters():
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     model = NonGreedyTreeClassifier(max_depth=4, random_state=0)

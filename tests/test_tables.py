@@ -1134,6 +1134,17 @@ def test_few_rows_of_known_columns_are_read_without_validation(estimator):
     np.testing.assert_array_equal(response(estimator, new), many[:2])
 
 
+def test_few_rows_without_the_names_of_fit_warn_each_time():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    model = skforest.ManifoldForestRegressor(2, random_state=0).fit(frame, frame["a"])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            model.predict(frame[:2].set_axis([0, 1], axis=1))
+    model.predict(frame[:2])
+    assert vars(model.forest_)["_cached_reader"].matrix(frame[:2]) is not None
+
+
 def test_few_rows_of_numbers_that_are_levels():
     """The matrix of a frame of numbers has values, not codes."""
     pl = pytest.importorskip("polars")
