@@ -321,9 +321,12 @@ def grow_boosted(
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
     n_features = X.shape[1]
-    cut, start, code = bin_columns(X, max_bins, len(X))
+    columns = np.ascontiguousarray(X.T)
+    cut, start, code = bin_columns(columns, max_bins, len(X))
     spread = np.ones(n_features, dtype=np.float32)
-    directions = BinnedDirections(X, spread, n_directions, 2, 4, min(max_bins, 64), monotonic)
+    directions = BinnedDirections(
+        X, columns, spread, n_directions, 2, 4, min(max_bins, 64), monotonic
+    )
     grower = TreeGrower(code, cut, start, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
@@ -338,7 +341,7 @@ def grow_boosted(
         max_depth,
         seed,
     )
-    grower.write_bins(0, len(rows))
+    grower.write_bins(0, len(X))
     while not grower.is_done():
         grower.search(0, grower.n_searched_columns())
         grower.split_level(max_leaves)

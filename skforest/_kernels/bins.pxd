@@ -10,6 +10,13 @@ from .random cimport Random
 cdef class BinnedDirections:
     cdef object X                      # keeps the rows alive
     cdef Table table
+    cdef int64_t n_rows
+    cdef bint is_sparse
+    # The same numbers by columns: (n_features, n_rows), or the arrays of a CSC matrix.
+    cdef const float[:, ::1] column
+    cdef const int32_t[::1] entry_start
+    cdef const int32_t[::1] entry_row
+    cdef const float[::1] entry
     cdef Scratch scratch               # keeps the memory of the pointers alive
     cdef Unfolded unfolded
     cdef int32_t n_features
@@ -36,10 +43,8 @@ cdef class BinnedDirections:
         self, const double[::1] chance, int64_t first, int64_t end, double at
     ) noexcept nogil
     cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1
-    cdef int write_bins(self, const int32_t[::1] row, int64_t first, int64_t last) except -1
-    cdef void write_codes(
-        self, const float* projected, const int32_t* row, int64_t n, int32_t d
-    ) noexcept nogil
+    cdef void write_bins(self, int64_t first, int64_t last) noexcept nogil
+    cdef void mix_columns(self, int32_t d, int64_t first, int64_t n, float* out) noexcept nogil
     cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil
     cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil
     cdef void compare(

@@ -22,8 +22,14 @@ from .direction cimport (
 from .memory cimport Scratch
 from .random cimport Random, below, shuffle, uniform
 
+cdef extern from "columns.h" nogil:
+    void skf_mix_columns(
+        const float*, int64_t, const int32_t*, const float*, int, int64_t, float*
+    )
+    void skf_bins(const float*, int64_t, float, float, int, int32_t*)
+
 cdef enum:
-    BLOCK = 512          # rows that are projected together, while they stay in the cache
+    BLOCK = 1024         # rows that are projected together, while they stay in the cache
     N_CELLS = 512        # of the grid from which the bins of a direction are made
     N_SAMPLED = 256      # rows that the bins of a direction are made from
     MAX_TERMS = 8        # features of a direction
@@ -32,13 +38,14 @@ cdef enum:
 cdef class BinnedDirections:
     """The directions of one tree, and the bins of its rows.
 
-    X : the rows as kernels read them; spread : (n_features,), by which weights are divided;
+    X : the rows as kernels read them; columns : the same numbers by columns, float32 of shape
+    (n_features, n_rows) or a CSC matrix; spread : (n_features,), by which weights are divided;
     monotonic : (n_features,), int8, the sign with which responses may change along each feature,
     or 0.
     """
 
     def __init__(
-        self, X, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
+        self, X, columns, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
         int32_t max_bins, monotonic=None
     ):
         cdef Grid grid
@@ -48,6 +55,13 @@ cdef class BinnedDirections:
         self.scratch = Scratch()
         self.unfolded = reserve_unfolded(self.scratch, MAX_TERMS, &grid)
         n_rows, self.n_features = X.shape
+        self.n_rows = n_rows
+        self.is_sparse = hasattr(columns, "indptr")
+        if self.is_sparse:
+            self.entry_start, self.entry_row = columns.indptr, columns.indices
+            self.entry = columns.data
+        else:
+            self.column = columns
         self.spread = spread
         self.n_directions = n_directions
         self.min_terms = min(min_terms, self.n_features)
@@ -154,41 +168,55 @@ cdef class BinnedDirections:
                 self.make_bins(d, sample[d])
         return 0
 
-    cdef int write_bins(self, const int32_t[::1] row, int64_t first, int64_t last) except -1:
-        """Bins of the rows at positions first .. last - 1, in all directions."""
-        cdef Grid grid
+    cdef void write_bins(self, int64_t first, int64_t last) noexcept nogil:
+        """Bins of the rows first .. last - 1, in all directions.
+
+        They are those of all rows, not only of the sample of a tree: reading columns from end to
+        end is faster than gathering rows.
+        """
         cdef int32_t d
         cdef int64_t i, n, block = first
-        cdef int64_t offset[BLOCK]
         cdef float projected[BLOCK]
-        memset(&grid, 0, sizeof(Grid))
-        scratch = Scratch()
-        cdef Unfolded unfolded = reserve_unfolded(scratch, MAX_TERMS, &grid)
-        with nogil:
-            while block < last:
-                n = min(<int64_t>BLOCK, last - block)
+        cdef int32_t cell[BLOCK]
+        cdef uint8_t* code
+        cdef const uint8_t* bin_of_cell
+        while block < last:
+            n = min(<int64_t>BLOCK, last - block)
+            for d in range(self.n_directions):
+                if self.n_cuts[d] == 0:
+                    continue
+                self.mix_columns(d, block, n, projected)
+                skf_bins(projected, n, self.low[d], self.per_cell[d], N_CELLS, cell)
+                code = &self.code[d, block]
+                bin_of_cell = &self.bin_of_cell[d, 0]
                 for i in range(n):
-                    offset[i] = <int64_t>row[block + i] * self.n_features
-                for d in range(self.n_directions):
-                    if self.n_cuts[d] > 0:
-                        self.unfold(&unfolded, d)
-                        project(&unfolded, &self.table, offset, n, projected)
-                        self.write_codes(projected, &row[block], n, d)
-                block += n
+                    code[i] = bin_of_cell[cell[i]]
+            block += n
 
-    cdef void write_codes(
-        self, const float* projected, const int32_t* row, int64_t n, int32_t d
-    ) noexcept nogil:
-        """The bins of the projections of a block of rows."""
-        cdef float low = self.low[d], per_cell = self.per_cell[d], cell
-        cdef const uint8_t* bin_of_cell = &self.bin_of_cell[d, 0]
-        cdef uint8_t* code = &self.code[d, 0]
-        cdef int64_t i
-        for i in range(n):
-            cell = (projected[i] - low) * per_cell
-            cell = cell if cell > 0 else 0
-            cell = cell if cell < N_CELLS - 1 else N_CELLS - 1
-            code[row[i]] = bin_of_cell[<int32_t>cell]
+    cdef void mix_columns(self, int32_t d, int64_t first, int64_t n, float* out) noexcept nogil:
+        """Projections of n rows from `first` on."""
+        cdef const int32_t* feature = &self.term_feature[d, 0]
+        cdef const float* weight = &self.term_weight[d, 0]
+        cdef int64_t at, low, high, end
+        cdef int32_t t
+        if not self.is_sparse:
+            skf_mix_columns(
+                &self.column[0, first], self.n_rows, feature, weight, self.n_terms[d], n, out
+            )
+            return
+        memset(out, 0, n * sizeof(float))
+        for t in range(self.n_terms[d]):
+            low, end = self.entry_start[feature[t]], self.entry_start[feature[t] + 1]
+            high = end
+            while low < high:  # the first entry of these rows
+                at = (low + high) >> 1
+                if self.entry_row[at] < first:
+                    low = at + 1
+                else:
+                    high = at
+            while low < end and self.entry_row[low] < first + n:
+                out[self.entry_row[low] - first] += weight[t] * self.entry[low]
+                low += 1
 
     cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil:
         """Limits of the bins of a direction, from the sorted projections of some rows."""
@@ -245,30 +273,28 @@ cdef class BinnedDirections:
 MAX_SAMPLED = 200_000    # rows that the bins of features are made from
 
 
-def bin_columns(X, max_bins, n_training):
+def bin_columns(columns, max_bins, n_training):
     """Bins of features, of about equal numbers of rows, or one for each value if these are few.
 
-    They are made from the first `n_training` rows.
+    They are made from the first `n_training` rows; `columns` are as `BinnedDirections` takes them.
     Returns the upper limits of all bins but the last of each feature, one feature after the other,
     and where each begins; and the bins, uint8 of shape (n_features, n_rows).
     """
-    n_rows, n_features = X.shape
+    is_sparse = hasattr(columns, "indptr")
+    n_features, n_rows = columns.shape[::-1] if is_sparse else columns.shape
     codes = np.empty((n_features, n_rows), dtype=np.uint8)
     step = -(-n_training // MAX_SAMPLED)
     cuts = []
-    by_column = X.tocsc() if hasattr(X, "indptr") else X
     for j in range(n_features):
-        column = column_of(by_column, j)
+        column = dense_column(columns, j) if is_sparse else columns[j]
         cuts.append(column_cuts(column[:n_training:step], max_bins))
         write_codes(column, cuts[j], codes[j])
     start = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int32)
     return np.concatenate(cuts), start, codes
 
 
-def column_of(X, j):
-    """A column of a matrix, or of a CSC matrix, as float32."""
-    if not hasattr(X, "indptr"):
-        return np.ascontiguousarray(X[:, j], dtype=np.float32)
+def dense_column(X, j):
+    """A column of a CSC matrix."""
     column = np.zeros(X.shape[0], dtype=np.float32)
     own = slice(X.indptr[j], X.indptr[j + 1])
     column[X.indices[own]] = X.data[own]

@@ -192,8 +192,9 @@ cdef class TreeGrower:
         return self.directions.n_cuts[column - self.n_features] + 1
 
     def write_bins(self, int64_t first, int64_t last):
-        """Bins of the rows first .. last - 1 of the sample, in all directions."""
-        self.directions.write_bins(self.row, first, last)
+        """Bins of the rows first .. last - 1, in all directions."""
+        with nogil:
+            self.directions.write_bins(first, last)
 
     # --------------------------------------------------------------------------------- one level
 

@@ -32,6 +32,22 @@ SKF_KERNEL(skf_range, (const float *value, int64_t n, float *low, float *high),
     *high = hi;
 }
 
+/* out[i] = sum_t weight[t] * column_t[i], t ascending, as skf_project_f32 adds; column t begins at
+ * columns + feature[t] * stride. */
+SKF_KERNEL(skf_mix_columns,
+           (const float *columns, int64_t stride, const int32_t *feature, const float *weight,
+            int n_terms, int64_t n, float *SKF_RESTRICT out),
+           (columns, stride, feature, weight, n_terms, n, out))
+{
+    memset(out, 0, (size_t)n * sizeof(float));
+    for (int t = 0; t < n_terms; t++) {
+        const float *own = columns + feature[t] * stride;
+        const float w = weight[t];
+        for (int64_t i = 0; i < n; i++)
+            out[i] += w * own[i];
+    }
+}
+
 /* Equal-width bin of every value, 0 .. n_bins - 1, monotone in the value. */
 SKF_INLINE int skf_bin(float value, float low, float scale, int n_bins)
 {

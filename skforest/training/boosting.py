@@ -124,7 +124,11 @@ class BinnedRows:
         self.column = source if len(source) else np.arange(data.X.shape[1])
         self.X = data.X if sparse.issparse(data.X) else np.ascontiguousarray(data.X)
         self.spread = data.spread()
-        self.cut, self.cut_start, self.code = bin_columns(self.X, max_bins, n_training)
+        is_sparse = sparse.issparse(self.X)
+        self.columns = (
+            self.X.tocsc() if is_sparse else np.ascontiguousarray(self.X.T, dtype=np.float32)
+        )
+        self.cut, self.cut_start, self.code = bin_columns(self.columns, max_bins, n_training)
 
     def interactions(self):
         """The constraints of interactions, for one bag; None without any."""
@@ -139,6 +143,7 @@ class BinnedRows:
             has_directions = max_terms > 1 and even.any()
         directions = BinnedDirections(
             self.X,
+            self.columns,
             self.spread,
             settings.n_directions if has_directions else 0,
             MIN_TERMS,
@@ -277,7 +282,7 @@ class BoostingTraining:
             settings.max_depth,
             tree_seed(self.seed, number),
         )
-        self._in_parts(grower.write_bins, len(rows))
+        self._in_parts(grower.write_bins, len(self.raw))
         interactions = self.interactions
         if interactions is not None:
             interactions.start(grower)
