@@ -1098,9 +1098,9 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
     }
     mixture = 1.5 * X[:, 0] - 0.5 * X[:, 3]
     leaf = np.where(X[:, 1] <= 0.4, 0, np.where(mixture <= 0.5, 1, 2)).astype(np.int32)
-    linear = LinearLeaves(X, tree, leaf, rows, gradient, curvature, 3.0)
+    linear = LinearLeaves(X, tree, leaf, rows, gradient, curvature, 3.0, 1.0)
     raw = np.zeros((400, 1))
-    linear.add_to(raw)
+    linear.add_to(raw, X, leaf)
     for number, regressors in enumerate([X[:, [1]], *2 * [np.stack([mixture, X[:, 1]], axis=1)]]):
         own = rows[leaf[rows] == number]
         g, h = gradient[own, 0].astype(float), curvature[own, 0].astype(float)

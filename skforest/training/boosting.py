@@ -263,7 +263,7 @@ class BoostingTraining:
 
     def _boost(self, number):
         """One round."""
-        settings = self.settings
+        settings, X = self.settings, self.rows.X
         derivatives = self.gradient, self.curvature
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         rows = self._sample()
@@ -296,10 +296,11 @@ class BoostingTraining:
         tree, leaf = grower.finish()
         self._count_gains(tree)
         if settings.linear_leaves:
-            linear = LinearLeaves(self.rows.X, tree, leaf, rows, *derivatives, settings.l2)
-            self._check_values(linear.scaled(settings.learning_rate).value)
+            factor = settings.learning_rate
+            linear = LinearLeaves(X, tree, leaf, rows, *derivatives, settings.l2, factor)
+            self._check_values(linear.value)
             self._check_values(linear.slope)
-            linear.add_to(self.raw)
+            linear.add_to(self.raw, X, leaf)
             tree |= {"slope_start": linear.start, "slope_feature": linear.feature}
             tree["slope"] = linear.slope
             value = linear.value
