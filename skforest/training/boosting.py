@@ -266,14 +266,12 @@ class BoostingTraining:
         settings, X = self.settings, self.rows.X
         derivatives = self.gradient, self.curvature
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
-        rows = self._sample()
-        is_out = np.ones(len(self.raw), dtype=bool)
-        is_out[rows] = False
+        rows, others = self._sample()
         grower = self.grower
         grower.start(
             self._searched(rows),
             rows,
-            np.flatnonzero(is_out).astype(np.int32),
+            others,
             self._columns(),
             np.cumsum(self._chances()),
             settings.l2,
@@ -319,11 +317,14 @@ class BoostingTraining:
         list(self.pool.map(function, ends[:-1], ends[1:]))
 
     def _sample(self):
-        """Rows of a tree, drawn without replacement."""
-        if self.settings.subsample >= 1:
-            return self.train
-        n = max(1, round(self.settings.subsample * len(self.train)))
-        return np.sort(self.random.permutation(self.train)[:n])
+        """Rows of a tree, drawn without replacement, and all others; both ascend."""
+        rows = self.train
+        if self.settings.subsample < 1:
+            n = max(1, round(self.settings.subsample * len(self.train)))
+            rows = self.random.permutation(self.train)[:n]
+        is_taken = np.zeros(len(self.raw), dtype=bool)
+        is_taken[rows] = True
+        return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
 
     def _columns(self):
         """Features that the splits of a tree may use by themselves, drawn without replacement."""
