@@ -93,7 +93,9 @@ cdef class TreeGrower:
     cdef int64_t[::1] bin_start
     # The sample: gradients, curvatures and rows in the order of the nodes.
     cdef int32_t n_search              # outputs of the gradients
-    cdef int32_t stride                # numbers of a bin: gradients, curvature, count
+    # Numbers of a bin: gradients, curvature, count. If all curvatures are 1, they are the count.
+    cdef bint is_unit
+    cdef int32_t stride
     cdef int64_t n_in
     cdef int64_t n_out
     cdef float[:, ::1] derivative
@@ -111,7 +113,7 @@ cdef class TreeGrower:
     cdef int64_t slot_length           # n_bins * stride
     cdef int32_t n_slots
     cdef list free_slots               # of nodes that have become leaves
-    cdef double[:, ::1] total          # (n_open, stride)
+    cdef double[:, ::1] total          # (n_open, stride), of all rows of a node
     cdef object found_bytes            # best split of every node in every column
     cdef Found* found
     cdef double l2
@@ -153,7 +155,8 @@ cdef class TreeGrower:
         self.n_in, self.n_out = len(rows), len(out_rows)
         self.derivative = derivative
         self.n_search = derivative.shape[1] - 1
-        self.stride = self.n_search + 2
+        self.is_unit = bool((derivative[:, self.n_search] == 1).all())
+        self.stride = self.n_search + (1 if self.is_unit else 2)
         self.derivative_copy = np.empty_like(derivative)
         self.row, self.row_copy = rows.copy(), np.empty_like(rows)
         self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
@@ -236,9 +239,9 @@ cdef class TreeGrower:
         cdef int64_t at
         cdef int32_t k
         for at in range(node.start, node.end):
-            for k in range(self.n_search + 1):
+            for k in range(self.stride - 1):
                 total[k] += self.derivative[at, k]
-        total[self.n_search + 1] = <double>(node.end - node.start)
+        total[self.stride - 1] = <double>(node.end - node.start)
 
     def is_done(self):
         """Is there no node to split?"""
@@ -314,11 +317,17 @@ cdef class TreeGrower:
         cdef const int32_t* row = &self.row[0]
         cdef const float* own
         cdef int64_t i
-        cdef int32_t k, stride = self.stride, n_search = self.n_search
+        cdef int32_t k, stride = self.stride
         cdef double* bin
         memset(sums, 0, n * sizeof(double))
-        if n_search == 1:
+        if self.n_search == 1:
             own = &self.derivative[0, 0]
+            if self.is_unit:
+                for i in range(node.start, node.end):
+                    bin = sums + 2 * <int64_t>code[row[i]]
+                    bin[0] += own[2 * i]
+                    bin[1] += 1
+                return
             for i in range(node.start, node.end):
                 bin = sums + 3 * <int64_t>code[row[i]]
                 bin[0] += own[2 * i]
@@ -328,9 +337,9 @@ cdef class TreeGrower:
         for i in range(node.start, node.end):
             bin = sums + stride * <int64_t>code[row[i]]
             own = &self.derivative[i, 0]
-            for k in range(n_search + 1):
+            for k in range(stride - 1):
                 bin[k] += own[k]
-            bin[n_search + 1] += 1
+            bin[stride - 1] += 1
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
         """The histogram of a node: that of its parent, in its place, minus its sibling's."""
@@ -351,9 +360,9 @@ cdef class TreeGrower:
         ]
         cdef const double* total = &self.total[i, 0]
         cdef double g = 0, h = 0, count = 0, gain, square, right
-        cdef double all_h = total[self.n_search], all_count = total[self.n_search + 1]
+        cdef double all_h = total[self.n_search], all_count = total[self.stride - 1]
         cdef double least = self.min_leaf, l2 = self.l2
-        cdef int32_t k, K = self.n_search
+        cdef int32_t k, K = self.n_search, stride = self.stride
         cdef double left[64]
         cdef double own = 0
         best.gain = -1
@@ -363,13 +372,13 @@ cdef class TreeGrower:
         own /= all_h + l2
         for b in range(n_bins - 1):
             h += sums[K]
-            count += sums[K + 1]
+            count += sums[stride - 1]
             if K == 1:
                 g += sums[0]
             else:
                 for k in range(K):
                     left[k] += sums[k]
-            sums += K + 2
+            sums += stride
             if count < least:
                 continue
             if all_count - count < least:
@@ -403,16 +412,17 @@ cdef class TreeGrower:
         cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
         cdef double right_g, right_h, left_value, right_value
         cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
-        cdef int32_t sign = self.sign_of(self.columns[c])
+        cdef int32_t sign = self.sign_of(self.columns[c]), stride = self.stride
         best.gain = -1
         best.column = self.columns[c]
         for b in range(n_bins - 1):
-            g += sums[3 * b]
-            h += sums[3 * b + 1]
-            count += sums[3 * b + 2]
+            g += sums[0]
+            h += sums[1]
+            count += sums[stride - 1]
+            sums += stride
             if count < self.min_leaf:
                 continue
-            if total[2] - count < self.min_leaf:
+            if total[stride - 1] - count < self.min_leaf:
                 break
             right_g, right_h = total[0] - g, all_h - h + self.l2
             if not exceeds_rounding(min(h, right_h), all_h):
