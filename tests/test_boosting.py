@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow_boosted
 from scipy.special import expit, softmax
+from skforest._kernels.linear_leaf import LeafRegression, add_linear
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
@@ -21,8 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
-from skforest.training import linear_leaves, losses
-from skforest.training.linear_leaves import LinearLeaves
+from skforest.training import losses
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
 LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
@@ -1098,9 +1098,10 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
     }
     mixture = 1.5 * X[:, 0] - 0.5 * X[:, 3]
     leaf = np.where(X[:, 1] <= 0.4, 0, np.where(mixture <= 0.5, 1, 2)).astype(np.int32)
-    linear = LinearLeaves(X, tree, leaf, rows, gradient, curvature, 3.0, 1.0)
-    raw = np.zeros((400, 1))
-    linear.add_to(raw, X, leaf)
+    regression = LeafRegression(X, 30.0, 5)
+    value, *linear = regression.fit(tree, leaf, rows, gradient, curvature, 3.0, 1.0)
+    raw = value[leaf]
+    add_linear(X, leaf, *linear, raw)
     for number, regressors in enumerate([X[:, [1]], *2 * [np.stack([mixture, X[:, 1]], axis=1)]]):
         own = rows[leaf[rows] == number]
         g, h = gradient[own, 0].astype(float), curvature[own, 0].astype(float)
@@ -1108,7 +1109,7 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
         mean = np.average(z[own], axis=0, weights=h)
         deviation = np.sqrt(np.average((z[own] - mean) ** 2, axis=0, weights=h))
         s = (z - mean) / deviation
-        hessian = (s[own] * h[:, None]).T @ s[own] + linear_leaves.PENALTY * np.eye(s.shape[1])
+        hessian = (s[own] * h[:, None]).T @ s[own] + 30 * np.eye(s.shape[1])
         expected = -g.sum() / (h.sum() + 3.0) - s @ np.linalg.solve(hessian, s[own].T @ g)
         mask = leaf == number
         np.testing.assert_allclose(raw[mask, 0], expected[mask], rtol=1e-4, atol=1e-5)

@@ -5,6 +5,10 @@ first and second derivatives of the loss at the current raw predictions f, and t
 leaves, -learning_rate * G / (H + l2), are added to f. One tree has the values of all outputs. With
 more than N_SEARCHED outputs, its splits are searched with random projections of the gradients
 (Iosipoi and Vakhrushev, "SketchBoost", 2022); the values of the leaves are those of all outputs.
+
+With linear leaves (Shi, Li and Li, "Gradient Boosting with Piece-Wise Linear Regression Trees",
+2019), a leaf has a linear function of the projections on the directions of the splits above it,
+which minimises the second-order expansion of the loss over the rows of the leaf, with penalties.
 """
 
 import warnings
@@ -17,8 +21,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
+from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
-from .linear_leaves import LinearLeaves
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
@@ -28,6 +32,8 @@ MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # An average of bags overfits later than each of them: this many times the rounds that are best for
 # a bag are kept.
 KEPT = 1.5
+PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
+ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 
@@ -294,14 +300,15 @@ class BoostingTraining:
         tree, leaf = grower.finish()
         self._count_gains(tree)
         if settings.linear_leaves:
-            factor = settings.learning_rate
-            linear = LinearLeaves(X, tree, leaf, rows, *derivatives, settings.l2, factor)
-            self._check_values(linear.value)
-            self._check_values(linear.slope)
-            linear.add_to(self.raw, X, leaf)
-            tree |= {"slope_start": linear.start, "slope_feature": linear.feature}
-            tree["slope"] = linear.slope
-            value = linear.value
+            regression = LeafRegression(X, PENALTY, ROWS_PER_REGRESSOR)
+            value, *linear = regression.fit(
+                tree, leaf, rows, *derivatives, settings.l2, settings.learning_rate
+            )
+            self._check_values(value)
+            self._check_values(linear[-1])
+            self.raw += value[leaf]
+            add_linear(X, leaf, *linear, self.raw)
+            tree |= dict(zip(("slope_start", "slope_feature", "slope"), linear))
         else:
             value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
             self.raw += value[leaf]
