@@ -43,7 +43,7 @@ from ._feature_map import (
 from ._kernels.rows import tree_seed
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
-from ._threads import in_threads
+from ._threads import CallbackSupportMixin, FitTasks, in_threads, with_callbacks
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
 from .forest import Forest
@@ -53,11 +53,19 @@ from .forest.storage import join
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 
 # Fitted attributes to which training adds one entry for each tree.
-RECORDS = ("loss_curve_", "validation_scores_", "n_active_leaves_", "refine_curve_", "n_iter_")
+RECORDS = (
+    "loss_curve_",
+    "validation_scores_",
+    "steepness_curve_",
+    "active_leaves_curve_",
+    "n_active_leaves_",
+    "refine_curve_",
+    "n_iter_",
+)
 
 
 @with_texts()
-class BaseForest(TableEstimator):
+class BaseForest(CallbackSupportMixin, TableEstimator):
     """Base of all estimators; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
@@ -82,6 +90,7 @@ class BaseForest(TableEstimator):
 
     # ----------------------------------------------------------------------------------- fitting
 
+    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
         """Train the forest.
@@ -102,11 +111,31 @@ class BaseForest(TableEstimator):
 
         {returns_self}
         """
+        tasks = self._begin_tasks(X, y, sample_weight)
         with self._unchanged_on_error():
             start = time.perf_counter()
+            self._tasks = tasks
             self._fit(X, y, sample_weight)
+            self.__dict__.pop("_tasks", None)
             self._training_seconds = time.perf_counter() - start
+            if tasks is not None:
+                tasks.context.call_on_fit_task_end(
+                    estimator=self, **tasks.rows, reconstruction_attributes=dict
+                )
         return self
+
+    def _begin_tasks(self, X, y, sample_weight):
+        """`FitTasks`; None without callbacks."""
+        if not getattr(self, "_skl_callbacks", None):
+            return None
+        # Before attributes may be restored after an error: callbacks are torn down by the context.
+        n_members = getattr(self, "n_bags", self.n_estimators)
+        n_members = n_members if isinstance(n_members, Integral) else None  # "auto" is not known
+        context = self._init_callback_context(max_subtasks=n_members)
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        tasks = FitTasks(self, context, X=X, y=y, metadata=metadata)
+        context.call_on_fit_task_begin(estimator=self, **tasks.rows)
+        return tasks
 
     def _fit(self, X, y, sample_weight):
         is_warm_start = self.warm_start and hasattr(self, "forest_")
@@ -207,7 +236,11 @@ class BaseForest(TableEstimator):
             return grown if isinstance(grown, tuple) else (grown, {})
 
         name = type(self).__name__
-        done = in_threads(fit_member, members, self.n_jobs, self.verbose, name, self._time_limit)
+        options = self.n_jobs, self.verbose, name, self._time_limit
+        # The copies that choose settings train without them.
+        tasks = self.__dict__.pop("_tasks", None)
+        state = self._partial_state if type(self)._fit_forest is BaseForest._fit_forest else None
+        done = in_threads(fit_member, members, *options, tasks, state)
         trees, records = map(list, zip(*done))
         del done
         for name in RECORDS:
@@ -217,6 +250,11 @@ class BaseForest(TableEstimator):
             if len(before) == members[0] and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
         return self._joined(trees, consume=True)
+
+    def _partial_state(self, done):
+        """Fitted attributes with only the trees that `_fit_forest` has trained so far."""
+        before = [self.forest_] if self.warm_start and "forest_" in self.__dict__ else []
+        return {"forest_": self._joined(before + [tree for tree, _ in done])}
 
     def _member_counts(self, is_warm_start):
         """The parameter that counts what `_fit_tree` trains, its value, and how many exist."""

@@ -50,7 +50,8 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
     for setting in settings:
         # The copy trains trees and does nothing else with them.
         trial = copy(estimator)
-        trial.__dict__.update(setting | shared, refine=None, max_samples=None, verbose=0)
+        own = {"refine": None, "max_samples": None, "verbose": 0, "_tasks": None}
+        trial.__dict__.update(setting | shared, **own)
         errors.append(squared_error(trial._fit_forest(train, trees), test))
     return settings[int(np.argmin(errors))]
 

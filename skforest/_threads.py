@@ -4,10 +4,22 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:
+        """There are no callbacks."""
+
+    def with_callbacks(method):
+        """There are no callbacks."""
+        return method
 
 
 class Control:
@@ -49,35 +61,90 @@ class TimeLimit:
         finally:
             timer.cancel()
 
-    def until_stopped(self, function):
-        """The function, which returns None if it begins, or ends, after training was ended."""
 
-        def limited(member, control):
-            try:
-                result = None if control.stop[0] else function(member, control)
-            except Exception:  # what was cut short need not be valid
-                if not control.stop[0]:
-                    raise
-            return None if control.stop[0] else result
+def until_stopped(function):
+    """The function, which returns None if it begins, or ends, after training was ended."""
 
-        return limited
+    def limited(member, control):
+        try:
+            result = None if control.stop[0] else function(member, control)
+        except Exception:  # what was cut short need not be valid
+            if not control.stop[0]:
+                raise
+        return None if control.stop[0] else result
+
+    return limited
 
 
-def in_threads(function, members, n_jobs, verbose, name, limit=None):
+class FitTasks:
+    """What the callbacks of an estimator, see `set_callbacks` of scikit-learn, are told of `fit`.
+
+    The tasks are the trees, or bags, in order; if there is only one, also its epochs or rounds.
+    All of it happens in the thread of `fit`, except for epochs.
+
+    Parameters
+    ----------
+    estimator : estimator
+    context : sklearn.callback.CallbackContext
+        Of `fit`.
+    rows : dict
+        X, y and metadata, as callbacks take them.
+    """
+
+    def __init__(self, estimator, context, **rows):
+        self.estimator, self.context, self.rows = estimator, context, rows
+        self.task, self.n_epochs = None, 0
+
+    def begin(self, max_subtasks=0):
+        """Begin the next tree."""
+        if self.task is None:
+            self.task = self._begin(self.context, "tree", max_subtasks)
+
+    def _begin(self, parent, name, max_subtasks=0):
+        task = parent.subcontext(task_name=name, max_subtasks=max_subtasks)
+        return task.call_on_fit_task_begin(estimator=self.estimator, **self.rows)
+
+    def report(self, n_done, n_epochs):
+        """`n_done` of `n_epochs` epochs of the only tree are done."""
+        self.begin(n_epochs)
+        while self.n_epochs < min(n_done, self.task.max_subtasks):
+            self.n_epochs += 1
+            epoch = self._begin(self.task, "epoch")
+            epoch.call_on_fit_task_end(estimator=self.estimator, **self.rows)
+
+    def end(self, state):
+        """End the tree; True if a callback ends training. `state` returns fitted attributes."""
+        self.begin()
+        task, self.task = self.task, None
+        return task.call_on_fit_task_end(
+            estimator=self.estimator, **self.rows, reconstruction_attributes=state
+        )
+
+
+def in_threads(function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None):
     """List of ``function(member, control)`` for each member, computed in threads.
 
     `control` is a `Control`; `name` is shown with the progress. With a `TimeLimit`, the results of
-    the first members, as many as were complete in time; TimeoutError if there are none.
+    the first members, as many as were complete in time; TimeoutError if there are none. `tasks`
+    are `FitTasks`; ``state(results)`` returns the fitted attributes for the results so far.
     """
-    if limit is not None:
-        function = limit.until_stopped(function)
+    if limit is not None or tasks is not None:
+        function = until_stopped(function)
     progress = Progress(verbose, len(members), name)
-    control = Control(progress.report_epochs if len(members) == 1 else None)
+    reports = [progress.report_epochs] + ([] if tasks is None else [tasks.report])
+
+    def report(n_done, n_epochs):
+        for own in reports:
+            own(n_done, n_epochs)
+
+    control = Control(report if len(members) == 1 else None)
     jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     results, is_ended = [], False
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
             wanted = takewhile(lambda _: not control.stop[0], members)
+            if tasks is not None and len(members) > 1:
+                tasks.begin()
             for result in jobs(delayed(function)(member, control) for member in wanted):
                 is_ended = is_ended or result is None
                 if is_ended:  # results of later members, which may be complete, are dropped
@@ -87,6 +154,12 @@ def in_threads(function, members, n_jobs, verbose, name, limit=None):
                     control.stop[0] = 1
                 if progress.unit == "tree":
                     progress.update(len(results))
+                if tasks is not None:
+                    if tasks.end(None if state is None else partial(state, results)):
+                        control.stop[0] = 1
+                        is_ended = True
+                    elif len(results) < len(members):
+                        tasks.begin()
     finally:
         control.stop[0] = 1  # threads that still work read it and end
         progress.close()

@@ -24,6 +24,8 @@ CURVES = {
     "loss_curve_": "training loss",
     "validation_scores_": "loss of held-out rows",
     "refine_curve_": "loss of training rows",
+    "steepness_curve_": "steepness",
+    "active_leaves_curve_": "active leaves",
 }
 
 
@@ -242,7 +244,7 @@ def _importances(estimator):
 
 
 class TrainingCurveDisplay:
-    """Losses in the course of training, one panel for each kind.
+    """Losses in the course of training, and what else was recorded, one panel for each kind.
 
     Of several bags or trees, each has a line, and so has their mean as far as all of them were
     trained. The smallest loss of held-out rows is marked.
@@ -284,7 +286,7 @@ class TrainingCurveDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, curves=None, ax=None):
-        """Plot the losses that a fitted estimator recorded in training.
+        """Plot the curves that a fitted estimator recorded in training.
 
         Parameters
         ----------
@@ -292,8 +294,9 @@ class TrainingCurveDisplay:
             Fitted. Hinge forests and end-to-end trees record a curve in any case, oblique boosting
             and others with `early_stopping`.
         curves : list of str, default=None
-            Attributes to plot, among `loss_curve_`, `validation_scores_` (with the sign of a loss)
-            and `refine_curve_`. None: all that were recorded.
+            Attributes to plot, among `loss_curve_`, `validation_scores_` (with the sign of a
+            loss), `refine_curve_`, and `steepness_curve_` and `active_leaves_curve_` of end-to-end
+            trees. None: all that were recorded.
         ax : matplotlib.axes.Axes or array-like of such, default=None
             Axes to plot on, one for each attribute. None: a new figure.
 

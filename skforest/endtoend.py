@@ -139,6 +139,11 @@ validation_scores_ : list of ndarray
     One entry per tree: minus the mean squared error of soft routing on the held-out rows after
     each epoch of joint training, summed over outputs or one-hot classes. Empty without
     `early_stopping`.
+steepness_curve_ : list of ndarray
+    One entry per tree: steepness of every epoch of joint training.
+active_leaves_curve_ : list of ndarray
+    One entry per tree: number of leaves that up to 1000 of its training rows reach by hard routing
+    after every epoch of joint training.
 n_iter_ : list of int
     Epochs of joint training, one entry per tree.
 """

@@ -187,6 +187,13 @@ def test_kinds_of_curves():
     display = TrainingCurveDisplay.from_estimator(tree)
     assert display.axes_[0].get_xlabel() == "epoch" and display.axes_[0].get_legend() is None
     assert display.lines_[0][0].get_xdata()[0] == 1
+    assert list(display.curves) == ["training loss", "steepness", "active leaves"]
+    assert tree.steepness_curve_[0] == pytest.approx(
+        tree.steepness_ - tree.steepness_step_ * np.arange(tree.n_iter_[0], 0, -1)
+    )
+    # All rows are counted here, and no leaf was merged after training.
+    assert tree.active_leaves_curve_[0][-1] == tree.forest_.n_leaves[0]
+    assert len(tree.active_leaves_curve_[0]) == tree.n_iter_[0]
     tree = NonGreedyTreeClassifier(max_depth=2, n_epochs=3, random_state=0).fit(X, y)
     assert len(TrainingCurveDisplay.from_estimator(tree).curves["training loss"][0]) == 3
     refined = skforest.refine(CO2ForestClassifier(2, max_depth=2, random_state=0).fit(X, y), X, y)

@@ -129,6 +129,21 @@ def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):
     assert not variance.any()
 
 
+@pytest.mark.parametrize("kinds", [("sparse",), ("axis", "sparse", "dense"), ("dense",)])
+def test_more_background_rows_and_features_than_a_table_has(kinds):
+    """Tables of splits hold 104 rows z, and five features of a direction."""
+    rng = np.random.default_rng(1)
+    forest = random_forest(rng, (2, 4), (False, False), (False, False), kinds=kinds, n_splits=10)
+    X = whole_table(rng, 112, 8, np.float32)
+    X[:60] += rng.normal(size=(60, 8)).astype(np.float32)
+    part = explain._Part(None, forest, 1.0)
+    part.X, part.Z = X[:2], X[2:]
+    game = explain._Game([(None, forest, 1.0)])
+    found, variance = explain._explain_trees(part, game, 10, 0, 2, 1)
+    np.testing.assert_allclose(found, enumerated(forest.response, X[:2], X[2:]), atol=1e-10)
+    assert not variance.any()
+
+
 @pytest.mark.parametrize("estimator", [skforest.CO2ForestClassifier, "linear"])
 def test_permutations_within_their_standard_errors(estimator):
     """Every tree is sampled; sums are exact all the same."""

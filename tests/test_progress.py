@@ -1,5 +1,6 @@
 """Progress of training: a bar with tqdm, lines of text without it, or nothing."""
 
+import pickle
 import re
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
+import skforest
 from skforest import _threads
 
 
@@ -171,3 +173,99 @@ def test_showing_changes_no_tree(estimator, without_tqdm):
     one, other = fit(estimator), fit(estimator, verbose=2)
     np.testing.assert_array_equal(one.forest_.threshold, other.forest_.threshold)
     np.testing.assert_array_equal(one.forest_.child, other.forest_.child)
+
+
+# ------------------------------------------------------------- callbacks of scikit-learn 1.9
+
+
+class Recorder:
+    """A callback that keeps the tasks that it is told of, and raises at the end of one of them."""
+
+    def __init__(self, fails_at=None, stops_at=None):
+        self.fails_at, self.stops_at, self.ended, self.calls = fails_at, stops_at, [], []
+
+    def setup(self, estimator, context):
+        self.calls.append("setup")
+
+    def teardown(self, estimator, context):
+        self.calls.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append((context.task_name, context.task_id))
+        if self.ended[-1] == self.fails_at:
+            raise KeyError("callback")
+        return self.ended[-1] == self.stops_at
+
+
+@pytest.fixture
+def callback():
+    return pytest.importorskip("sklearn.callback")
+
+
+def with_callback(estimator, callback):
+    return estimator.set_callbacks(callback).fit(*task(estimator))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_callbacks_are_told_of_every_tree(callback, n_jobs):
+    own = Recorder()
+    forest = skforest.ManifoldForestClassifier(6, n_jobs=n_jobs, random_state=0)
+    with_callback(forest, own)
+    assert own.ended == [("tree", k) for k in range(6)] + [("fit", 0)]
+    assert own.calls == ["setup", "fit"] + 6 * ["tree"] + ["teardown"]
+    plain = clone(forest).set_callbacks().fit(*task(forest))
+    assert pickle.dumps(plain.forest_) == pickle.dumps(forest.forest_)
+    again = pickle.loads(pickle.dumps(forest)).set_params(warm_start=True, n_estimators=8)
+    own = Recorder()
+    with_callback(again, own)
+    assert own.ended == [("tree", 0), ("tree", 1), ("fit", 0)]
+
+
+def test_callbacks_are_told_of_the_rounds_of_one_bag(callback):
+    own = Recorder()
+    model = skforest.ObliqueBoostingClassifier(5, n_bags=1, early_stopping=False, random_state=0)
+    with_callback(model, own)
+    assert own.ended == [("epoch", k) for k in range(5)] + [("tree", 0), ("fit", 0)]
+
+
+@pytest.mark.parametrize("fails_at", [("tree", 1), ("fit", 0)])
+def test_an_error_of_a_callback_leaves_the_estimator_as_it_was(callback, fails_at):
+    own = Recorder(fails_at)
+    forest = skforest.ManifoldForestClassifier(4, n_jobs=2, random_state=0)
+    forest.set_callbacks(own)
+    before = dict(vars(forest))
+    with pytest.raises(KeyError, match="callback"):
+        forest.fit(*task(forest))
+    assert vars(forest) == before
+    assert own.calls[-1] == "teardown"
+
+
+def test_a_callback_ends_training_after_a_tree(callback):
+    forest = skforest.ManifoldForestClassifier(20, n_jobs=2, random_state=0)
+    with_callback(forest, Recorder(stops_at=("tree", 2)))
+    assert len(forest.forest_) == 3
+    few = skforest.ManifoldForestClassifier(3, random_state=0).fit(*task(forest))
+    X, _ = task(forest)
+    np.testing.assert_array_equal(forest.predict_proba(X), few.predict_proba(X))
+
+
+def test_scores_are_monitored_by_number_of_trees(callback):
+    monitor = callback.ScoringMonitor(scoring="r2")
+    forest = skforest.CO2ForestRegressor(3, random_state=0)
+    X, y = task(forest)
+    with_callback(forest, monitor)
+    scores = {row["task_id_path"]: row["r2"] for row in monitor.get_logs().data}
+    for k in range(3):
+        few = skforest.CO2ForestRegressor(k + 1, random_state=0).fit(X, y)
+        assert scores[0, k] == pytest.approx(few.score(X, y))
+    assert scores[0,] == scores[0, 2]
+
+
+def test_a_progress_bar_counts_trees(callback, capsys):
+    pytest.importorskip("rich")
+    forest = skforest.ManifoldForestClassifier(6, n_jobs=2, random_state=0)
+    with_callback(forest, callback.ProgressBar())
+    assert "100%" in capsys.readouterr().out

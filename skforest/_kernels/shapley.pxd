@@ -11,6 +11,41 @@ cdef enum:
     BRANCH = 2           # it depends on an undecided player
     GIVE_UP = 3          # it depends on too many
 
+cdef enum:               # results of `divide`
+    EXACT = 0
+    TOO_MANY = 1         # cubes: to be sampled
+    TOO_WIDE = 2         # to be walked
+
+cdef enum:
+    MOST_BITS = 64       # players of a pair that are bits of a word
+    MOST_TABLED = 5      # SKF_TABLED
+    ROWS_TABLED = 104    # SKF_ROWS_TABLED
+
+cdef extern from "cubes.h" nogil:
+    ctypedef struct Cube "skf_cube":
+        uint64_t x
+        uint64_t z
+    ctypedef struct Split "skf_split":
+        uint64_t right
+        uint64_t player[5]
+        int n
+    ctypedef struct Division "skf_division":
+        Cube* side[2]
+        int64_t n[2]
+    void skf_add_change(double, double, const float*, double*)
+    void skf_tabulate(const double*, const double*, int, uint64_t*, double*)
+    void skf_tabulate_range(const double*, const double*, double, uint64_t*)
+    uint64_t skf_add_matters(uint64_t, int)
+    void skf_fill_split(uint64_t, const int32_t*, int, Split*)
+    int skf_divide_by_sums(
+        const double*, const uint64_t*, int, double, double, const Cube*, int64_t, int64_t,
+        Division*
+    )
+    void skf_divide(const Split*, const Cube*, int64_t, Division*)
+    void skf_add_cubes(
+        const Cube*, int64_t, const double*, int, const uint64_t*, int, const double*, int, double*
+    )
+
 cdef enum:
     MOST_DECIDED = 63    # players that a walk decides at the same time
 
@@ -30,6 +65,8 @@ cdef struct Node:
     int32_t code
     int32_t feature      # -1: the direction has several terms
     int32_t player
+    int32_t n_players
+    int32_t[5] players   # the first ones
 
 
 cdef struct Change:
@@ -47,6 +84,13 @@ cdef struct Decision:
     int32_t player
     int32_t from_x       # where the walk proceeds with the player from x, and from z: a child of
     int32_t from_z       # the node that depends on it, or this node
+
+
+cdef struct List:
+    const Cube* cube
+    int64_t n
+    Cube* end[2]         # where lists of the sides of its splits may be written
+    int32_t node
 
 
 cdef class ShapleyTrees:
@@ -69,7 +113,7 @@ cdef class ShapleyTrees:
     cdef int64_t n_splits
     cdef Node* nodes
     cdef Term* terms
-    cdef double* projections              # of the background rows on all splits
+    cdef double* projections              # of the background rows, by split
     # The pair of rows.
     cdef const float* x
     cdef const float* z
@@ -81,6 +125,21 @@ cdef class ShapleyTrees:
     cdef int64_t* touched_by              # last pair that depends on a player
     cdef int32_t* touched
     cdef int32_t n_touched
+    # The lists of cubes.
+    cdef bint is_oblique                  # some direction of the tree has several features
+    cdef const float[:, ::1] columns      # of Z, and zeros
+    cdef int64_t n_rows                   # their number
+    cdef int64_t first, row               # z is this row of the block that starts with that one
+    cdef int64_t block                    # number of the block, of all pairs of x and a block
+    cdef uint64_t* tables                 # of the splits for the rows of the block
+    cdef int64_t* tabled_for              # block for which the table of a split is made
+    cdef uint64_t[64] bit                 # 1 << p
+    cdef int32_t* bit_of                  # number of a player in `touched`
+    cdef double* of_bit                   # values of the players in `touched`
+    cdef int64_t most_cubes               # that may reach leaves
+    cdef int64_t n_cubes                  # size of each of the arrays
+    cdef Cube* cubes[2]                   # the lists of the left sides, and of the right sides
+    cdef List* lists                      # those that wait
     # The walk.
     cdef Change* changes                  # those of a node start at its first term
     cdef Visit* visits                    # of every node
@@ -100,9 +159,25 @@ cdef class ShapleyTrees:
     cdef float* mixture
 
     cdef void project_background(self, const Node* node, int64_t split) noexcept nogil
+    cdef void count_players(self, Node* node) noexcept nogil
+    cdef void tabulate(self, const Node* node, int64_t number) noexcept nogil
+    cdef void correct(
+        self, const Node* node, double gap, const double* change, int32_t row, uint64_t* right
+    ) noexcept nogil
+    cdef int32_t divide(self) noexcept nogil
+    cdef int32_t view(self, const Node* node, Split* split) noexcept nogil
+    cdef bint divide_wide(
+        self, const Node* node, const Cube* cube, int64_t n_cubes, Division* found
+    ) noexcept nogil
+    cdef double rounded(
+        self, const Node* node, const int32_t* player, int32_t n, int32_t set
+    ) noexcept nogil
+    cdef uint64_t bit_for(self, int32_t player) noexcept nogil
+    cdef void add_bits(self, double* out, double scale) noexcept nogil
     cdef bint walk(self) noexcept nogil
     cdef void touch(self, int32_t player) noexcept nogil
     cdef int32_t find_side(self, int32_t number, Decision* decision) noexcept nogil
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil
     cdef void visit(self, const Node* node, Visit* visit) noexcept nogil
     cdef int32_t exact_side(self, int32_t number, Decision* decision) noexcept nogil
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil

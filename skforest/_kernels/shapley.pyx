@@ -6,15 +6,18 @@ The players are the columns of X. For an explained row x and a background row z,
 
 and the values of a row are the means over the background rows. Each is found in one of two ways:
 
-- exactly, by a depth-first walk over the tree that takes a player from x or from z only where a
-  split needs it. As long as players are undecided, the projection on a direction lies in a range;
-  a split whose threshold is outside of it sends all mixtures to one side. At the others, the
-  undecided player of the largest influence is taken from x first, and then from z. A leaf of value
-  u that is reached with a players from x and b players from z adds
+- exactly, from sets of mixtures that reach the same leaf: those with a players from x, b players
+  from z, and the others undecided. A leaf of value u adds for each of these sets
 
-      u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b;
+      u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b.
 
-- by pairs of a random permutation of the players and its reverse, where the walk would take too
+  Players are decided only where a split needs it: as long as players are undecided, the projection
+  on a direction lies in a range, and a split whose threshold is outside of it sends all mixtures
+  to one side. There are two ways to find these sets. `divide` sends the list of all sets that
+  reach a node through its split at once (cubes.h), from a table of the sides of the mixtures,
+  which is made for many rows z at once. `walk` follows one set at a time, depth first, for trees
+  whose splits have a single feature, many features, or linear leaves;
+- by pairs of a random permutation of the players and its reverse, where this would take too
   long. Projections are updated as players change from z to x one after the other.
 
 Projections are float64 here and float32 in prediction. Where rounding could decide, `project` is
@@ -33,6 +36,14 @@ from .direction cimport (
 from .memory cimport Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, hash_seed, shuffle
+
+cdef void add_range(const double* change, double* low, double* high) noexcept nogil:
+    """Extend the ranges of projections by what a player changes."""
+    cdef int32_t i
+    for i in range(ROWS_TABLED):
+        low[i] += min(change[i], 0.0)
+        high[i] += max(change[i], 0.0)
+
 
 cdef inline int32_t next_node(
     const Node* node, int32_t number, double largest, double smallest
@@ -66,6 +77,11 @@ cdef class ShapleyTrees:
         self.directions = as_directions(arrays, forest.n_features, grid)
         self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
         self.X, self.Z, self.player = X, Z, player
+        # Columns of Z, and rows of zeros behind them.
+        self.n_rows = (self.Z.shape[0] + ROWS_TABLED - 1) // ROWS_TABLED * ROWS_TABLED
+        columns = np.zeros((forest.n_features, self.n_rows), dtype=np.float32)
+        columns[:, : len(Z)] = Z.T
+        self.columns = columns
         self.values, self.slopes = values, slopes
         self.slope_start, self.slope_feature = arrays["slope_start"], arrays["slope_feature"]
         self.has_slopes = len(arrays["slope_feature"]) > 0
@@ -85,6 +101,14 @@ cdef class ShapleyTrees:
         allocate[double](scratch, self.n_outputs, [&self.leaf_value, &self.next_value, NULL])
         allocate[int32_t](scratch, n_players, [&self.touched, &self.order, NULL])
         self.touched_by = scratch.longs(n_players)
+        self.bit_of = scratch.ints(n_players)
+        for p in range(MOST_BITS):
+            self.bit[p] = <uint64_t>1 << p
+        self.most_cubes = 2**max_exact
+        self.n_cubes = 8 * self.most_cubes + 256
+        for p in range(2):
+            self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
+        self.of_bit = scratch.doubles(MOST_BITS * self.n_outputs)
         self.decisions = <Decision*>scratch.bytes_of(MOST_DECIDED * <int64_t>sizeof(Decision))
         self.sums = scratch.doubles(2 * self.n_outputs)
         self.before = scratch.doubles(2 * self.n_outputs * (MOST_DECIDED + 1))
@@ -107,16 +131,24 @@ cdef class ShapleyTrees:
         self.visits = <Visit*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Visit))
         self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
         self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
-        self.projections = scratch.doubles(self.Z.shape[0] * self.n_splits)
+        self.projections = scratch.doubles(self.n_rows * self.n_splits)
+        self.tables = <uint64_t*>scratch.bytes_of(
+            self.n_splits * ROWS_TABLED * <int64_t>sizeof(uint64_t)
+        )
+        self.tabled_for = scratch.longs(self.n_splits)
+        self.block = 0
         allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
         self.path_value = scratch.doubles(self.n_splits)
+        self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))
         for t in range(n_terms):
             self.terms[t].weight = weight[t]
             self.terms[t].feature = feature[t]
             self.terms[t].player = self.player[feature[t]]
+        self.is_oblique = False
         for node in range(n_nodes):
             one = self.nodes + node
             one.left = child[node]
+            one.n_players = 0
             if one.left < 0:
                 continue
             s = (one.left - 1) // 2
@@ -125,8 +157,21 @@ cdef class ShapleyTrees:
             one.feature = -1
             if one.code < self.directions.n_features:
                 one.feature, one.player, one.margin = one.code, self.player[one.code], 0
+                one.n_players, one.players[0] = 1, one.player
             else:
+                self.count_players(one)
+                self.is_oblique = True
                 self.project_background(one, s)
+
+    cdef void count_players(self, Node* node) noexcept nogil:
+        cdef int64_t t
+        node.n_players = 0
+        for t in range(node.start, node.end):
+            if t > node.start and self.terms[t].player == self.terms[t - 1].player:
+                continue
+            if node.n_players < MOST_TABLED:
+                node.players[node.n_players] = self.terms[t].player
+            node.n_players += 1
 
     cdef void project_background(self, const Node* node, int64_t split) noexcept nogil:
         """Projections of the background rows on the direction of a node."""
@@ -136,7 +181,7 @@ cdef class ShapleyTrees:
             total = 0
             for t in range(node.start, node.end):
                 total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
-            self.projections[b * self.n_splits + split] = total
+            self.projections[split * self.n_rows + b] = total
 
     def explain(
         self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
@@ -147,6 +192,7 @@ cdef class ShapleyTrees:
         Returns the number of pairs of rows that were sampled.
         """
         cdef int64_t i, b, work = 0, n_sampled = 0
+        cdef int32_t outcome
         cdef uint64_t seed
         with nogil:
             for i in range(self.X.shape[0]):
@@ -155,15 +201,237 @@ cdef class ShapleyTrees:
                 seed = hash_seed(hash_seed(self.seed, <uint64_t>i), tree)
                 self.x = &self.X[i, 0]
                 for b in range(self.Z.shape[0]):
+                    self.row = b % ROWS_TABLED
+                    if self.row == 0:
+                        self.block, self.first = self.block + 1, b
                     self.z = &self.Z[b, 0]
-                    self.of_z = self.projections + b * self.n_splits
-                    if self.walk():
+                    self.of_z = self.projections + b
+                    outcome = self.divide()
+                    if outcome == TOO_WIDE and self.walk():
                         self.add_part(&out[i, 0, 0], scale)
+                    elif outcome == EXACT:
+                        self.add_bits(&out[i, 0, 0], scale)
                     else:
                         n_sampled += 1
                         self.sample(hash_seed(seed, <uint64_t>b))
                         self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
         return n_sampled
+
+    # --------------------------------------------------------------------------- lists of cubes
+
+    cdef int32_t divide(self) noexcept nogil:
+        """Add the leaves of all mixtures to `of_bit`, by lists of cubes.
+
+        Lists of left sides and lists of right sides are in an array each, which is a stack: those
+        at its end are divided first.
+        """
+        cdef Division found
+        cdef Split split
+        cdef Cube[1] root
+        cdef List* top = self.lists - 1
+        cdef const Cube* cube = root
+        cdef const Node* node = self.nodes
+        cdef int64_t n = 1, n_done = 0, n_waiting = 0
+        cdef int32_t side
+        if self.has_slopes or not self.is_oblique or node.n_players > MOST_TABLED:
+            return TOO_WIDE
+        self.pair = self.pair + 1
+        self.n_touched = 0
+        root[0].x = root[0].z = 0
+        found.side[0], found.side[1] = self.cubes[0], self.cubes[1]
+        while True:
+            side = LEFT
+            while node.left >= 0:
+                side = self.view(node, &split)
+                if side > RIGHT:
+                    break
+                node = self.nodes + node.left + side
+            if node.left < 0:
+                n_done += n
+                skf_add_cubes(
+                    cube, n, &self.share[0, 0], MOST_DECIDED + 2, self.bit, self.n_touched,
+                    &self.values[-1 - node.left, 0], self.n_outputs, self.of_bit
+                )
+                if top < self.lists:
+                    return EXACT
+                cube, n, node = top.cube, top.n, self.nodes + top.node
+                found.side[0], found.side[1] = top.end[0], top.end[1]
+                n_waiting -= n
+                top -= 1
+                continue
+            if side == GIVE_UP:
+                return TOO_WIDE
+            if node.n_players > MOST_TABLED:
+                if not self.divide_wide(node, cube, n, &found):
+                    return TOO_WIDE
+            elif max(
+                found.side[0] - self.cubes[0], found.side[1] - self.cubes[1]
+            ) + (n << split.n) > self.n_cubes:
+                return TOO_WIDE
+            else:
+                skf_divide(&split, cube, n, &found)
+            if n_done + n_waiting + found.n[LEFT] + found.n[RIGHT] > self.most_cubes:
+                return TOO_MANY
+            # The list of one side is divided first; the other one waits.
+            side = found.n[RIGHT] > 0
+            cube, n = found.side[side], found.n[side]
+            if side == RIGHT and found.n[LEFT]:
+                top += 1
+                top.cube, top.n, top.node = found.side[LEFT], found.n[LEFT], node.left
+                found.side[LEFT] += found.n[LEFT]
+                top.end[0], top.end[1] = found.side[0], found.side[1]
+                n_waiting += found.n[LEFT]
+            found.side[side] += n
+            node = self.nodes + node.left + side
+
+    cdef inline int32_t view(self, const Node* node, Split* split) noexcept nogil:
+        """Where a node sends all mixtures; BRANCH fills `split`; GIVE_UP if it is too wide."""
+        cdef int64_t number = (node.left - 1) >> 1
+        cdef int32_t i
+        cdef uint64_t right
+        if self.tabled_for[number] != self.block:
+            self.tabulate(node, number)
+        right = self.tables[number * ROWS_TABLED + self.row]
+        if node.n_players > MOST_TABLED:
+            return <int32_t>right
+        if right >> <uint64_t>32 == 0:
+            return LEFT if right == 0 else RIGHT
+        skf_fill_split(right, node.players, node.n_players, split)
+        for i in range(split.n):
+            split.player[i] = self.bit_for(<int32_t>split.player[i])
+            if split.player[i] == 0:
+                return GIVE_UP
+        return BRANCH
+
+    cdef inline bint divide_wide(
+        self, const Node* node, const Cube* cube, int64_t n_cubes, Division* found
+    ) noexcept nogil:
+        """Divide cubes by a split of many players; False if the walk is to be used."""
+        cdef const Change* found_change = self.changes + node.start
+        cdef double[64] change
+        cdef uint64_t[64] player
+        cdef double gap = self.of_z[((node.left - 1) >> 1) * self.n_rows] - node.threshold
+        cdef int64_t space = self.n_cubes
+        cdef int32_t j, i, n = self.find_changes(node)
+        cdef uint64_t bit
+        if n > self.max_exact and n_cubes == 1:
+            return False
+        for j in range(n):
+            bit = self.bit_for(found_change[j].player)
+            if bit == 0:
+                return False
+            i = j
+            while i > 0 and fabs(change[i - 1]) < fabs(found_change[j].size):
+                change[i], player[i] = change[i - 1], player[i - 1]
+                i -= 1
+            change[i], player[i] = found_change[j].size, bit
+        for i in range(2):
+            space = min(space, self.n_cubes - (found.side[i] - self.cubes[i]))
+        return skf_divide_by_sums(
+            change, player, n, gap, node.margin, cube, n_cubes, space, found
+        )
+
+    cdef void tabulate(self, const Node* node, int64_t number) noexcept nogil:
+        """Tabulate the sides of the mixtures of x with the rows z of a block."""
+        cdef const Term* term
+        cdef double[104] gap, high
+        cdef double[520] change
+        cdef double[104] nearest
+        cdef uint64_t* right = self.tables + number * ROWS_TABLED
+        cdef const float* columns = &self.columns[0, self.first]
+        cdef int64_t t
+        cdef uint64_t x_right, z_right
+        cdef int32_t p = -1, i, n = 0
+        self.tabled_for[number] = self.block
+        if node.feature >= 0:
+            columns += node.feature * self.n_rows
+            # The set of x, and the player matters if z is on the other side.
+            x_right = self.x[node.feature] > node.threshold
+            for i in range(ROWS_TABLED):
+                z_right = columns[i] > node.threshold
+                right[i] = z_right | x_right << 1 | (x_right ^ z_right) << 32
+            return
+        for i in range(ROWS_TABLED):
+            gap[i] = self.projections[number * self.n_rows + self.first + i] - node.threshold
+            high[i] = gap[i]
+        for t in range(node.start, node.end):
+            term = self.terms + t
+            if term.player != p:
+                if n and node.n_players > MOST_TABLED:
+                    add_range(change, gap, high)
+                    n = 0
+                for i in range(ROWS_TABLED):
+                    change[n * ROWS_TABLED + i] = 0
+                p = term.player
+                n += 1
+            skf_add_change(
+                term.weight, self.x[term.feature], columns + term.feature * self.n_rows,
+                change + (n - 1) * ROWS_TABLED
+            )
+        if node.n_players > MOST_TABLED:
+            add_range(change, gap, high)
+            skf_tabulate_range(gap, high, node.margin, right)
+            return
+        skf_tabulate(gap, change, n, right, nearest)
+        for i in range(ROWS_TABLED):
+            if nearest[i] <= node.margin and self.first + i < self.Z.shape[0]:
+                self.correct(node, gap[i], change, i, right + i)
+
+    cdef void correct(
+        self, const Node* node, double gap, const double* change, int32_t row, uint64_t* right
+    ) noexcept nogil:
+        """Set the sides of a row of a block where rounding could decide."""
+        cdef const float* z = self.z
+        cdef int32_t i, m
+        cdef double value
+        cdef uint64_t found = 0
+        self.z = &self.Z[self.first + row, 0]
+        for m in range(1 << node.n_players):
+            value = gap
+            for i in range(node.n_players):
+                if (m >> i) & 1:
+                    value += change[i * ROWS_TABLED + row]
+            # Sums in another order: a margin that is twice as large includes the same.
+            if fabs(value) <= 2 * node.margin:
+                value = self.rounded(node, node.players, node.n_players, m)
+            found |= <uint64_t>(value > 0) << m
+        right[0] = skf_add_matters(found, node.n_players)
+        self.z = z
+
+    cdef double rounded(
+        self, const Node* node, const int32_t* player, int32_t n, int32_t set
+    ) noexcept nogil:
+        """1 or -1: the side on which prediction finds the mixture with a set of players from x."""
+        cdef int32_t i, side
+        for i in range(n):
+            self.taken[player[i]] = (set >> i) & 1
+        side = self.predicted_side(node)
+        for i in range(n):
+            self.taken[player[i]] = 0
+        return 1 if side == RIGHT else -1
+
+    cdef inline uint64_t bit_for(self, int32_t player) noexcept nogil:
+        """The bit of a player of the pair; 0 if there are no more."""
+        cdef int32_t k
+        if self.touched_by[player] != self.pair:
+            if self.n_touched == MOST_BITS:
+                return 0
+            self.touched_by[player] = self.pair
+            self.touched[self.n_touched] = player
+            for k in range(self.n_outputs):
+                self.of_bit[self.n_touched * self.n_outputs + k] = 0
+            self.bit_of[player] = self.n_touched
+            self.n_touched = self.n_touched + 1
+        return self.bit[self.bit_of[player]]
+
+    cdef void add_bits(self, double* out, double scale) noexcept nogil:
+        """Add the values of the pair to those of the row."""
+        cdef int32_t i, k
+        cdef int64_t at
+        for i in range(self.n_touched):
+            at = <int64_t>self.touched[i] * self.n_outputs
+            for k in range(self.n_outputs):
+                out[at + k] += scale * self.of_bit[i * self.n_outputs + k]
 
     # ---------------------------------------------------------------------------------- exactly
 
@@ -294,10 +562,29 @@ cdef class ShapleyTrees:
         return BRANCH
 
     cdef void visit(self, const Node* node, Visit* visit) noexcept nogil:
-        """Compute what each player changes in the projection on a direction, for this pair."""
+        """Compute the range of the projections of all mixtures on a direction, for this pair."""
+        cdef int32_t i
+        cdef double up = 0, down = 0
+        cdef const Change* change = self.changes + node.start
+        visit.pair = self.pair
+        visit.gap = self.of_z[((node.left - 1) >> 1) * self.n_rows] - node.threshold
+        visit.n = self.find_changes(node)
+        for i in range(visit.n):
+            up += max(change[i].size, 0.0)
+            down += min(change[i].size, 0.0)
+        # All mixtures are on one side: no player matters, whatever is decided.
+        if visit.gap + up <= -node.margin:
+            visit.gap += up
+            visit.n = 0
+        elif visit.gap + down > node.margin:
+            visit.gap += down
+            visit.n = 0
+
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
+        """Compute what each player changes in the projection; return the number of players."""
         cdef int64_t t = node.start
         cdef int32_t p, n = 0
-        cdef double size, up = 0, down = 0
+        cdef double size
         cdef Change* change = self.changes + node.start
         cdef const Term* terms = self.terms
         while t < node.end:
@@ -314,18 +601,7 @@ cdef class ShapleyTrees:
                 change[n].size = size
                 change[n].player = p
                 n += 1
-                up += max(size, 0.0)
-                down += min(size, 0.0)
-        visit.pair = self.pair
-        visit.gap = self.of_z[(node.left - 1) >> 1] - node.threshold
-        visit.n = n
-        # All mixtures are on one side: no player matters, whatever is decided.
-        if visit.gap + up <= -node.margin:
-            visit.gap += up
-            visit.n = 0
-        elif visit.gap + down > node.margin:
-            visit.gap += down
-            visit.n = 0
+        return n
 
     cdef int32_t exact_side(self, int32_t number, Decision* decision) noexcept nogil:
         """The side that prediction finds for the mixture, where rounding could decide.
@@ -506,7 +782,7 @@ cdef class ShapleyTrees:
                 f = one.feature
                 value = self.x[f] if self.taken[one.player] == 1 else self.z[f]
             else:
-                value = self.of_z[(one.left - 1) >> 1]
+                value = self.of_z[((one.left - 1) >> 1) * self.n_rows]
                 for t in range(one.start, one.end):
                     if self.taken[self.terms[t].player] == 1:
                         f = self.terms[t].feature

@@ -18,6 +18,7 @@ from ..forest.statistics import reached_nodes, recount, route, squared_error
 
 # A feature is measured in units of its deviation, but of at least this share of the largest one.
 MIN_SPREAD = 0.3
+COUNTED_ROWS = 1000  # of which active leaves are counted
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
 
 
@@ -194,15 +195,16 @@ def train_together(
     forest : Forest
         Leaves are recomputed from the rows that reach them; those that too few reach are removed.
     record : dict
-        "loss_curve_", "validation_scores_", "n_iter_".
+        "loss_curve_", "validation_scores_", "steepness_curve_", "active_leaves_curve_", "n_iter_".
     """
     W, threshold = unpack(forest)
-    curve = []
+    curve, steepness, n_active = [], [], []
     if len(threshold) and annealing.finetune_epochs and not stop[0]:
         training = _Training(forest, data, seed, stop, annealing, units, smoothness, stopping)
         curve = training.run(criterion, report)
         if curve:
             W, threshold = training.planes()
+            steepness, n_active = training.steepness, training.n_active
     # Also without training: directions are stored as sparse rows where these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
@@ -215,6 +217,8 @@ def train_together(
     return forest, {
         "loss_curve_": np.array(curve),
         "validation_scores_": np.array(stopping.scores),
+        "steepness_curve_": np.array(steepness),
+        "active_leaves_curve_": np.array(n_active, dtype=np.int64),
         "n_iter_": len(curve),
     }
 
@@ -228,6 +232,10 @@ class _Training:
         self.weight = data.weight.copy()
         self.weight[stopping.rows] = 0
         self.validation_data = data.subset(stopping.rows)
+        self.steepness, self.n_active = [], []  # of every epoch
+        rows = np.flatnonzero(self.weight)
+        # Few enough that routing them takes a small part of the time of an epoch.
+        self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         leaf = forest.child < 0
         child = forest.child.copy()
         child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
@@ -246,7 +254,8 @@ class _Training:
         """
         annealing, curve = self.annealing, []
         for epoch, rate in enumerate(annealing.rates()):
-            loss = self.trainer.run(annealing.grown + epoch * annealing.steepness_step, rate)
+            steepness = annealing.grown + epoch * annealing.steepness_step
+            loss = self.trainer.run(steepness, rate)
             if self.stop[0]:
                 break
             if not np.isfinite(loss):
@@ -261,6 +270,8 @@ class _Training:
                 self.stopping.scores.clear()
                 return []
             curve.append(loss)
+            self.steepness.append(steepness)
+            self.n_active.append(self._active_leaves())
             if report is not None:
                 report(epoch + 1, annealing.finetune_epochs)
             if len(self.stopping.rows):
@@ -272,6 +283,12 @@ class _Training:
     def planes(self):
         """Hyperplanes after the last epoch, or after that with the best validation score."""
         return self.trainer.planes() if self.stopping.best is None else self.stopping.best
+
+    def _active_leaves(self):
+        """Number of leaves that some training rows reach by hard routing."""
+        planes = self.trainer.planes()
+        forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
+        return len(np.unique(route(forest, self.routed)))
 
     def _validation_loss(self, planes, criterion):
         """Weighted mean squared error of soft routing on the held-out rows.
