@@ -127,6 +127,11 @@ def thread_count(n_jobs):
     return n_threads if _has(_active_backend(), "sharedmem") else min(n_threads, cpu_count())
 
 
+def local_threads():
+    """A context in which trees are trained in threads, for small forests."""
+    return parallel_config(backend="threading", n_jobs=thread_count(None))
+
+
 def _active_backend():
     """The backend of joblib: that of the `joblib.parallel_config` context, else threads."""
     return get_active_backend(prefer="threads")[0]
