@@ -24,6 +24,7 @@ from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
+SAMPLE_SIZE = 2**24  # numbers in them
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
@@ -78,11 +79,12 @@ def fit(estimator, X, y, sample_weight=None):
 
     Notes
     -----
-    The sample has 50000 rows, as many from each partition, with weights that make up for the
-    others, and at least one row of every class of a partition. Levels of categories that are not
-    in the sample count as unknown, and missing values in columns without any in the sample are
-    replaced by the mean. Weights of ``class_weight="balanced"`` and calibration are those of
-    partitions. X is read twice: persist it if it fits into the memory of the cluster.
+    The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
+    make up for the other rows. At least one row of every class of a partition is in it. Levels of
+    categories that are not in the sample count as unknown, and missing values in columns without
+    any in the sample are replaced by the mean. Weights of ``class_weight="balanced"`` and
+    calibration are those of partitions. X is read twice: persist it if it fits into the memory of
+    the cluster.
 
     Examples
     --------
@@ -101,7 +103,8 @@ def fit(estimator, X, y, sample_weight=None):
     """
     partitions = _partitions(X, y, sample_weight)
     estimator = _unfitted(estimator)
-    n_rows, data = _prepared(estimator, partitions)
+    n_sampled = min(SAMPLE_ROWS, max(1000, SAMPLE_SIZE // int(np.prod(X.shape[1:]))))
+    n_rows = _prepare(estimator, partitions, -(-n_sampled // len(partitions)))
     if hasattr(estimator, "n_bags_") and estimator.n_bags == "auto":
         estimator.n_bags_ = max(estimator.n_bags_, np.count_nonzero(n_rows))
     name, n_members, _ = estimator._member_counts(False)
@@ -113,15 +116,6 @@ def fit(estimator, X, y, sample_weight=None):
             "partitions larger",
             stacklevel=2,
         )
-    # What is read of the forest by those who train members of it.
-    feature_map = data.feature_map
-    estimator.forest_ = SimpleNamespace(
-        feature_map=feature_map,
-        levels=feature_map.levels,
-        baseline=data.baseline,
-        n_outputs=data.n_outputs,
-        spread=data.spread(),
-    )
     shared = dask.delayed(estimator, traverse=False)
     tasks = [
         dask.delayed(_fit_members)(shared, int(count), number, *partitions[number])
@@ -233,12 +227,11 @@ def _shares(n_rows, n_members):
 # ---------------------------------------------------------------------------------------- sample
 
 
-def _prepared(estimator, partitions):
-    """Number of rows of each partition; and a sample as a TrainingSet.
+def _prepare(estimator, partitions, n_most):
+    """Set what all members share, from at most `n_most` rows of each partition or a few more.
 
-    Fitted attributes of the estimator are set, except for those of its forest.
+    Returns the numbers of rows of the partitions.
     """
-    n_most = -(-SAMPLE_ROWS // len(partitions))
     shared = dask.delayed(estimator, traverse=False)
     tasks = [
         dask.delayed(_sample)(shared, n_most, number, *partition)
@@ -253,7 +246,15 @@ def _prepared(estimator, partitions):
     y, weight = np.concatenate(y), np.concatenate(weight)
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
-    return n_rows, data
+    # What those who train members read of the forest.
+    estimator.forest_ = SimpleNamespace(
+        feature_map=data.feature_map,
+        levels=data.feature_map.levels,
+        baseline=data.baseline,
+        n_outputs=data.n_outputs,
+        spread=data.spread(),
+    )
+    return n_rows
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):
