@@ -24,7 +24,7 @@ from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
-SAMPLE_SIZE = 2**24  # numbers in them
+SAMPLE_SIZE = 2**23  # numbers in them
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
