@@ -12,8 +12,9 @@ dask that `joblib.parallel_config` names. ``partitions`` does so for `skforest.d
 partitions, and compares the accuracy with that of trees that see all rows. ``steps`` measures
 what does not get faster with more workers, and computes from it the number of workers at which
 each is busy half of the time with training. ``memory`` trains, in a process whose memory is
-limited, on rows of three times the limit. Times are wall-clock seconds and need a machine that
-does nothing else; those that are compared take turns. Rows are merged into
+limited, on rows of three times the limit. Times of ``backend`` and ``partitions`` are processor
+seconds of the client and of the busiest worker, added up, so that other jobs of the machine do not
+count; all others are wall-clock seconds. Those that are compared take turns. Rows are merged into
 ``benchmarks/results/scale.json``.
 """
 
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import dask
@@ -87,15 +89,15 @@ def threads(options):
 def backend(options):
     """Seconds of one worker over those of two processes of dask."""
     X, y = _rows(0, _size(options))
-    with _cluster(2), joblib.parallel_config(backend="dask"):
+    with _cluster(2) as client, joblib.parallel_config(backend="dask"):
         _forest().fit(X[:1000], y[:1000])  # imports the package in the workers
 
         def on_two(_):
-            return seconds(_forest().fit, X, y)
+            return _processor(client, lambda: _forest().fit(X, y))
 
         def on_one(_):
             with joblib.parallel_config(backend="threading", n_jobs=1):
-                return seconds(_forest().fit, X, y)
+                return _processor(client, lambda: _forest().fit(X, y))
 
         times = interleave({"1": on_one, "2": on_two}, options.rounds or 3, warm_up=False)
     yield Row("backend/fit", ratios(times["1"], times["2"]), _medians(times))
@@ -108,11 +110,11 @@ def partitions(options):
     fitted = skforest.dask.fit(_forest(), X, y)
 
     def on(n_workers):
-        with _cluster(n_workers):
+        with _cluster(n_workers) as client:
             skforest.dask.fit(_forest(), X[: n // 8], y[: n // 8])  # imports the package
-            fit = seconds(skforest.dask.fit, _forest(), X, y)
+            fit = _processor(client, lambda: skforest.dask.fit(_forest(), X, y))
             labels = skforest.dask.predict(fitted, X)
-            return fit, seconds(lambda: labels.sum().compute())
+            return fit, _processor(client, lambda: labels.sum().compute())
 
     times = interleave(
         {"1": lambda _: on(1), "2": lambda _: on(2)}, options.rounds or 3, warm_up=False
@@ -251,6 +253,18 @@ def _parts(n, n_parts):
 
 def _cluster(n_workers):
     return Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
+
+
+def _processor(client, function):
+    """Processor seconds of this process and of the busiest worker."""
+
+    def spent():
+        return time.process_time(), client.run(time.process_time)
+
+    before, of_workers = spent()
+    function()
+    after, now = spent()
+    return after - before + max(now[key] - of_workers[key] for key in now)
 
 
 def _prepared(X, y):
