@@ -1,17 +1,16 @@
 """Measurements of training on several workers, and on more rows than memory holds.
 
-    python benchmarks/scale.py threads [--rounds N] [--quick]
     python benchmarks/scale.py backend [--rounds N] [--quick]
     python benchmarks/scale.py partitions [--rounds N] [--quick]
     python benchmarks/scale.py steps [--rounds N] [--quick]
     python benchmarks/scale.py memory [--rounds N] [--quick]
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
-classes. ``threads`` and ``backend`` compare one worker with two threads and with two processes of
-dask that `joblib.parallel_config` names. ``partitions`` does so for `skforest.dask`, with 16
-partitions, and compares the accuracy with that of trees that see all rows. ``steps`` measures
-what does not get faster with more workers, and computes from it the number of workers at which
-each is busy half of the time with training. ``memory`` trains, in a process whose memory is
+classes. ``backend`` compares one worker with two processes of dask that `joblib.parallel_config`
+names, for 48 trees. ``partitions`` does so for `skforest.dask`, with 16 partitions, and compares
+the accuracy with that of trees that see all rows. ``steps`` measures what does not get faster with
+more workers, and computes from it the number of workers at which each is busy half of the time
+with training. ``memory`` trains, in a process whose memory is
 limited, on rows of three times the limit. Times of ``backend`` and ``partitions`` are processor
 seconds of the client and of the busiest worker, added up, so that other jobs of the machine do not
 count; all others are wall-clock seconds. Those that are compared take turns. Rows are merged into
@@ -54,10 +53,11 @@ COUNTS = {
     if (kind, size) != ("backend", 10**9)
 }
 MEASURES = {
-    "threads/fit": Measure("fit, one thread over two threads", "x"),
-    "backend/fit": Measure('fit, one worker over two of `parallel_config(backend="dask")`', "x"),
-    "partitions/fit": Measure("`skforest.dask.fit`, one worker over two", "x"),
-    "partitions/predict": Measure("`skforest.dask.predict`, one worker over two", "x"),
+    "backend/fit": Measure(
+        "fit of 48 trees, one worker over two of joblib's backend of dask", "x"
+    ),
+    "partitions/fit": Measure("skforest.dask.fit, one worker over two", "x"),
+    "partitions/predict": Measure("skforest.dask.predict, one worker over two", "x"),
     "partitions/error": Measure("error of trees that see one of 16 partitions each", "%", False),
     "partitions/error-all": Measure("error of trees that see all rows", "%", False),
     "steps/tree": Measure("one tree on all rows", "s", False),
@@ -75,17 +75,6 @@ MEASURES = {
 } | COUNTS
 
 
-def threads(options):
-    """Seconds of one thread over those of two."""
-    X, y = _rows(0, _size(options))
-
-    def fit(n_jobs):
-        return seconds(_forest(n_jobs=n_jobs).fit, X, y)
-
-    times = interleave({"1": lambda _: fit(1), "2": lambda _: fit(2)}, options.rounds or 3)
-    yield Row("threads/fit", ratios(times["1"], times["2"]), _medians(times))
-
-
 def backend(options):
     """Seconds of one worker over those of two processes of dask."""
     X, y = _rows(0, _size(options))
@@ -93,11 +82,11 @@ def backend(options):
         _forest().fit(X[:1000], y[:1000])  # imports the package in the workers
 
         def on_two(_):
-            return _processor(client, lambda: _forest().fit(X, y))
+            return _processor(client, lambda: _forest(3 * N_TREES).fit(X, y))
 
         def on_one(_):
             with joblib.parallel_config(backend="threading", n_jobs=1):
-                return _processor(client, lambda: _forest().fit(X, y))
+                return _processor(client, lambda: _forest(3 * N_TREES).fit(X, y))
 
         times = interleave({"1": on_one, "2": on_two}, options.rounds or 3, warm_up=False)
     yield Row("backend/fit", ratios(times["1"], times["2"]), _medians(times))
@@ -311,4 +300,4 @@ def _seconds_text(work, fixed):
 
 
 if __name__ == "__main__":
-    groups.main(__doc__, [threads, backend, partitions, steps, memory], MEASURES)
+    groups.main(__doc__, [backend, partitions, steps, memory], MEASURES)
