@@ -44,6 +44,7 @@ SCRIPTS = (
     "boosting",
     "explain",
     "serve",
+    "scale",
     "endtoend",
     "layer",
     "tables",
@@ -345,6 +346,11 @@ def serve_table(stored):
     return _noted_table(stored, "serve:")
 
 
+def scale_table(stored):
+    """Return head and rows of training on several workers and in little memory."""
+    return _noted_table(stored, "scale:")
+
+
 def explain_table(stored):
     """Return head and rows of times of Shapley values."""
     return _noted_table(stored, "explain:")
@@ -521,6 +527,7 @@ TABLES = {
     "boosting": boosting_table,
     "explain": explain_table,
     "serve": serve_table,
+    "scale": scale_table,
     "layer": layer_table,
     "co2_procedure": procedure_table,
     "special": special_table,

@@ -17,6 +17,7 @@ UNITS = {
     "GFLOP/s": "{:.1f} GFLOP/s",
     "GB/s": "{:.1f} GB/s",
     "ratio": "{:.3f}",
+    "workers": "{:.0f}",
 }
 
 

@@ -17,7 +17,6 @@ from functools import partial
 from numbers import Integral, Real  # noqa: F401
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.base import _fit_context, is_classifier
 from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
@@ -43,7 +42,7 @@ from ._feature_map import (
 from ._kernels.rows import tree_seed
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
-from ._threads import CallbackSupportMixin, FitTasks, in_threads, with_callbacks
+from ._threads import CallbackSupportMixin, FitTasks, in_parallel, thread_count, with_callbacks
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
 from .forest import Forest
@@ -223,10 +222,12 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _select_settings(self, data, is_warm_start):
         """Set those values of "auto" parameters that are found by training small forests."""
 
-    def _fit_forest(self, data, members, **shared):
+    def _fit_forest(self, data, members, found=None, **shared):
         """Train the trees with the given numbers, in parallel; override to train them at once.
 
-        `shared` is passed on to `_fit_tree`: what all trees need and is computed once.
+        `shared` is passed on to `_fit_tree`: what all trees need and is computed once. It must not
+        be changed there, since processes have copies. The list `found`, if there is one, is
+        extended by what `_fit_tree` recorded of each tree.
         """
 
         def fit_member(member, control):
@@ -240,9 +241,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         # The copies that choose settings train without them.
         tasks = self.__dict__.pop("_tasks", None)
         state = self._partial_state if type(self)._fit_forest is BaseForest._fit_forest else None
-        done = in_threads(fit_member, members, *options, tasks, state)
+        done = in_parallel(fit_member, members, *options, tasks, state)
         trees, records = map(list, zip(*done))
         del done
+        if found is not None:
+            found.extend(records)
         for name in RECORDS:
             before = self.__dict__.pop(name, []) if members[0] else []
             self.__dict__.pop(name, None)  # of trees that are replaced
@@ -378,7 +381,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
         elif n_rows <= BLOCK:
             return function(X)
-        n_jobs = effective_n_jobs(self.n_jobs)
+        n_jobs = thread_count(self.n_jobs)
         n_blocks = n_jobs * -(-n_rows // (most * n_jobs))  # the threads get equally many
         size = max(1, -(-n_rows // n_blocks))
         starts = range(0, n_rows, size)

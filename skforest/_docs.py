@@ -78,7 +78,8 @@ n_iter_no_change : int
     `early_stopping`.
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
-    `joblib.parallel_config` context. -1: all processors. The forest does not depend on it.
+    `joblib.parallel_config` context, which may also name a backend of processes, see
+    :doc:`/guide/scale`. -1: all processors. The forest does not depend on it.
 random_state : int, RandomState or None
     Seed of everything that is random in training. An int makes the forest reproducible.
 verbose : int

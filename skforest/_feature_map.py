@@ -10,6 +10,9 @@ gives the number of its level, and further features of two kinds: for few levels
 indicator of each, for many levels the mean of the target in the level (`TargetStatistics`).
 """
 
+import mmap
+import tempfile
+
 import numpy as np
 from scipy import sparse
 
@@ -18,6 +21,7 @@ from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 BLOCK = 4096  # rows that are converted together
 DENSE_BLOCK = 2**23  # numbers of a sparse matrix that are dense at a time
 CACHED = 2**17  # numbers in float64 that stay in the cache
+MIN_MAPPED = 2**26  # bytes from which on copies of memory-mapped rows are memory-mapped files
 BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
 # Scaled values are clipped to this: their products with weights must stay within float32, or
 # margins become infinite and their differences NaN.
@@ -130,11 +134,10 @@ class FeatureMap:
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
         if not len(self.source):
-            is_missing = None if Z.dtype == np.uint8 else np.isnan(Z)
-            if Z.dtype == np.uint8 or np.count_nonzero(is_missing) == 0:
+            if not has_nan(Z):
                 return Z
             self._check_fill()
-            return np.where(is_missing, self.fill, Z)
+            return np.where(np.isnan(Z), self.fill, Z)
         F = np.empty((len(Z), len(self.source)), dtype=np.float32)
         is_value = self.kind == VALUE
         source = self.source[is_value]
@@ -172,15 +175,14 @@ class FeatureMap:
         Z = self.inputs(X)
         if sparse.issparse(Z):
             return Z, False
-        is_missing = np.zeros(0, dtype=bool) if Z.dtype == np.uint8 else np.isnan(Z)
-        if not is_missing.any():
+        if not has_nan(Z):
             return Z, False
         if (Z == MISSING).any():
             raise ValueError(
                 f"X contains missing values, and {MISSING:.8g}, the largest number of float32: "
                 "rescale it"
             )
-        return np.where(is_missing, MISSING, Z), True
+        return np.where(np.isnan(Z), MISSING, Z), True
 
     def fit_features(self, Z, weight, has_missing, statistics, with_indicators=True):
         """The complete map, with its features, from distinct rows.
@@ -339,6 +341,45 @@ class FeatureMap:
         return table.selected(names).matrix(self.levels)
 
 
+def has_nan(Z):
+    """Has a matrix missing values? Without a mask of the whole matrix where it is large."""
+    if Z.dtype == np.uint8:
+        return False
+    size = max(16, 8 * CACHED // max(1, Z.shape[1]))
+    return any(np.isnan(Z[start : start + size]).any() for start in range(0, len(Z), size))
+
+
+def empty_like(X, shape, dtype):
+    """An array for a copy of X: in a file without a name, if X is large and memory-mapped.
+
+    The system can then write its pages to the disk where memory is short.
+    """
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if n_bytes < MIN_MAPPED or not is_mapped(X):
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(n_bytes)
+        # Not np.memmap, which joblib sends to other processes as the name of its file.
+        return np.frombuffer(mmap.mmap(file.fileno(), n_bytes), dtype).reshape(shape)
+
+
+def is_mapped(X):
+    """Is an array, or the one that it is a view of, a file that is mapped into memory?"""
+    while X is not None and not isinstance(X, mmap.mmap):
+        X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
+    return X is not None
+
+
+def rows_of(X, rows):
+    """The rows with the given numbers, as a copy."""
+    if sparse.issparse(X) or not is_mapped(X):
+        return X[rows]
+    found = empty_like(X, (len(rows), X.shape[1]), X.dtype)
+    for start in range(0, len(rows), BLOCK):
+        np.take(X, rows[start : start + BLOCK], axis=0, out=found[start : start + BLOCK])
+    return found
+
+
 def level_text(level):
     """A level of a category as text."""
     return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
@@ -489,7 +530,7 @@ def scaled(X, offset, scale):
 
     Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
     """
-    Z = np.empty(X.shape, dtype=np.float32)
+    Z = empty_like(X, X.shape, np.float32)
     size = max(16, CACHED // max(1, X.shape[1]))
     block = np.empty((min(size, len(X)), X.shape[1]))
     for start in range(0, len(X), size):

@@ -10,6 +10,7 @@ from scipy.special import chdtri
 from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler, SparseSampler
 from ._kernels.rows import tree_seed
+from ._threads import local_threads
 from .forest import Forest
 from .forest.statistics import squared_error
 
@@ -52,7 +53,8 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
         trial = copy(estimator)
         own = {"refine": None, "max_samples": None, "verbose": 0, "_tasks": None}
         trial.__dict__.update(setting | shared, **own)
-        errors.append(squared_error(trial._fit_forest(train, trees), test))
+        with local_threads():
+            errors.append(squared_error(trial._fit_forest(train, trees), test))
     return settings[int(np.argmin(errors))]
 
 

@@ -1,4 +1,8 @@
-"""Training in threads: how it is ended early, and how it shows its progress."""
+"""Training in threads or processes: how it is ended early, and how it shows its progress.
+
+Threads are the default. A `joblib.parallel_config` context can name a backend of processes, such
+as those of dask and ray; then what is trained on is sent to every process once, and trees return.
+"""
 
 import threading
 import time
@@ -8,6 +12,8 @@ from functools import partial
 from itertools import takewhile
 
 import numpy as np
+from joblib import cpu_count, effective_n_jobs, parallel_config
+from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
 try:
@@ -40,6 +46,14 @@ class TimeLimit:
 
     def __init__(self, deadline, at_least=0):
         self.deadline, self.at_least = deadline, at_least
+
+    def __getstate__(self):
+        # `time.perf_counter` counts from another time in other processes.
+        end = time.time() + self.deadline - time.perf_counter()
+        return {"end": end, "at_least": self.at_least}
+
+    def __setstate__(self, state):
+        self.__init__(state["end"] - time.time() + time.perf_counter(), state["at_least"])
 
     def left(self):
         """Seconds that are left; not negative."""
@@ -121,15 +135,81 @@ class FitTasks:
         )
 
 
-def in_threads(function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None):
-    """List of ``function(member, control)`` for each member, computed in threads.
+class SharedFunction:
+    """``function(member, control)`` with all that it refers to, which is sent to a process once.
+
+    joblib's backend of dask sends an argument to every worker only once if its size is large.
+    """
+
+    def __init__(self, function):
+        self.function = function
+
+    def __sizeof__(self):
+        import cloudpickle  # dask, which asks for the size, needs it
+
+        buffers = []  # of arrays, which are not copied
+        head = cloudpickle.dumps(self.function, protocol=5, buffer_callback=buffers.append)
+        return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
+
+    def call(self, member, limit):
+        """Result for a member, in a process that has a `Control` of its own."""
+        control, function = Control(), self.function
+        if limit is not None:
+            function = until_stopped(function)
+        # Backends of clusters would spread threads over the cluster.
+        with (
+            parallel_config(backend="threading", n_jobs=1),
+            nullcontext() if limit is None else limit.applied(control, ()),
+        ):
+            return function(member, control)
+
+
+class RayFunction:
+    """A `SharedFunction` in the object store of ray, which has it once on every machine."""
+
+    def __init__(self, shared):
+        import ray
+
+        self.reference = ray.put(shared)
+
+    def call(self, member, limit):
+        """As `SharedFunction.call`."""
+        import ray
+
+        return ray.get(self.reference).call(member, limit)
+
+
+def thread_count(n_jobs):
+    """Number of threads in this process: at most one for each processor under a cluster."""
+    n_threads = effective_n_jobs(n_jobs)
+    return n_threads if _has(_active_backend(), "sharedmem") else min(n_threads, cpu_count())
+
+
+def local_threads():
+    """A context in which trees are trained in threads, for small forests."""
+    return parallel_config(backend="threading", n_jobs=thread_count(None))
+
+
+def _active_backend():
+    """The backend of joblib: that of the `joblib.parallel_config` context, else threads."""
+    return get_active_backend(prefer="threads")[0]
+
+
+def _has(backend, name):
+    """Does a backend of joblib support what has this name?"""
+    return getattr(backend, f"supports_{name}", False)
+
+
+def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None):
+    """List of ``function(member, control)`` for each member, computed in threads or processes.
 
     `control` is a `Control`; `name` is shown with the progress. With a `TimeLimit`, the results of
     the first members, as many as were complete in time; TimeoutError if there are none. `tasks`
     are `FitTasks`; ``state(results)`` returns the fitted attributes for the results so far.
+
+    Processes are used where a `joblib.parallel_config` context names them, except for a single
+    member. They change copies of what the function refers to.
     """
-    if limit is not None or tasks is not None:
-        function = until_stopped(function)
     progress = Progress(verbose, len(members), name)
     reports = [progress.report_epochs] + ([] if tasks is None else [tasks.report])
 
@@ -138,14 +218,23 @@ def in_threads(function, members, n_jobs, verbose, name, limit=None, tasks=None,
             own(n_done, n_epochs)
 
     control = Control(report if len(members) == 1 else None)
-    jobs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     results, is_ended = [], False
+    wanted = takewhile(lambda _: not control.stop[0], members)
+    backend = _active_backend()
+    if len(members) == 1 or _has(backend, "sharedmem"):
+        jobs = Parallel(n_jobs, prefer="threads", require="sharedmem", return_as="generator")
+        if limit is not None or tasks is not None:
+            function = until_stopped(function)
+        calls = (delayed(function)(member, control) for member in wanted)
+    else:
+        return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
+        jobs = Parallel(n_jobs, return_as=return_as)
+        calls = _calls_in_processes(function, wanted, limit, backend)
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
-            wanted = takewhile(lambda _: not control.stop[0], members)
             if tasks is not None and len(members) > 1:
                 tasks.begin()
-            for result in jobs(delayed(function)(member, control) for member in wanted):
+            for result in jobs(calls):
                 is_ended = is_ended or result is None
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue
@@ -166,6 +255,18 @@ def in_threads(function, members, n_jobs, verbose, name, limit=None, tasks=None,
     if not results:
         raise TimeoutError(f"{name}: nothing was trained within the time limit")
     return results
+
+
+def _calls_in_processes(function, members, limit, backend):
+    """Calls for joblib, as a generator; the first members that are wanted have no limit."""
+    shared = SharedFunction(function)
+    if type(backend).__name__ == "RayBackend":
+        shared = RayFunction(shared)
+    for number, member in enumerate(members):
+        is_limited = limit is not None and number >= limit.at_least
+        yield delayed(type(shared).call)(
+            shared, member, TimeLimit(limit.deadline) if is_limited else None
+        )
 
 
 class Progress:

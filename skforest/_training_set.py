@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from ._feature_map import BLOCK, BYTE_FEATURES, CACHED, as_bytes, weighted_sums
+from ._feature_map import BLOCK, BYTE_FEATURES, CACHED, as_bytes, rows_of, weighted_sums
 from ._kernels.rows import RowOrder, draw_counts
 
 
@@ -42,7 +42,7 @@ class TrainingSet:
         is_first = samples.sort_equal_hashes(chosen, hashes[by_hash])
         row = np.cumsum(is_first) - 1
         distinct = chosen[is_first]
-        self.X = X[distinct]
+        self.X = rows_of(X, distinct)
         self.y = y[distinct]
         # Added smallest first within a row, so that the order of the samples leaves no trace.
         weight = weight[chosen]

@@ -28,7 +28,6 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
-    effective_n_jobs,
     store_parameters,
 )
 from ._constraints import read_groups, read_monotonic
@@ -37,7 +36,7 @@ from ._feature_map import canonical_csr, dense_blocks
 from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import Control, TimeLimit
+from ._threads import Control, TimeLimit, thread_count
 from .forest.statistics import labels_of, probabilities, staged_responses
 from .training.boosting import (
     KEPT,
@@ -337,10 +336,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             data, held_out = self._with_validation(data)
         rows = BinnedRows(data, self.max_bins, monotonic, groups, held_out)
         is_calibrated = type(self._make_loss()).calibration_shift is not BaseLoss.calibration_shift
-        unseen = [] if is_calibrated else None
-        forest = super()._fit_forest(data, bags, rows=rows, unseen=unseen)
+        found = []
+        shared = {"rows": rows, "keeps_unseen": is_calibrated and held_out is None}
+        forest = super()._fit_forest(data, bags, found, **shared)
         if not is_calibrated:
             return forest
+        unseen = [record["unseen"] for record in found if "unseen" in record]
         if held_out is not None:  # all bags leave out the same rows
             own = np.flatnonzero(held_out)
             unseen = [(0, own, responses(forest, data.X[own]), held_out[own])]
@@ -468,8 +469,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         shift = loss.calibration_shift(data.y[rows], response, weight)
         return forest if shift is None else shifted(forest, shift)
 
-    def _fit_tree(self, data, seed, control, rows, unseen):
-        """One bag of trees; `unseen`, if a list, is extended by its response of held-out rows."""
+    def _fit_tree(self, data, seed, control, rows, keeps_unseen):
+        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows."""
         held_out = np.zeros(len(data))
         is_shared = rows.held_out is not None
         if is_shared:
@@ -485,8 +486,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
         own = np.flatnonzero(held_out)
-        if unseen is not None and len(own) and not is_shared:
-            unseen.append((seed, own, responses(forest, data.X[own]), held_out[own]))
+        if keeps_unseen and len(own):
+            record["unseen"] = seed, own, responses(forest, data.X[own]), held_out[own]
         if data.fold is None and len(own) and not is_shared and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
@@ -515,7 +516,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         unit = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
-        n_threads = effective_n_jobs(self.n_jobs) // self.n_bags_
+        n_threads = thread_count(self.n_jobs) // self.n_bags_
         return BoostingTraining(*own).run(control.report, n_threads)
 
     def _packed(self, training, data):

@@ -13,7 +13,7 @@ from ._feature_map import dense
 from ._kernels.rows import tree_seed
 from ._kernels.shapley import ShapleyTrees
 from ._table import as_frame
-from ._threads import in_threads
+from ._threads import in_parallel
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .training.blending import sharpened
 
@@ -339,7 +339,7 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
     blocks = []
     for start in range(0, len(part.X), size):
         of_block, chunks = partial(explain, start), range(len(bounds) - 1)
-        blocks.append(sum(in_threads(of_block, chunks, n_jobs, 0, "shapley_values")))
+        blocks.append(sum(in_parallel(of_block, chunks, n_jobs, 0, "shapley_values")))
     return np.concatenate(blocks, axis=1)
 
 
@@ -405,7 +405,7 @@ def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
             total[1] += (of_pair.var(axis=1, ddof=1) / n_pairs).sum(axis=0)
         return total / np.array([n_background, n_background**2])[:, None, None]
 
-    done = np.array(in_threads(explain, range(n_samples), n_jobs, 0, "shapley_values"))
+    done = np.array(in_parallel(explain, range(n_samples), n_jobs, 0, "shapley_values"))
     return done[:, 0], done[:, 1]
 
 

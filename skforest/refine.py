@@ -25,7 +25,7 @@ from ._docs import with_texts
 from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
 from ._targets import RoutingMixin
-from ._threads import in_threads
+from ._threads import in_parallel
 from ._validation import check_n_jobs
 from .forest.statistics import route
 from .training.alternating import refine_tree
@@ -175,7 +175,7 @@ def refine(
         own = forest[tree].compact(), sample, tree_seed(seed, tree), control.stop
         return *refine_tree(*own, **options), is_own
 
-    done = in_threads(refine_one, range(len(forest)), n_jobs, verbose, "refine")
+    done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)
     refined.forest_ = refined._joined(list(trees))
     refined.refine_curve_ = list(curves)

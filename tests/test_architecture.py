@@ -52,6 +52,7 @@ LAYERS = {
         "counterfactual",
         "export",
         "torch",
+        "dask",
     ],
     "package": ["__init__"],
 }

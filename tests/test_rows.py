@@ -10,6 +10,8 @@ from makers import fixed
 from scipy import stats
 from skforest._kernels.rows import RowOrder, tree_seed
 
+import skforest
+from skforest._feature_map import is_mapped, rows_of
 from skforest._training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
@@ -299,3 +301,25 @@ def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
     assert abs(bits.sum(axis=1).mean() - 32) < 5 * 4 / np.sqrt(3600)
     # no common difference: the seeds are no counter
     assert len(np.unique(flips)) == flips.size
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        skforest.ManifoldForestClassifier(3, random_state=0),
+        skforest.CO2ForestClassifier(2, max_depth=3, random_state=0),
+    ],
+    ids=["manifold", "co2"],
+)
+def test_copies_of_mapped_rows_are_mapped_and_change_no_bit(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("skforest._feature_map.MIN_MAPPED", 1)
+    X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    mapped = np.memmap(tmp_path / "X", np.float32, "w+", shape=X.shape)
+    mapped[:] = X
+    found, expected = (model.fit(rows, y).forest_.arrays for rows in (mapped, X))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    assert is_mapped(mapped[10:]) and not is_mapped(X)
+    assert is_mapped(rows_of(mapped, np.array([7, 2])))
+    np.testing.assert_array_equal(rows_of(mapped, np.array([7, 2])), X[[7, 2]])

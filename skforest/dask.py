@@ -1,0 +1,381 @@
+"""Training and prediction on dask arrays and data frames, partition by partition.
+
+Every member of a forest, a tree or a bag, is trained on the rows of one partition, so no process
+needs the memory of more. A sample of rows from all partitions is read first: it decides what the
+members must share, which are the classes, the feature map, the baseline, and the settings that are
+chosen from the data.
+
+The tasks run on the current dask client, or in threads without one.
+"""
+
+import warnings
+from copy import copy
+from types import SimpleNamespace
+
+import dask
+import dask.array as da
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import RECORDS, BaseForest, take_rows
+from ._kernels.rows import tree_seed
+from ._target_statistics import indicators
+
+SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
+SAMPLE_SIZE = 2**23  # numbers in them
+SAMPLE_SEED = 7 * 2**60
+PARTITION_SEED = 2**60  # far from the numbers of trees and bags
+MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
+MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
+
+
+def fit(estimator, X, y, sample_weight=None):
+    """Train a forest on a dask array or data frame, each tree or bag on one of its partitions.
+
+    Partitions are the chunks along the first axis. They should be random parts of the rows, each
+    with as many rows as a worker can train a tree on: rows that are sorted, by time or by label,
+    must be shuffled first.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Unfitted or fitted; it is not changed. No blend, no `torch.E2ENetworkTree`, and
+        ``oob_score=False``. Trees, or bags where the estimator has `n_bags`, are shared among
+        partitions in proportion to their rows; with ``n_bags="auto"``, every partition gets one at
+        least.
+    X : dask array of shape (n_samples, n_features) or dask dataframe
+        Or of shape ``(n_samples, *feature_shape)``. As in `fit` of the estimator. Number of rows
+        may be unknown. Chunks of other axes are joined.
+    y : dask array, series or dataframe of shape (n_samples,) or (n_samples, n_outputs)
+        Labels, or real targets, with the partitions of X.
+    sample_weight : dask array or series of shape (n_samples,), default=None
+        Not negative. None: all weights are 1.
+
+    Returns
+    -------
+    fitted : estimator of the same class
+        A fitted copy, in this process and with all trees. It depends on the data, the partitions
+        and `random_state` only, and not on the number of workers.
+
+    Raises
+    ------
+    TypeError
+        If X, y or sample_weight is not a dask collection, or the estimator cannot be trained in
+        this way.
+    ValueError
+        If partitions do not match, or data or parameters are not valid.
+
+    Warns
+    -----
+    UserWarning
+        If there are fewer trees than partitions, so that some are not used; or if partitions
+        explain more than a tenth of the variance of the target, as sorted rows do.
+
+    See Also
+    --------
+    predict, predict_proba : Predictions for dask collections.
+
+    Notes
+    -----
+    The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
+    make up for the other rows. At least one row of every class of a partition is in it. Levels of
+    categories that are not in the sample count as unknown, and missing values in columns without
+    any in the sample are replaced by the mean. Weights of ``class_weight="balanced"`` and
+    calibration are those of partitions. X is read twice: persist it if it fits into the memory of
+    the cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import skforest.dask
+    >>> from sklearn.datasets import load_digits
+    >>> from skforest import ManifoldForestClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X, y = da.from_array(X, chunks=(600, 64)), da.from_array(y, chunks=600)
+    >>> forest = skforest.dask.fit(ManifoldForestClassifier(30, random_state=0), X, y)
+    >>> len(forest.forest_)
+    30
+    >>> labels = skforest.dask.predict(forest, X)
+    >>> bool((labels == y).mean().compute() > 0.95)
+    True
+    """
+    partitions = _partitions(X, y, sample_weight)
+    estimator = _unfitted(estimator)
+    n_sampled = min(SAMPLE_ROWS, max(1000, SAMPLE_SIZE // int(np.prod(X.shape[1:]))))
+    n_rows = _prepare(estimator, partitions, -(-n_sampled // len(partitions)))
+    if hasattr(estimator, "n_bags_") and estimator.n_bags == "auto":
+        estimator.n_bags_ = max(estimator.n_bags_, np.count_nonzero(n_rows))
+    name, n_members, _ = estimator._member_counts(False)
+    n_own = _shares(n_rows, n_members)
+    if (n_own[n_rows > 0] == 0).any():
+        warnings.warn(
+            f"{name}={n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} partitions are "
+            "not used, because each tree or bag is trained on one of them; train more, or make "
+            "partitions larger",
+            stacklevel=2,
+        )
+    shared = dask.delayed(estimator, traverse=False)
+    tasks = [
+        dask.delayed(_fit_members)(shared, int(count), number, *partitions[number])
+        for number, count in enumerate(n_own)
+        if count
+    ]
+    forests, records = zip(*dask.compute(*tasks))
+    estimator.forest_ = estimator._joined(_with_one_baseline(forests))
+    for key in records[0]:
+        setattr(estimator, key, [entry for record in records for entry in record[key]])
+    return estimator
+
+
+def predict(estimator, X):
+    """Predictions for a dask array or data frame, computed partition by partition.
+
+    Parameters
+    ----------
+    estimator : fitted estimator or blend of skforest
+    X : dask array of shape (n_samples, n_features) or dask dataframe
+
+    Returns
+    -------
+    y : dask array of shape (n_samples,) or (n_samples, n_outputs)
+        Not yet computed. The same bits as `predict` of the estimator.
+    """
+    check_is_fitted(estimator)
+    return _mapped(estimator, X, "predict", estimator._prediction_of(_no_response(estimator)))
+
+
+def predict_proba(estimator, X):
+    """Class probabilities for a dask array or data frame, computed partition by partition.
+
+    Parameters
+    ----------
+    estimator : fitted classifier or blend of classifiers of skforest
+    X : dask array of shape (n_samples, n_features) or dask dataframe
+
+    Returns
+    -------
+    proba : dask array of shape (n_samples, n_classes), float64, or list of such arrays
+        Not yet computed; a list with one array for each output if there are several. The same bits
+        as `predict_proba` of the estimator.
+    """
+    check_is_fitted(estimator)
+    if not is_classifier(estimator):
+        raise TypeError(f"estimator is a {type(estimator).__name__}, which has no predict_proba")
+    proba = _mapped(estimator, X, "predict_proba", _no_response(estimator))
+    if np.ndim(estimator.n_classes_) == 0:
+        return proba
+    ends = np.cumsum(estimator.n_classes_)
+    return [proba[:, end - n : end] for n, end in zip(estimator.n_classes_, ends)]
+
+
+# ------------------------------------------------------------------------------------ partitions
+
+
+def _partitions(X, y, sample_weight):
+    """The arguments of `fit` for every partition, as tuples of delayed objects."""
+    given = {"X": X, "y": y} | ({} if sample_weight is None else {"sample_weight": sample_weight})
+    for name, value in given.items():
+        if not (dask.is_dask_collection(value) and hasattr(value, "npartitions")):
+            raise TypeError(
+                f"{name} is of type {type(value).__name__}; a dask array or dataframe is needed. "
+                "fit of the estimator takes others"
+            )
+    parts = {}
+    for name, value in given.items():
+        if isinstance(value, da.Array):
+            value = _with_whole_rows(value)
+            if isinstance(X, da.Array) and not np.isnan([*X.chunks[0], *value.chunks[0]]).any():
+                if len(value) != len(X):
+                    raise ValueError(f"X has {len(X)} rows, {name} has {len(value)}")
+                value = value.rechunk({0: X.chunks[0]})
+        parts[name] = np.ravel(value.to_delayed()).tolist()
+        if len(parts[name]) != len(parts["X"]):
+            raise ValueError(
+                f"X has {len(parts['X'])} partitions, {name} has {len(parts[name])}; the same are "
+                "needed"
+            )
+    return list(zip(*parts.values()))
+
+
+def _with_whole_rows(X):
+    """A dask array with chunks along the first axis only."""
+    return X.rechunk({axis: -1 for axis in range(1, X.ndim)})
+
+
+def _unfitted(estimator):
+    """An unfitted copy; TypeError or ValueError if it cannot be trained on partitions."""
+    if not isinstance(estimator, BaseForest) or not estimator._trains_members:
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}; an estimator of skforest whose trees are "
+            "trained independently is needed"
+        )
+    if getattr(estimator, "oob_score", False):
+        raise ValueError("oob_score=True needs all rows in one process; set oob_score=False")
+    estimator = clone(estimator)
+    estimator._validate_params()
+    return estimator
+
+
+def _shares(n_rows, n_members):
+    """How many members each partition trains, in proportion to its rows."""
+    ends = np.concatenate([[0], np.cumsum(n_rows)]) / np.sum(n_rows)
+    return np.diff(np.round(ends * n_members)).astype(int)
+
+
+# ---------------------------------------------------------------------------------------- sample
+
+
+def _prepare(estimator, partitions, n_most):
+    """Set what all members share, from at most `n_most` rows of each partition or a few more.
+
+    Returns the numbers of rows of the partitions.
+    """
+    shared = dask.delayed(estimator, traverse=False)
+    tasks = [
+        dask.delayed(_sample)(shared, n_most, number, *partition)
+        for number, partition in enumerate(partitions)
+    ]
+    found = dask.compute(*tasks)
+    n_rows = np.array([count for count, *_ in found])
+    if not n_rows.any():
+        raise ValueError("X has no rows of positive weight")
+    _, X, y, weight = zip(*(entry for entry in found if entry[0]))
+    partition = np.repeat(np.arange(len(y)), list(map(len, y)))
+    y, weight = np.concatenate(y), np.concatenate(weight)
+    data = estimator._prepare(_joined_rows(X), y, weight)
+    _warn_if_sorted(estimator, data, partition)
+    # What those who train members read of the forest.
+    estimator.forest_ = SimpleNamespace(
+        feature_map=data.feature_map,
+        levels=data.feature_map.levels,
+        baseline=data.baseline,
+        n_outputs=data.n_outputs,
+        spread=data.spread(),
+    )
+    return n_rows
+
+
+def _sample(estimator, n_most, number, X, y, sample_weight=None):
+    """Number of rows of a partition; some of them at random, with y and weights.
+
+    Their weights make up for the rows that are not drawn. Of each class that is not drawn at all,
+    there is one row, whose weight is the number of rows of the class.
+    """
+    n_samples, length = X.shape[0], len(y)
+    weight = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
+    if not n_samples == length == len(weight):
+        raise ValueError(
+            f"partition {number} has {n_samples} rows of X, {length} of y, {len(weight)} weights"
+        )
+    estimator._check_target_type(y)
+    y, present = np.asarray(y), np.flatnonzero(weight)
+    random = np.random.RandomState(tree_seed(SAMPLE_SEED, number) % 2**32)
+    chosen = np.sort(random.permutation(present)[:n_most])
+    weight = weight * (len(present) / max(len(chosen), 1))
+    if is_classifier(estimator):
+        for column in y.T if y.ndim > 1 else [y]:
+            labels, first, count = np.unique(
+                column[present], return_index=True, return_counts=True
+            )
+            is_new = ~np.isin(labels, column[chosen])
+            rows = present[first[is_new]]
+            weight[rows] = count[is_new]
+            chosen = np.concatenate([chosen, rows])
+    return len(present), take_rows(X, chosen), y[chosen], weight[chosen]
+
+
+def _joined_rows(parts):
+    """Arrays, sparse matrices or data frames with the rows of several."""
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts, ignore_index=True)
+    return sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+
+
+def _warn_if_sorted(estimator, data, partition):
+    """Warn if partitions explain a large share of the variance of the target."""
+    y = data.of_samples(data.y)
+    if is_classifier(estimator):
+        n_classes = np.ravel(estimator.n_classes_).tolist()
+        y = indicators(y.astype(np.int32), n_classes)
+    count = np.bincount(partition)
+    mean = np.stack([np.bincount(partition, column) / count for column in y.T], axis=1)
+    total = np.square(y - y.mean(axis=0)).sum()
+    between = (count[:, None] * np.square(mean - y.mean(axis=0))).sum()
+    # Random partitions explain this share, on average.
+    by_chance = (len(count) - 1) / max(len(y) - 1, 1)
+    if between > (MAX_EXPLAINED + by_chance) * total:
+        warnings.warn(
+            f"the partitions explain {between / total:.0%} of the variance of y, so each tree is "
+            "trained on rows unlike the others: shuffle the rows before training",
+            stacklevel=4,
+        )
+
+
+# --------------------------------------------------------------------------------------- members
+
+
+def _fit_members(estimator, n_members, number, X, y, sample_weight=None):
+    """A Forest of members that are trained on a partition, and what training recorded."""
+    estimator = copy(estimator)
+    estimator.verbose = 0
+    estimator._seed = tree_seed(estimator._seed, PARTITION_SEED + number)
+    if hasattr(estimator, "n_bags_") and estimator.n_bags_ > 1:
+        estimator.n_bags_ = max(n_members, MIN_FOLDS)
+    data = estimator._known_training_set(X, y, sample_weight)
+    data = data.with_spread(estimator.forest_.spread)
+    forest = estimator._fit_forest(data, range(n_members))
+    return forest, {name: vars(estimator)[name] for name in RECORDS if name in vars(estimator)}
+
+
+def _with_one_baseline(forests):
+    """The forests with one baseline: the mean, where calibration has moved them."""
+    baseline = forests[0].baseline
+    if all(np.array_equal(forest.baseline, baseline) for forest in forests):
+        return list(forests)
+    n_bags = [len(forest.bag_start) - 1 for forest in forests]
+    baseline = np.average([forest.baseline for forest in forests], axis=0, weights=n_bags)
+    return [forest.replaced(forest.arrays | {"baseline": baseline}) for forest in forests]
+
+
+# ------------------------------------------------------------------------------------ prediction
+
+
+def _no_response(estimator):
+    """The response of no rows."""
+    if hasattr(estimator, "forest_"):
+        return np.zeros((0, estimator.forest_.n_outputs))
+    return np.zeros((0, int(np.sum(getattr(estimator, "n_classes_", estimator.n_outputs_)))))
+
+
+def _mapped(estimator, X, method, empty):
+    """What a method of the estimator returns for each partition; `empty` is that of no rows."""
+    model = dask.delayed(estimator, traverse=False)
+    if isinstance(X, da.Array):
+        X = _with_whole_rows(X)
+        return X.map_blocks(
+            _predicted,
+            model=model,
+            method=method,
+            empty=empty,
+            drop_axis=list(range(1, X.ndim)),
+            new_axis=list(range(1, empty.ndim)),
+            chunks=(X.chunks[0], *((n,) for n in empty.shape[1:])),
+            meta=empty,
+        )
+    if not hasattr(X, "map_partitions"):
+        raise TypeError(
+            f"X is of type {type(X).__name__}; a dask array or dataframe is needed. {method} of "
+            "the estimator takes others"
+        )
+    return X.map_partitions(_predicted, model=model, method=method, empty=empty, meta=empty)
+
+
+def _predicted(X, model, method, empty):
+    if not X.shape[0]:
+        return empty
+    found = getattr(model, method)(X)
+    return np.concatenate(found, axis=1) if isinstance(found, list) else found
