@@ -40,14 +40,7 @@ from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from .training.blending import (
-    R2,
-    LogLoss,
-    Scorer,
-    blend_weights,
-    find_temperature,
-    sharpened,
-)
+from .training.blending import R2, LogLoss, Scorer, blend_weights, find_temperature, sharpened
 
 # Members of members="auto", the fastest first: (classifier, regressor).
 MEMBERS = {
@@ -56,6 +49,8 @@ MEMBERS = {
     "hinge": (RandomHingeForestClassifier, RandomHingeForestRegressor),
     "boosting": (ObliqueBoostingClassifier, ObliqueBoostingRegressor),
 }
+
+MIN_REFITTED = 0.15  # forests of smaller weights remain as they were trained for the weights
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
@@ -75,10 +70,11 @@ n_rounds : int
     Rounds of greedy selection, at least 1, in each of which a member is added. With `scoring`,
     weights are multiples of one over a number up to this; otherwise they are means of such.
 refit : bool
-    Whether members with a positive weight are trained again on all rows. False: forests of this
-    package remain as they were trained for the weights, each of their trees without one fold of
-    the rows. That shortens the fit and increases the error. Estimators of other packages are
-    always trained again. Oblique boosting is not: each of its bags leaves out a fold in any case.
+    Whether members are trained again on all rows. False: forests of this package remain as they
+    were trained for the weights, each of their trees without one fold of the rows. That shortens
+    the fit and increases the error. Forests remain in any case if their weight is below 0.15, and
+    oblique boosting does, whose bags leave out a fold anyway; estimators of other packages, and
+    forests of fewer trees or bags than folds, are always trained again.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
@@ -409,8 +405,9 @@ class _Blend(TableEstimator):
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
+                is_wanted = self.refit and self.weights_[name] >= MIN_REFITTED
                 has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
-                member.train(samples, limit, self.refit and has_time)
+                member.train(samples, limit, is_wanted and has_time)
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted

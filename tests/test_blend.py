@@ -268,6 +268,19 @@ def test_refitted_members_are_the_forests_of_one_fit(blend, data):
         np.testing.assert_array_equal(response(member, X), response(alone, X))
 
 
+def test_members_of_small_weight_are_not_trained_again(monkeypatch):
+    X, y = classes()
+    board = classifier().fit(X, y).leaderboard_
+    expected = board["weight"] >= skforest.blend.MIN_REFITTED
+    assert expected.any()
+    np.testing.assert_array_equal(board["refitted"], expected)
+    monkeypatch.setattr(skforest.blend, "MIN_REFITTED", 0.99)
+    weights = board["weight"]
+    board = classifier().fit(X, y).leaderboard_
+    np.testing.assert_array_equal(board["weight"], weights)
+    assert not board["refitted"].any()
+
+
 def test_members_of_the_folds_are_kept():
     X, y = classes()
     kept = classifier(refit=False).fit(X, y)
