@@ -297,8 +297,31 @@ SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
 
 /* Copies of rows, one behind the other: out[i] has scale (x_i - mean) of the features in groups of
  * SKF_GROUP, which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to
- * stride. */
+ * stride. Groups and single features are in rising order. */
 #define SKF_GROUP 4
+
+/* Copies n groups of `size` features of the row a; returns the end of the copy. Groups that are
+ * neighbours, as most are, are copied as whole vectors. */
+SKF_INLINE float *skf_gather_groups(const float *a, const int32_t *group, int64_t n, int size,
+                                    const float *mean, float scale, float *SKF_RESTRICT out)
+{
+    const int64_t together = SKF_WIDTH / size;
+    for (int64_t g = 0; g < n;) {
+        const int32_t first = group[g];
+        if (together > 1 && g + together <= n &&
+            group[g + together - 1] == first + SKF_WIDTH - size) {
+            SKF_AT(out) = (SKF_IN(a + first) - SKF_IN(mean + first)) * scale;
+            g += together;
+            out += SKF_WIDTH;
+        } else {
+            for (int l = 0; l < size; l++)
+                out[l] = scale * (a[first + l] - mean[first + l]);
+            g++;
+            out += size;
+        }
+    }
+    return out;
+}
 
 SKF_KERNEL(skf_gather_rows,
            (const float *table, const int64_t *offset, int64_t n, const int32_t *group,
@@ -308,16 +331,11 @@ SKF_KERNEL(skf_gather_rows,
 {
     for (int64_t i = 0; i < n; i++) {
         const float *a = table + offset[i];
-        const int32_t *single = group + n_groups;
         float *row = out + i * stride;
-        int64_t j = 0;
-        for (int64_t g = 0; g < n_groups; g++, j += SKF_GROUP)
-            for (int l = 0; l < SKF_GROUP; l++)
-                row[j + l] = scale * (a[group[g] + l] - mean[group[g] + l]);
-        for (int64_t g = 0; g < n_single; g++, j++)
-            row[j] = scale * (a[single[g]] - mean[single[g]]);
-        for (; j < stride; j++)
-            row[j] = 0;
+        float *end = skf_gather_groups(a, group, n_groups, SKF_GROUP, mean, scale, row);
+        end = skf_gather_groups(a, group + n_groups, n_single, 1, mean, scale, end);
+        while (end < row + stride)
+            *end++ = 0;
     }
 }
 

@@ -340,21 +340,23 @@ typedef struct {
         }                                                                                        \
     }                                                                                            \
                                                                                                  \
-    SKF_INLINE uint32_t skf_right_##name(const skf_step *step, const sum_t *sums)                \
+    SKF_INLINE uint32_t skf_right_##name(const skf_step *step, const sum_t *sums,                \
+                                         int has_contrasts)                                      \
     {                                                                                            \
         const sum_t *a = sums + step->one, *b = sums + step->two;                                \
         const int x = step->across, y = step->down;                                              \
         const sum_t one = (sum_t)(a[x + y] - a[x] - a[y] + a[0]);                                \
-        const sum_t two = (sum_t)(b[x + y] - b[x] - b[y] + b[0]);                                \
+        const sum_t two = (sum_t)(has_contrasts ? b[x + y] - b[x] - b[y] + b[0] : 0);            \
         const sum_t contrast = (sum_t)(step->one == step->two ? 0 : ~(sum_t)0);                  \
         return (int32_t)(signed_t)(sum_t)(one - (two & contrast)) > step->threshold;             \
     }                                                                                            \
                                                                                                  \
     /* leaf[i] = node of the leaf of row i, where the root is the split `root` and first[s] is the\
-     * left child of split s. A row that has reached its leaf is replaced by the next row. */    \
-    SKF_UNUSED static void skf_route_##name(const skf_step *steps, const int32_t *first, int32_t root,\
-                                           const sum_t *sums, int64_t size, int64_t n,           \
-                                           int32_t *leaf)                                        \
+     * left child of split s. A row that has reached its leaf is replaced by the next row. The   \
+     * constant `has_contrasts` is 0 where no split has a second box, whose look-ups are left out. */\
+    SKF_INLINE void skf_descend_##name(const skf_step *steps, const int32_t *first, int32_t root,\
+                                       const sum_t *sums, int64_t size, int64_t n,               \
+                                       int has_contrasts, int32_t *leaf)                         \
     {                                                                                            \
         uint32_t at[SKF_ABREAST];                                                                \
         int64_t row[SKF_ABREAST], next = 0;                                                      \
@@ -366,7 +368,8 @@ typedef struct {
         while (n_lanes)                                                                          \
             for (int l = 0; l < n_lanes; l++) {                                                  \
                 const skf_step *step = steps + at[l];                                            \
-                const uint32_t right = skf_right_##name(step, sums + row[l] * size);             \
+                const uint32_t right =                                                           \
+                    skf_right_##name(step, sums + row[l] * size, has_contrasts);                 \
                 if (!(step->next >> right & 1)) {                                                \
                     at[l] = (step->next >> 2) + (right & ~step->next & 1);                       \
                     SKF_FETCH(steps + at[l]);                                                    \
@@ -382,6 +385,16 @@ typedef struct {
                     row[l] = row[n_lanes];                                                       \
                 }                                                                                \
             }                                                                                    \
+    }                                                                                            \
+                                                                                                 \
+    SKF_UNUSED static void skf_route_##name(const skf_step *steps, const int32_t *first,         \
+                                            int32_t root, const sum_t *sums, int64_t size,       \
+                                            int64_t n, int has_contrasts, int32_t *leaf)         \
+    {                                                                                            \
+        if (has_contrasts)                                                                       \
+            skf_descend_##name(steps, first, root, sums, size, n, 1, leaf);                      \
+        else                                                                                     \
+            skf_descend_##name(steps, first, root, sums, size, n, 0, leaf);                      \
     }
 
 SKF_SUMS(u16, uint16_t, int16_t)

@@ -131,6 +131,7 @@ cdef class SumRouter:
     cdef int height, width
     cdef int64_t size              # entries of one table
     cdef bint small                # no box adds up to 2^15: the tables are uint16
+    cdef bint has_contrasts        # does any split subtract a second box?
     cdef Step* steps               # the splits of all trees
     cdef int32_t* first            # left child of every split
     cdef int32_t* root             # split at the root of every tree, -1 where it is a leaf

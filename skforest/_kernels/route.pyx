@@ -35,10 +35,10 @@ cdef extern from "route.h" nogil:
     void skf_fill_u16(const uint8_t*, int, int, uint16_t*)
     void skf_fill_u32(const uint8_t*, int, int, uint32_t*)
     void skf_route_u16(
-        const Step*, const int32_t*, int32_t, const uint16_t*, int64_t, int64_t, int32_t*
+        const Step*, const int32_t*, int32_t, const uint16_t*, int64_t, int64_t, int, int32_t*
     )
     void skf_route_u32(
-        const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int32_t*
+        const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int, int32_t*
     )
     void skf_route_pool(
         const float*, int64_t, int64_t, const skf_node*, int32_t, int32_t*, float*
@@ -158,6 +158,7 @@ cdef class SumRouter:
                 height = 0
             step.one = self.position(corner)
             step.two = self.position(other) if other >= 0 else step.one
+            self.has_contrasts = self.has_contrasts or step.two != step.one
             step.across = <uint16_t>width
             step.down = <uint16_t>(height * (self.width + 1))
         return largest
@@ -188,9 +189,14 @@ cdef class SumRouter:
         if root < 0:
             memset(leaf, 0, <size_t>n * sizeof(int32_t))
         elif self.small:
-            skf_route_u16(self.steps, self.first, root, <uint16_t*>sums, self.size, n, leaf)
+            skf_route_u16(
+                self.steps, self.first, root, <uint16_t*>sums, self.size, n,
+                self.has_contrasts, leaf
+            )
         else:
-            skf_route_u32(self.steps, self.first, root, sums, self.size, n, leaf)
+            skf_route_u32(
+                self.steps, self.first, root, sums, self.size, n, self.has_contrasts, leaf
+            )
 
 
 def make_pool(arrays, n_features, n_stored):
