@@ -362,7 +362,9 @@ def run_guided(arguments):
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 members = {name: archive.read(name) for name in archive.namelist()}
-        except Exception:
+        except Exception:  # of many kinds, if the archive is damaged
+            members = {}
+        if not members:
             return atheris.Mutate(content, max_size)
         return edited_file(content, members, rng)[:max_size]
 
