@@ -2,6 +2,7 @@
 # make test    the short test suite, with the examples of all docstrings, in up to four processes
 # make test-all    the slow tests, too
 # make sanitize    tests with the address and undefined behaviour sanitizers of gcc in every kernel
+# make fuzz    load damaged models for a minute; FUZZ_ARGS="--seconds 600 --seed 1", or "--guided"
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -24,7 +25,7 @@ SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all sanitize build docs notebooks lint bench clean
+.PHONY: demo test test-all sanitize fuzz build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -45,6 +46,9 @@ sanitize: build $(VENV)/.extra-test
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
 		$(abspath $(BIN))/python -m pytest -n auto --maxprocesses 4 --ignore tests/test_architecture.py \
 		--ignore tests/test_torch.py --ignore tests/test_torch_tree.py $(PYTEST_ARGS)
+
+fuzz: build $(VENV)/.extra-test
+	$(BIN)/python tests/fuzz.py $(FUZZ_ARGS)
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b html docs docs/_build/html

@@ -240,6 +240,8 @@ def _restored_blend(header, forests):
     for name, member in blend.members_.items():
         if (member.forest_.task, member.forest_.n_outputs) != (task, n_columns):
             raise ValueError("members have different targets")
+        if not _have_equal_classes(member.forest_, forests[0]):
+            raise ValueError("members have different classes")
         if member.n_features_in_ != blend.n_features_in_:
             raise ValueError("members have different numbers of features")
         if type(blend.weights_[name]) is not float:
@@ -247,6 +249,10 @@ def _restored_blend(header, forests):
     if type(blend.temperature_) is not float or not blend.temperature_ > 0:
         raise ValueError(f"temperature_ is {blend.temperature_!r}")
     return blend
+
+
+def _have_equal_classes(one, other):
+    return one.n_classes == other.n_classes and np.array_equal(one.classes, other.classes)
 
 
 def _set_state(estimator, state, forest):

@@ -435,4 +435,4 @@ def use(forest):
         forest.feature_importances()
     forest.directions()
     forest.compact().response(X)
-    pickle.loads(pickle.dumps(forest[1:]))
+    pickle.loads(pickle.dumps(forest[len(forest) // 2 :]))

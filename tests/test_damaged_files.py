@@ -470,6 +470,26 @@ EDIT = st.tuples(
 )
 
 
+def test_members_of_a_blend_have_equal_classes(tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes(next(p for p in SAVED if p.stem == "blend_classifier").read_bytes())
+    with np.load(path) as file:
+        classes = file["1.classes"]
+    rewritten(path, **{"1.classes": np.arange(10, 10 + len(classes))})
+    with pytest.raises(ValueError, match="members have different classes"):
+        skforest.load(path)
+
+
+def test_categories_are_not_scaled():
+    forest = rich_mixed()
+    ones = np.ones(forest.n_inputs)
+    arrays = forest.arrays | {"offset": 0 * ones, "scale": ones}
+    use(Forest(arrays, **forest.metadata))
+    for change in ({"scale": np.full(forest.n_inputs, 1e-18)}, {"offset": ones}):
+        with pytest.raises(ValueError, match="a category is scaled"):
+            Forest(arrays | change, **forest.metadata)
+
+
 def edited_bytes(content, kind, where, number):
     content = bytearray(content)
     at, length = where % max(len(content), 1), 1 + number % 9

@@ -253,6 +253,9 @@ def _check_inputs(forest):
             (of_category == is_category[forest.source]).all(),
             "a feature is not of the kind of its input",
         )
+        if len(forest.scale):
+            unscaled = (forest.offset == 0) & (forest.scale == 1)
+            _need(unscaled[is_category].all(), "a category is scaled")
 
 
 class Levels(dict):
