@@ -239,7 +239,7 @@ class Cases:
             name = rng.choice(sorted(arrays))
             try:
                 arrays[name] = edited_array(arrays[name], rng, others)
-            except (ValueError, TypeError, OverflowError):
+            except (ValueError, TypeError, OverflowError, RuntimeError):  # of a cast by NumPy
                 arrays[name] = arrays[name][:0]
         if rng.random() < 0.1:
             name = rng.choice(("n_features", "n_outputs", "n_shared_values", "steepness"))
