@@ -67,7 +67,7 @@ def summary(stored):
     -------
     dict of str to dict
         By setting: geometric means of errors relative to RandomForest, over all tables and by
-        task; that of the ratios to the errors of the defaults, with the standard error of its
+        task, where it has any; that of the ratios to the errors of the defaults, with the standard error of its
         logarithm over tables; that of the ratios of fit times; and the number of tables.
     """
     found = {}
@@ -86,7 +86,8 @@ def summary(stored):
         time = np.log(compare.relative(stored, setting, names, "seconds", base=DEFAULTS))
         row = {"all": to_forest.mean(), "change": to_defaults.mean(), "time": time.mean()}
         for task, of_task in compare.TASKS.items():
-            row[task] = np.mean(to_forest[np.isin(names, of_task)])
+            if set(names).intersection(of_task):
+                row[task] = np.mean(to_forest[np.isin(names, of_task)])
         row = {what: float(np.exp(value)) for what, value in row.items()}
         noise = float(np.std(to_defaults) / np.sqrt(len(names)))
         found[setting] = row | {"noise": noise, "n_tables": len(names)}

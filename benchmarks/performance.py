@@ -163,7 +163,10 @@ def settings_table(_):
     rows = [
         (
             name,
-            *(f"{row[key]:.3f}" for key in ("all", "classification", "regression")),
+            *(
+                f"{row[key]:.3f}" if key in row else ""
+                for key in ("all", "classification", "regression")
+            ),
             f"{row['change']:.3f} +- {row['noise']:.3f}" if row["noise"] else "",
             f"{row['time']:.2f}x",
         )
