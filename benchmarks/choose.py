@@ -66,9 +66,10 @@ def summary(stored):
     Returns
     -------
     dict of str to dict
-        By setting: geometric means of errors relative to RandomForest, over all tables and by
-        task, where it has any; that of the ratios to the errors of the defaults, with the standard error of its
-        logarithm over tables; that of the ratios of fit times; and the number of tables.
+        By setting: geometric means of errors relative to RandomForest, over all tables and, where
+        there are any, by task; that of the ratios to the errors of the defaults, with the standard
+        error of its logarithm over tables; that of the ratios of fit times; and the number of
+        tables.
     """
     found = {}
     for setting in SETTINGS:
