@@ -130,7 +130,8 @@ def shapley_values(
     Trees with hard splits whose responses are added, in units in which no link follows, are
     explained exactly: for each pair of a row and a background row, a walk over the tree visits
     only the leaves that mixtures of the two can reach. A walk ends after ``2 ** max_exact - 1``
-    branches, or at a split that depends on more than `max_exact` undecided features; a pair of
+    branches, in trees of sparse directions with more than ``2 ** max_exact`` sets of mixtures, or
+    at a split that depends on more than `max_exact` undecided features; a pair of
     rows that differ in at most `max_exact` features is always explained exactly. Otherwise the
     values of the pair are sampled. What is sampled for all pairs: forests with margins or soft
     splits (hinge forests, end-to-end trees with ``routing="soft"``), probabilities of boosting,

@@ -1082,6 +1082,24 @@ def test_interactions_of_a_data_frame(tmp_path):
 # ----------------------------------------------------------------------------------- linear leaves
 
 
+@pytest.mark.parametrize(
+    "n_outputs, monotonic", [(1, None), (3, None), (1, np.array([1, 0, 0, -1, 0], dtype=np.int8))]
+)
+def test_curvatures_of_1_are_counted(n_outputs, monotonic):
+    """Twice all derivatives give the same tree; only curvatures of 1 are counted, not summed."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)).astype(np.float32)
+    derivative = np.c_[rng.normal(size=(300, n_outputs)) + X[:, :1], np.ones(300)]
+    options = {"n_directions": 8, "min_leaf": 5, "monotonic": monotonic}
+    one, leaf, *_ = grow_boosted(X, derivative, l2=1.0, **options)
+    two, other, *_ = grow_boosted(X, 2 * derivative, l2=2.0, **options)
+    assert len(one["direction"]) > 3
+    np.testing.assert_array_equal(leaf, other)
+    np.testing.assert_array_equal(2 * one["gain"], two["gain"])
+    for name in ("child", "direction", "threshold", "sparse_feature", "sparse_weight"):
+        np.testing.assert_array_equal(one[name], two[name])
+
+
 def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
     """Against a general least-squares solution in one leaf at a time."""
     rng = np.random.default_rng(0)
