@@ -179,7 +179,7 @@ def test_showing_changes_no_tree(estimator, without_tqdm):
 
 
 class Recorder:
-    """A callback that keeps the tasks that it is told of, and raises at the end of one of them."""
+    """A callback that stores its tasks, and raises an error at the end of one of them."""
 
     def __init__(self, fails_at=None, stops_at=None):
         self.fails_at, self.stops_at, self.ended, self.calls = fails_at, stops_at, [], []
