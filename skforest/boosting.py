@@ -74,8 +74,9 @@ learning_rate : "auto" or float
 max_depth : int or None
     Largest depth of a leaf, up to 30; the root has depth 0. None: 30.
 max_leaf_nodes : int or None
-    Largest number of leaves of a tree, at least 2; trees grow level by level, and of a level the
-    splits of largest gain are made. None: no limit.
+    Largest number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
+    split has the largest gain is split next, in the limits of `max_depth`. None: no limit, and
+    trees grow level by level.
 min_samples_leaf : "auto" or int
     Smallest number of distinct rows of a leaf, at least 1. "auto": a fiftieth of the rows, but at
     most 15.
@@ -303,11 +304,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     @property
     def _settings(self):
+        max_depth, max_leaves = int(self.max_depth or 30), int(self.max_leaf_nodes or 0)
         return BoostingSettings(
             n_rounds=int(self.n_estimators),
             learning_rate=float(self.learning_rate_),
-            max_depth=int(self.max_depth or 30),
-            max_leaves=int(self.max_leaf_nodes or 0),
+            max_depth=max_depth,
+            max_leaves=max_leaves if max_leaves < 2**max_depth else 0,
             min_samples_leaf=int(self.min_samples_leaf_),
             l2=max(float(self.l2_regularization), MIN_L2),
             subsample=float(self.subsample),

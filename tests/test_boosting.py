@@ -119,18 +119,48 @@ def test_an_oblique_boundary_is_found():
     assert gains[1] > 1.5 * gains[0]
 
 
-@pytest.mark.parametrize("max_leaves, n_splits", [(2, 1), (3, 1), (5, 1), (6, 2), (7, 3)])
-def test_of_a_level_the_splits_of_largest_gain_are_made(max_leaves, n_splits):
+def best_first(tree, max_leaves):
+    """Nodes that are split if the leaf of largest gain is split next, and their gains."""
+    gain = {node: tree["gain"][(child - 1) // 2] for node, child in enumerate(tree["child"])}
+    leaves, split = {0}, []
+    while len(leaves) < max_leaves:
+        node = max((n for n in leaves if tree["child"][n] >= 0), key=gain.get)
+        leaves = leaves - {node} | {tree["child"][node], tree["child"][node] + 1}
+        split.append(node)
+    return split, [gain[node] for node in split]
+
+
+@pytest.mark.parametrize("monotonic", [None, np.array([1, 0, -1], dtype=np.int8)])
+@pytest.mark.parametrize("max_leaves", [2, 3, 5, 9, 17])
+def test_the_leaf_of_largest_gain_is_split_next(max_leaves, monotonic):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 3))
-    derivative = np.column_stack([X @ [3, 2, 1] + rng.normal(size=400), np.ones(400)])
-    whole, _, _ = grow_boosted(X, derivative, min_leaf=9)
-    assert len(whole["gain"]) == 7  # all nodes are split
-    tree, _, _ = grow_boosted(X, derivative, min_leaf=9, max_leaves=max_leaves)
+    X = rng.normal(size=(600, 3))
+    derivative = np.column_stack([np.exp(X @ [2, 0.5, -1]) + rng.normal(size=600), np.ones(600)])
+    options = {"rows": np.arange(0, 600, 2), "min_leaf": 2, "max_depth": 9, "n_directions": 4}
+    options["monotonic"] = monotonic
+    whole, leaf_of_whole, *_ = grow_boosted(X, derivative, **options)
+    tree, leaf, *_ = grow_boosted(X, derivative, max_leaves=max_leaves, **options)
     assert (tree["child"] < 0).sum() == max_leaves
-    first, last = (0, 1) if max_leaves == 2 else (1, 3) if max_leaves == 3 else (3, 7)
-    largest = np.sort(whole["gain"][first:last])[::-1][:n_splits]
-    np.testing.assert_array_equal(np.sort(tree["gain"][first:])[::-1], largest)
+    split, gains = best_first(whole, max_leaves)
+    np.testing.assert_array_equal(tree["gain"], gains)
+    reached, expected = (oracles.boosted_nodes(t, X) for t in (tree, whole))
+    in_order = np.argsort(tree["child"])[max_leaves:]  # a node that is split has its children next
+    np.testing.assert_array_equal(reached[in_order], expected[split])
+    np.testing.assert_array_equal(leaf, reached[tree["child"] < 0].argmax(axis=0))
+    # Level by level, other nodes would be split: deeper ones gain more.
+    assert max_leaves < 9 or split != sorted(split)
+
+
+def test_limits_of_the_leaves_and_the_depth():
+    X, y = rows_of(ObliqueBoostingRegressor, 400)
+    own = {"min_samples_leaf": 2, "early_stopping": False, "n_estimators": 5}
+    model = quick(ObliqueBoostingRegressor, max_leaf_nodes=10, max_depth=None, **own).fit(X, y)
+    assert (model.forest_.n_leaves == 10).all() and model.forest_.max_depth.max() > 4
+    model.set_params(max_depth=4, interaction_cst="no_interactions").fit(X, y)
+    assert model.forest_.n_leaves.max() == 10 and model.forest_.max_depth.max() == 4
+    # A limit that the depth implies has no influence.
+    model.set_params(max_depth=3, max_leaf_nodes=8).fit(X, y)
+    assert_same(model, clone(model).set_params(max_leaf_nodes=None).fit(X, y))
 
 
 # ------------------------------------------------------------------------------------------ losses

@@ -45,7 +45,7 @@ class BoostingSettings:
     n_rounds: int
     learning_rate: float
     max_depth: int
-    max_leaves: int  # 0: no limit
+    max_leaves: int  # 0: no limit, and trees grow level by level; otherwise best first
     min_samples_leaf: int
     l2: float  # more than 0, since the curvatures of a node may all be 0
     subsample: float
@@ -89,22 +89,25 @@ class Interactions:
         return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
 
     def start(self, grower):
-        """Start a tree: no column has been used."""
+        """Start a tree: no column has been used by the splits above its only node."""
         candidate, feature = np.nonzero(grower.column_features())
-        self.used = np.zeros((1, self.n_columns), dtype=np.float32)
+        self.used = np.zeros((1, self.n_columns), dtype=np.float32)  # of all nodes
+        self.n_open = 1
         self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
         self.taken[candidate, self.column[feature]] = 1
 
     def descend(self, parent, split):
-        """Replace nodes by children, of the given nodes, after the splits they were made by."""
-        self.used = np.maximum(self.used[parent], self.taken[split])
+        """Add the open nodes, which the given splits have made of the given nodes."""
+        self.n_open = len(parent)
+        children = np.maximum(self.used[parent], self.taken[split])
+        self.used = np.concatenate([self.used, children])
 
     def allowed(self):
         """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
 
         Products count columns, and are exact in float32.
         """
-        used, taken = self.used, self.taken
+        used, taken = self.used[len(self.used) - self.n_open :], self.taken
         if self.size is not None:
             n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T
             return (n_columns <= self.size).astype(np.uint8)
@@ -284,6 +287,7 @@ class BoostingTraining:
             MIN_GAIN,
             settings.min_samples_leaf,
             settings.max_depth,
+            settings.max_leaves,
             tree_seed(self.seed, number),
         )
         self._in_parts(grower.write_bins, len(self.raw))
@@ -294,7 +298,7 @@ class BoostingTraining:
             if interactions is not None:
                 grower.restrict(interactions.allowed())
             self._in_parts(grower.search, grower.n_searched_columns())
-            grower.split_level(settings.max_leaves)
+            grower.split_nodes()
             if interactions is not None:
                 interactions.descend(*grower.open_splits())
         tree, leaf = grower.finish()
