@@ -60,6 +60,7 @@ RECORDS = (
     "n_active_leaves_",
     "refine_curve_",
     "n_iter_",
+    "_trained_rounds",
 )
 
 
@@ -99,9 +100,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Or of shape ``(n_samples, *feature_shape)``. Numbers, categories and missing values,
             see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
-            forests and oblique boosting.
-            Estimators that compare features as they are keep uint8 and bool as bytes and convert
-            other numbers to float32; those that scale features do so in float64.
+            forests and oblique boosting. Estimators that compare features as they are keep uint8
+            and bool as bytes and convert other numbers to float32; others scale them in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -153,7 +153,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             )
             return
         forest = self._fit_forest(data, range(n_done, n_wanted))
-        self.forest_ = self._joined([self.forest_, forest]) if is_warm_start else forest
+        self.forest_ = self._joined([self.forest_, forest]) if n_done else forest
         self._finish_fit(data)
 
     def _prepare(self, X, y, sample_weight, is_warm_start=False):

@@ -43,6 +43,7 @@ from .training.boosting import (
     BinnedRows,
     BoostingSettings,
     BoostingTraining,
+    TrainedRounds,
     shifted,
 )
 from .training.losses import (
@@ -65,6 +66,18 @@ MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 FOLD_SEED = 2**61  # far from the numbers of the bags
+# Parameters that a warm start must not change.
+FIXED = (
+    "loss",
+    "delta",
+    "quantile",
+    "power",
+    "monotonic_cst",
+    "interaction_cst",
+    "linear_leaves",
+    "early_stopping",
+    "validation_fraction",
+)
 
 PARAMETERS = """
 n_estimators : int
@@ -128,7 +141,9 @@ verbose : int
     1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
     where there is only one bag. More than 1, without tqdm: a line for each of them.
 warm_start : bool
-    Whether to keep the bags of the last fit and add those missing to `n_bags`.
+    Whether to keep the bags of the last fit, on the same rows. With a larger `n_bags`, new ones
+    are added; with a larger `n_estimators`, rounds are added to all bags, see
+    :ref:`boosting_warm_start`.
 """
 
 CLASSIFIER_PARAMETERS = (
@@ -212,6 +227,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     _scales_features = True
     _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
+    _continues_rounds = False  # are rounds added to the bags of the last fit?
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -263,6 +279,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return super().fit(X, y, sample_weight)
         finally:
             del self._given_validation
+            self.__dict__.pop("_continues_rounds", None)
 
     def _check_validation(self, X_val, y_val, sample_weight_val):
         """The rows for early stopping as `fit` got them; None without any."""
@@ -301,6 +318,66 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             given = getattr(self, name)
             setattr(self, f"{name}_", value if given == "auto" else given)
         data.spread()  # computed once, before threads ask for it
+        holds_folds = self.early_stopping_ and self._given_validation is None
+        n_folds = self.n_bags_ if holds_folds else 0
+        if is_warm_start:
+            self._check_fixed_parameters()
+            self._check_rounds(n_folds)
+            n_folds = getattr(self, "_n_folds", n_folds)
+        self._n_rounds, self._n_folds = self.n_estimators, n_folds
+        self.__dict__.pop("_fixed_parameters", None)
+        if self.warm_start:
+            self._fixed_parameters = self._current_parameters()
+
+    def _current_parameters(self):
+        """What a warm start must not change."""
+        current = {name: getattr(self, name, None) for name in FIXED}
+        return current | {"X_val": self._given_validation is not None}
+
+    def _check_fixed_parameters(self):
+        """ValueError if what a warm start must not change has changed."""
+        current = self._current_parameters()
+        for name, before in self.__dict__.get("_fixed_parameters", {}).items():
+            new = current[name]
+            plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in (before, new)]
+            if plain[0] != plain[1]:
+                raise ValueError(
+                    f"{name}={new!r}, but warm_start=True continues a fit with {name}={before!r}"
+                    if name in FIXED
+                    else "X_val must be passed to all fits with warm_start=True, or to none"
+                )
+
+    def _check_rounds(self, n_folds):
+        """Find whether a warm start adds rounds; ValueError if it cannot."""
+        n_done = getattr(self, "_n_rounds", self.n_estimators)
+        if self.n_estimators < n_done:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to the {n_done} rounds "
+                "of the last fit when warm_start=True"
+            )
+        n_bags = super()._member_counts(True)[2]
+        self._continues_rounds = self.n_estimators > n_done and self.n_bags_ >= n_bags
+        if self._continues_rounds and self._n_folds != n_folds:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} cannot be increased after, or together with, "
+                f"n_bags={self.n_bags_} where early stopping holds out rows: they are others with "
+                "another number of bags"
+            )
+
+    def _member_counts(self, is_warm_start):
+        """No bag is done where rounds are added to all of them."""
+        name, n_wanted, n_done = super()._member_counts(is_warm_start)
+        return name, n_wanted, 0 if self._continues_rounds else n_done
+
+    def _known_rounds(self):
+        """The rounds of the last fit by the seeds of the bags: of its first and last training."""
+        rounds = self.__dict__.get("_trained_rounds")
+        if rounds is None:  # the last fit had warm_start=False, or the model was loaded
+            rounds = [(TrainedRounds(), TrainedRounds(n)) for n in self.n_iter_]
+        return {
+            tree_seed(self._seed, bag): (first, replace(last, forest=self._member(bag)))
+            for bag, (first, last) in enumerate(rounds)
+        }
 
     @property
     def _settings(self):
@@ -331,7 +408,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             data = data.with_folds(self._folds(data, n_folds), n_folds)
         monotonic = self._monotonic_features(data)
         groups = self._interaction_groups()
-        if bags[0] == 0:
+        if bags[0] == 0 and not self._continues_rounds:
             self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
         held_out = None
         if self._given_validation is not None:
@@ -340,6 +417,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         is_calibrated = type(self._make_loss()).calibration_shift is not BaseLoss.calibration_shift
         found = []
         shared = {"rows": rows, "keeps_unseen": is_calibrated and held_out is None}
+        shared["known"] = self._known_rounds() if self._continues_rounds else {}
         forest = super()._fit_forest(data, bags, found, **shared)
         if not is_calibrated:
             return forest
@@ -411,7 +489,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
                 settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
                 try:
-                    own = data, rows, weight, held_out, settings, seed, control
+                    own = data, rows, weight, held_out, settings, seed, control, TrainedRounds()
                     scores.append(max(self._training(*own).scores))
                 except ValueError:  # it diverged
                     scores.append(-np.inf)
@@ -471,8 +549,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         shift = loss.calibration_shift(data.y[rows], response, weight)
         return forest if shift is None else shifted(forest, shift)
 
-    def _fit_tree(self, data, seed, control, rows, keeps_unseen):
-        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows."""
+    def _fit_tree(self, data, seed, control, rows, keeps_unseen, known):
+        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows.
+
+        `known` has the rounds of bags by their seeds, see `_known_rounds`.
+        """
         held_out = np.zeros(len(data))
         is_shared = rows.held_out is not None
         if is_shared:
@@ -483,20 +564,25 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             is_held_out = self._draw_held_out(data, seed)
             held_out = np.where(is_held_out, data.weight, 0.0)
         weight = np.where(held_out > 0, 0.0, data.weight)
-        training = self._training(data, rows, weight, held_out, self._settings, seed, control)
+        own = np.flatnonzero(held_out)
+        is_repeated = data.fold is None and len(own) and not is_shared  # on all rows
+        first, last = known.get(seed, 2 * [TrainedRounds()])
+        options = self._settings, seed, control, first if is_repeated else last
+        training = self._training(data, rows, weight, held_out, *options)
         n_rounds = len(training.trees)
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
-        own = np.flatnonzero(held_out)
         if keeps_unseen and len(own):
             record["unseen"] = seed, own, responses(forest, data.X[own]), held_out[own]
-        if data.fold is None and len(own) and not is_shared and n_rounds:
+        first = training.trained_rounds(forest) if is_repeated else None
+        if is_repeated and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
-            settings = replace(self._settings, n_rounds=more)
-            no_row = np.zeros(len(data))
-            training = self._training(data, rows, data.weight, no_row, settings, seed, control)
+            options = replace(self._settings, n_rounds=more), seed, control, last
+            training = self._training(data, rows, data.weight, np.zeros(len(data)), *options)
             forest = self._packed(training, data)
+        if self.warm_start:
+            record["_trained_rounds"] = first, training.trained_rounds()
         record["loss_curve_"] = np.array(training.losses)
         record["n_iter_"] = len(training.trees)
         return forest, record
@@ -509,8 +595,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         mask[random.permutation(len(data))[:n]] = True
         return mask
 
-    def _training(self, data, rows, weight, held_out, settings, seed, control):
-        """A trained bag."""
+    def _training(self, data, rows, weight, held_out, settings, seed, control, known):
+        """A trained bag; `known` are its first rounds."""
         loss, target, start = self._problem(data)
         # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
         # typical distinct row, with which copies of all rows change nothing.
@@ -518,12 +604,13 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         unit = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit, held_out / unit
         own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
+        own += data.units.response, known
         n_threads = thread_count(self.n_jobs) // self.n_bags_
         return BoostingTraining(*own).run(control.report, n_threads)
 
     def _packed(self, training, data):
         """A trained bag as a Forest."""
-        arrays = training.pack(data.units.response, data.X.shape[1])
+        arrays = training.pack()
         arrays |= {"baseline": data.baseline, "spread": data.spread()}
         metadata = {"aggregate": "sum", "n_shared_values": 0, "link": self._make_loss().link}
         return self._new_forest(arrays, data, **metadata)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow_boosted
+from scipy import sparse
 from scipy.special import expit, softmax
 from skforest._kernels.linear_leaf import LeafRegression, add_linear
 from sklearn import config_context
@@ -618,6 +619,140 @@ def test_more_bags_by_warm_start(cls):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
     with pytest.warns(UserWarning, match="without increasing n_bags"):
         model.fit(X, y)
+
+
+CONTINUED = {
+    "several bags": {},
+    "one bag, trained again": {"n_bags": 1},
+    "ended early": {"n_iter_no_change": 2, "early_stopping": True},
+    "one bag ended early": {"n_bags": 1, "n_iter_no_change": 2},
+    "all rounds": {"early_stopping": False},
+    "one bag, all rounds": {"early_stopping": False, "n_bags": 1},
+    "given rows": {"X_val": True},
+    "constants": {"linear_leaves": False, "max_features": 0.5, "max_leaf_nodes": 5},
+    "slopes": {"linear_leaves": True, "subsample": 1.0},
+    "slopes, all rounds": {"linear_leaves": True, "early_stopping": False},
+    "groups": {"interaction_cst": [{0, 1}, {2, 3}]},
+    "monotonic": {"monotonic_cst": [1, 0, 0, 0, 0, 0], "target": "binary"},
+    "binary": {"target": "binary", "linear_leaves": True},
+    "seven": {"target": "seven"},
+    "outputs": {"target": "outputs"},
+    "poisson": {"loss": "poisson"},
+    "quantiles": {"loss": "quantile", "quantile": np.array([0.1, 0.9])},
+    "sparse": {"sparse": True},
+}
+
+
+def assert_same_fit(a, b):
+    assert_same(a, b)
+    assert a.n_iter_ == b.n_iter_ and a.linear_leaves_ == b.linear_leaves_
+    for name in ("validation_scores_", "loss_curve_"):
+        for one, other in zip(getattr(a, name), getattr(b, name), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("case", CONTINUED.values(), ids=CONTINUED)
+def test_more_rounds_by_warm_start(case):
+    """Training that continues has the bits of training at once."""
+    case = dict(case)
+    target, fit = case.pop("target", None), {}
+    X, y = rows_of(ObliqueBoostingRegressor, 120)
+    if target in ("binary", "seven"):
+        y = np.digitize(y, np.quantile(y, [0.5] if target == "binary" else np.arange(1, 7) / 7))
+    elif target == "outputs":
+        y = np.stack([y, X[:, 0]], axis=1)
+    if case.pop("sparse", False):
+        X = sparse.csr_matrix(np.where(X > 0.5, X, 0))
+    if case.pop("X_val", False):
+        fit = {"X_val": X[80:], "y_val": y[80:]}
+        X, y = X[:80], y[:80]
+    is_class = target in ("binary", "seven")
+    cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
+    model = quick(cls, n_estimators=4, warm_start=True, **case).fit(X, y, **fit)
+    leaves = model.linear_leaves_  # "auto" is resolved by the first fit
+    for n in (8, 15):
+        model = pickle.loads(pickle.dumps(model))
+        model.set_params(n_estimators=n).fit(X, y, **fit)
+    at_once = quick(cls, n_estimators=15, **case | {"linear_leaves": leaves})
+    assert_same_fit(model, at_once.fit(X, y, **fit))
+    assert "_continues_rounds" not in vars(model)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"n_bags": 1, "linear_leaves": False, "n_iter_no_change": 100}
+    model = quick(ObliqueBoostingRegressor, early_stopping=early_stopping, **options)
+    model.set_params(warm_start=True).fit(X, y)
+    (n_before,), (scores,) = model.n_iter_, model.validation_scores_
+    grown = training_module.BoostingTraining._grown
+    numbers = []
+
+    def counted(self, number, *others):
+        numbers.append(number)
+        return grown(self, number, *others)
+
+    monkeypatch.setattr(training_module.BoostingTraining, "_grown", counted)
+    model.set_params(n_estimators=28).fit(X, y)
+    (n_after,) = model.n_iter_
+    assert n_after > n_before
+    # Of the training that is stopped early, trees after the best round were not kept.
+    validating = [*range(scores.argmax(), 28)] if early_stopping else []
+    assert numbers == validating + [*range(n_before, n_after)]
+
+
+@BOTH
+def test_rounds_that_were_rounded_are_continued(cls, tmp_path):
+    """Without the numbers before rounding, trees that exist are kept, and training goes on."""
+    X, y = rows_of(cls)
+    for options in ({"early_stopping": False}, {"linear_leaves": True, "n_bags": 1}):
+        model = quick(cls, n_estimators=8, **options).fit(X, y)
+        save(model, tmp_path / "model")
+        models = [model, load(tmp_path / "model")]
+        for other in models:
+            before = other.forest_
+            other.set_params(warm_start=True, n_estimators=16).fit(X, y)
+            own, old = other.forest_, before
+            assert min(other.n_iter_) > max(model.n_iter_) - 1 and len(own) > len(old)
+            first = own[: len(old) // other.n_bags_], old[: len(old) // other.n_bags_]
+            np.testing.assert_allclose(*(f.response(X) for f in first), rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+        at_once = quick(cls, n_estimators=16, **options).fit(X, y)
+        assert abs(at_once.score(X, y) - model.score(X, y)) < 0.02
+
+
+def test_rounds_and_bags_are_added_together():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"early_stopping": False, "loss": "absolute_error"}
+    model = quick(ObliqueBoostingRegressor, warm_start=True, **options).fit(X, y)
+    model.set_params(n_bags=3, n_estimators=30).fit(X, y)
+    at_once = quick(ObliqueBoostingRegressor, n_bags=3, n_estimators=30, **options)
+    assert_same_fit(model, at_once.fit(X, y))
+
+
+def test_what_a_warm_start_must_not_change():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, warm_start=True).fit(X, y)
+    before = vars(model).copy()
+    for changes, message in (
+        ({"n_estimators": 10}, "n_estimators=10 must be larger or equal to the 20 rounds"),
+        ({"loss": "huber"}, "loss='huber', but .* a fit with loss='squared_error'"),
+        ({"linear_leaves": True}, "linear_leaves=True, but"),
+        ({"monotonic_cst": np.array([1, 0, 0, 0, 0, 0])}, "monotonic_cst=.*, but"),
+        ({"early_stopping": True}, "early_stopping=True, but"),
+        ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
+    ):
+        model.set_params(**{"n_estimators": 30} | changes)
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y)
+        model.set_params(**{name: before[name] for name in {"n_estimators": 30} | changes})
+        assert vars(model) == before
+    with pytest.raises(ValueError, match="X_val must be passed to all fits"):
+        model.set_params(n_estimators=30).fit(X, y, X_val=X, y_val=y)
+    # Bags that were added hold out other rows than the first ones.
+    model.set_params(n_estimators=20, n_bags=3).fit(X, y)
+    with pytest.raises(ValueError, match="cannot be increased after"):
+        model.set_params(n_estimators=30).fit(X, y)
 
 
 @BOTH

@@ -19,10 +19,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from .._feature_map import dense_blocks
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
+from ..forest import Forest
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
@@ -163,6 +165,42 @@ class BinnedRows:
         return TreeGrower(self.code, self.cut, self.cut_start, directions)
 
 
+@dataclass
+class TrainedRounds:
+    """The rounds of a bag, from which training continues.
+
+    Leaves of a `Forest` are float32, and training adds up float64. With the numbers before they
+    were rounded, training continues with the same bits as if it had not been interrupted.
+    """
+
+    n_rounds: int = 0
+    forest: Forest | None = None  # the trees
+    leaves: list | None = None  # unrounded values and slopes of each tree; None: not known
+    unit: np.ndarray | None = None  # of these values, see `BoostingTraining.pack`
+
+    def round(self, number, X, n_outputs, unit):
+        """A tree, the values of its leaves, and the leaf of every row.
+
+        Values are raw predictions of `n_outputs` outputs, which `unit` multiplies.
+        """
+        one = self.forest[number].compact()
+        node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
+        leaf = -1 - one.child[np.concatenate(node)]
+        tree = {name: getattr(one, name) for name in EMPTY}
+        if self.leaves is None:
+            value, slope, own = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
+            if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining.pack`
+                value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
+        else:
+            (value, slope), own = self.leaves[number], self.unit
+        # A factor of 1, for the same targets, changes no bit.
+        factor = np.divide(own, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
+        if len(one.slope_start):
+            slope = np.ascontiguousarray(slope * factor, dtype=np.float32)
+            tree |= {name: getattr(one, name) for name in LINEAR[:2]} | {"slope": slope}
+        return tree, value * factor, leaf
+
+
 class BoostingTraining:
     """Trains one bag.
 
@@ -182,12 +220,18 @@ class BoostingTraining:
     seed : int
     stop : ndarray of shape (1,), uint8
         Not 0 where training is to end.
+    unit : ndarray of shape (n_outputs,), float64
+        What multiplies raw predictions, see `pack`.
+    known : TrainedRounds
+        The first rounds. They are not trained, but everything else is done as in training.
     """
 
-    def __init__(self, rows, target, loss, start, weight, held_out, settings, seed, stop):
+    def __init__(
+        self, rows, target, loss, start, weight, held_out, settings, seed, stop, unit, known
+    ):
         self.target, self.loss, self.settings, self.stop = target, loss, settings, stop
         self.kernel = loss.kernel_loss()
-        self.weight, self.seed = weight, seed
+        self.weight, self.seed, self.unit, self.known = weight, seed, unit, known
         self.train = np.flatnonzero(weight).astype(np.int32)
         self.held_out = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out] / (held_out.sum() or 1)
@@ -272,16 +316,32 @@ class BoostingTraining:
 
     def _boost(self, number):
         """One round."""
-        settings, X = self.settings, self.rows.X
-        derivatives = self.gradient, self.curvature
+        X, derivatives = self.rows.X, (self.gradient, self.curvature)
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
+        # Draws of rounds that are known are made, too: those of later rounds follow them.
         rows, others = self._sample()
-        grower = self.grower
+        searched, columns = self._searched(rows), self._columns()
+        if number < self.known.n_rounds:
+            n_outputs = self.raw.shape[1]
+            tree, value, leaf = self.known.round(number, X, n_outputs, self.unit)
+        else:
+            tree, leaf = self._grown(number, searched, rows, others, columns)
+            value = self._fit_leaves(tree, leaf, rows)
+        self._count_gains(tree)
+        self.raw += value[leaf]
+        if self.settings.linear_leaves:
+            add_linear(X, leaf, *(tree[name] for name in LINEAR), self.raw)
+        self.trees.append(tree)
+        self.values.append(value)
+
+    def _grown(self, number, searched, rows, others, columns):
+        """The tree of a round, without values, and the leaf of every row."""
+        settings, grower = self.settings, self.grower
         grower.start(
-            self._searched(rows),
+            searched,
             rows,
             others,
-            self._columns(),
+            columns,
             np.cumsum(self._chances()),
             settings.l2,
             MIN_GAIN,
@@ -301,23 +361,27 @@ class BoostingTraining:
             grower.split_nodes()
             if interactions is not None:
                 interactions.descend(*grower.open_splits())
-        tree, leaf = grower.finish()
-        self._count_gains(tree)
-        if settings.linear_leaves:
-            regression = LeafRegression(X, PENALTY, ROWS_PER_REGRESSOR)
-            value, *linear = regression.fit(
-                tree, leaf, rows, *derivatives, settings.l2, settings.learning_rate
-            )
-            self._check_values(value)
-            self._check_values(linear[-1])
-            self.raw += value[leaf]
-            add_linear(X, leaf, *linear, self.raw)
-            tree |= dict(zip(("slope_start", "slope_feature", "slope"), linear))
-        else:
-            value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
-            self.raw += value[leaf]
-        self.trees.append(tree)
-        self.values.append(value)
+        return grower.finish()
+
+    def _fit_leaves(self, tree, leaf, rows):
+        """Values of the leaves; slopes become arrays of the tree."""
+        settings = self.settings
+        if not settings.linear_leaves:
+            return self._values(leaf, rows, int((tree["child"] < 0).sum()))
+        regression = LeafRegression(self.rows.X, PENALTY, ROWS_PER_REGRESSOR)
+        value, *linear = regression.fit(
+            tree,
+            leaf,
+            rows,
+            self.gradient,
+            self.curvature,
+            settings.l2,
+            settings.learning_rate,
+        )
+        self._check_values(value)
+        self._check_values(linear[-1])
+        tree |= dict(zip(LINEAR, linear))
+        return value
 
     def _in_parts(self, function, n):
         """``function(first, last)`` for parts of range(n), in threads."""
@@ -413,11 +477,18 @@ class BoostingTraining:
 
     # ------------------------------------------------------------------------------------ packing
 
-    def pack(self, unit, n_features):
+    def trained_rounds(self, forest=None):
+        """All rounds, from which a later training continues."""
+        slopes = [tree.get("slope") for tree in self.trees]
+        leaves = list(zip(self.values, slopes))
+        return TrainedRounds(len(self.trees), forest, leaves, self.unit)
+
+    def pack(self):
         """Arrays of a Forest; `unit`, of shape (n_outputs,), multiplies the responses.
 
         Two classes have one raw prediction f, and two outputs, of which f is the difference.
         """
+        unit, n_features = self.unit, len(self.importance)
         values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
         if len(unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]
@@ -477,3 +548,4 @@ EMPTY = {
     "sparse_feature": np.zeros(0, dtype=np.int32),
     "sparse_weight": np.zeros(0, dtype=np.float32),
 }
+LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
