@@ -37,7 +37,6 @@ from ._feature_map import (
     as_bytes,
     canonical_csr,
     dense,
-    dense_blocks,
 )
 from ._kernels.rows import tree_seed
 from ._table import FEW_ROWS, FrameReader, as_frame
@@ -46,7 +45,7 @@ from ._threads import CallbackSupportMixin, FitTasks, in_parallel, thread_count,
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
 from .forest import Forest
-from .forest.statistics import decision_path
+from .forest.statistics import decision_path, responses
 from .forest.storage import join
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
@@ -430,8 +429,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         n_members = np.zeros(len(data))
         for number in range(self._member_counts(True)[2]):
             mask = is_predicted(number)
-            respond = self._member(number).response_mapped
-            total[mask] += np.concatenate([respond(block) for block in dense_blocks(data.X[mask])])
+            total[mask] += responses(self._member(number), data.X[mask])
             n_members += mask
         with np.errstate(invalid="ignore"):
             return total / n_members[:, None], n_members

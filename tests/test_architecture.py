@@ -24,7 +24,7 @@ LAYERS = {
     "kernels": ["_version", "_docs", "_kernels", "_tree"],
     "feature map": ["_table", "_target_statistics", "_feature_grid", "_feature_map"],
     "forest": ["forest"],
-    "training": ["_training_set", "training"],
+    "training": ["_training_set", "_constraints", "training"],
     "shared": [
         "_threads",
         "_validation",
@@ -34,7 +34,6 @@ LAYERS = {
         "_greedy",
         "_selection",
         "_members",
-        "_constraints",
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],

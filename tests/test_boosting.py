@@ -22,8 +22,10 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
+from skforest import boosting as boosting_module
 from skforest.training import boosting as training_module
 from skforest.training import losses
+from skforest.training.early_stopping import balanced_folds
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
 LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
@@ -252,31 +254,72 @@ def test_means_of_predictions_are_those_of_targets(loss, n_bags):
     if n_bags == 1:
         assert model.predict(X[:1000]).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
     else:
-        fold = model._folds(data, 3)
+        fold = balanced_folds(data.y[:, 0], 3, model._seed)
         members = [model._member(bag).response_mapped(data.X[fold == bag]) for bag in range(3)]
         assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
 
 
-def test_quantiles_are_those_of_held_out_rows():
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize("levels", [0.9, [0.9, 0.1]])
+def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(3000, 4))
-    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=3000)
-    levels = [0.1, 0.9]
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=150)
-    model.set_params(n_bags=3).fit(X[:600], y[:600])
-    data = copy.deepcopy(model)._prepare(X[:600], y[:600], None)
-    fold = model._folds(data, 3)
-    below = [
-        data.y[fold == bag] <= model._member(bag).response_mapped(data.X[fold == bag])
-        for bag in range(3)
-    ]
-    np.testing.assert_allclose(np.concatenate(below).mean(axis=0), levels, atol=0.005)
-    low, high = model.predict(X[600:]).T
-    assert 0.76 < ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.9
-    # Without held-out rows, quantiles follow the training rows.
-    model.set_params(early_stopping=False).fit(X[:600], y[:600])
-    low, high = model.predict(X[600:]).T
-    assert ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.7
+    X = rng.normal(size=(2000, 3))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=2000)
+    seen = []
+
+    def recorded(forest, calibration):
+        seen.append((forest, calibration))
+        return training_module.calibrated(forest, calibration)
+
+    monkeypatch.setattr(boosting_module, "calibrated", recorded)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
+    model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
+    ((plain, calibration),) = seen
+    before, after = plain.response(X[300:]), model.forest_.response(X[300:])
+    np.testing.assert_allclose(after, before + calibration.added(before), atol=1e-5)
+    if n_bags > 1:
+        data = copy.deepcopy(model)._prepare(X[:300], y[:300], None)
+        fold = balanced_folds(data.y[:, 0], 3, model._seed)
+        members = [plain[slice(*plain.bag_start[bag : bag + 2])] for bag in range(3)]
+        of_bag = [(data.y[fold == b], m.response_mapped(data.X[fold == b]), data.weight[fold == b])
+                  for b, m in enumerate(members)]  # fmt: skip
+        expected = model._make_loss().calibration(of_bag)
+        np.testing.assert_array_equal(calibration.shift, expected.shift)
+        np.testing.assert_array_equal(calibration.slope, expected.slope)
+    below, plain_below = ((y[300:, None] <= f).mean(axis=0) for f in (after, before))
+    aims = np.atleast_1d(levels)
+    if n_bags == 3:  # a single bag is calibrated on 60 rows
+        assert (np.abs(below - aims) < 0.05).all()
+        assert (np.abs(below - aims) < np.abs(plain_below - aims)).all()
+
+
+def test_shifts_of_quantiles_are_quantiles_of_residuals():
+    rng = np.random.default_rng(0)
+    loss = losses.Quantile(1, quantile=0.9)
+    parts = [(rng.normal(size=(99, 1)), np.zeros((99, 1)), np.ones(99)) for _ in range(5)]
+    found = loss.calibration(parts[:1])
+    below = (parts[0][0] < found.shift).sum()
+    assert below == 90 or below == 89
+    assert not found.slope.any()
+    # The mean of several bags has smaller errors than each of them.
+    whole = loss.calibration([tuple(map(np.concatenate, zip(*parts)))])
+    np.testing.assert_allclose(loss.calibration(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
+    # What the other bags suggest must decrease the loss of the rows of a bag.
+    other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
+    assert loss.calibration(other).shift == 0
+
+
+def test_shifts_grow_with_the_width_between_quantiles():
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.1, 3, size=(2000, 1))
+    y, aims = scale * rng.normal(size=(2000, 1)), 1.28 * scale * [1, -1]
+    loss = losses.Quantiles([0.9, 0.1])
+    parts = [(y[own], aims[own] / 2, np.ones(1000)) for own in (slice(1000), slice(1000, None))]
+    found = loss.calibration(parts)
+    moved = aims / 2 + found.added(aims / 2)
+    plain = loss._pinball(y - aims / 2 - (aims / 2).mean(axis=0)).mean()
+    assert loss._pinball(y - moved).mean() < plain
+    assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
 
 
 class OwnSquaredError(skforest.Loss):
@@ -481,7 +524,7 @@ def test_validation_scores_are_losses_of_held_out_rows():
     X, y = rows_of(ObliqueBoostingClassifier)
     model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
     data = copy.deepcopy(model)._prepare(X, y, None)
-    fold = model._folds(data, 3)
+    fold = balanced_folds(data.y[:, 0], 3, model._seed)
     for bag, scores in enumerate(model.validation_scores_):
         forest = model._member(bag)
         own = fold == bag
@@ -590,7 +633,7 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
     options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
     model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
     data = copy.deepcopy(model)._prepare(X, y, weight)
-    fold = model._folds(data, 3) if n_bags > 1 else None
+    fold = balanced_folds(data.y[:, 0], 3, model._seed) if n_bags > 1 else None
     for bag, curve in enumerate(model.loss_curve_):
         forest, own = model._member(bag), np.ones(len(data), dtype=bool)
         if n_bags > 1:
@@ -747,7 +790,7 @@ def test_what_a_warm_start_must_not_change():
             model.fit(X, y)
         model.set_params(**{name: before[name] for name in {"n_estimators": 30} | changes})
         assert vars(model) == before
-    with pytest.raises(ValueError, match="X_val must be passed to all fits"):
+    with pytest.raises(ValueError, match="X_val='rows', but .* a fit with X_val=None"):
         model.set_params(n_estimators=30).fit(X, y, X_val=X, y_val=y)
     # Bags that were added hold out other rows than the first ones.
     model.set_params(n_estimators=20, n_bags=3).fit(X, y)
