@@ -153,7 +153,7 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
     given; with early stopping, predictions are then shifted by the quantile of the residuals of
-    held-out rows, where that decreases their loss. "poisson": for counts, 0 or more. "gamma": for
+    held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
     positive targets. "tweedie": for targets of 0 or more, some of which are 0. With the last
     three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
     factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your

@@ -304,7 +304,7 @@ def test_shifts_of_quantiles_are_quantiles_of_residuals():
     # The mean of several bags has smaller errors than each of them.
     whole = loss.calibration([tuple(map(np.concatenate, zip(*parts)))])
     np.testing.assert_allclose(loss.calibration(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
-    # What the other bags suggest must decrease the loss of the rows of a bag.
+    # What the other bags suggest must not increase the loss of the rows of a bag.
     other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
     assert loss.calibration(other).shift == 0
 

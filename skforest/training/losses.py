@@ -359,21 +359,24 @@ class Quantile(BaseLoss):
         """Move predictions so that new rows lie below with the probability asked for.
 
         Of several bags, each part is predicted by one of them, with larger errors than those of
-        their mean: a part of the shift is left out. An output is not moved where that does not
-        decrease its loss on the rows of a bag, by what is found on the rows of the others.
+        their mean: a part of the shift is left out. An output is not moved where that increases
+        its loss, by more than the standard error, on the rows of each bag by what is found on the
+        rows of the others.
         """
         if self.calibration_level is None:
             return None
         factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
         found = self._fitted_calibration(parts, factor)
-        gain = np.zeros(self.n_outputs)
-        for number, (y, response, weight) in enumerate(parts[: len(parts) * (len(parts) > 1)]):
+        if len(parts) == 1:
+            return found
+        gain, square = np.zeros((2, self.n_outputs))
+        for number, (y, response, weight) in enumerate(parts):
             others = parts[:number] + parts[number + 1 :]
             moved = response + self._fitted_calibration(others, factor).added(response)
-            gain += np.einsum(
-                "i,ij->j", weight, self._pinball(y - response) - self._pinball(y - moved)
-            )
-        is_moved = (gain > 0) | (len(parts) == 1)
+            of_rows = self._pinball(y - response) - self._pinball(y - moved)
+            gain += np.einsum("i,ij->j", weight, of_rows)
+            square += np.einsum("i,ij->j", weight**2, of_rows**2)
+        is_moved = gain >= -np.sqrt(square)
         return Calibration(found.shift * is_moved, found.slope * is_moved, *self.ends)
 
     def _fitted_calibration(self, parts, factor):
