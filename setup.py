@@ -11,6 +11,7 @@ SKFOREST_WERROR    warnings, of Cython and of the C compiler, are errors
 import multiprocessing
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -32,7 +33,9 @@ WERROR = switch("SKFOREST_WERROR")
 # was turned, so a shared folder would hand the files of one mode to the other.
 MODE = "debug" if DEBUG else "release"
 BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-sanitize' * SANITIZE}{'-werror' * WERROR}"
-LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}"
+# The two builds of a Python version, with and without an interpreter lock, have the same tag.
+FREE = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}{FREE}"
 
 DIRECTIVES = {
     "language_level": 3,
