@@ -10,6 +10,8 @@ import results
 FOLDER = Path(__file__).resolve().parent
 # Option of the scripts that measure on several data sets.
 SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
+# Option of the scripts that divide the seeds of a group among several runs.
+SEEDS = {"--first-seed": {"type": int, "default": 0, "help": "seed of the first repetition"}}
 
 
 def main(doc, functions, measures=None, options=None):
@@ -57,6 +59,11 @@ def load(name, options):
     else:
         split = data.load(name, options.data)
     return split.head(600, 200) if options.quick else split
+
+
+def seeds(options, usual=3):
+    """Seeds of the repetitions."""
+    return range(options.first_seed, options.first_seed + (options.rounds or usual))
 
 
 def pick(options, full, quick):

@@ -174,7 +174,7 @@ def mnist(options):
     With 10000 rows, 4 sqrt(p) candidates had a smaller out-of-bag error than the default.
     """
     split = _mnist(options)
-    seeds = range(options.rounds or 3)
+    seeds = groups.seeds(options)
     trees = pick(options, 100, 5)
 
     def fitted(part, seed, **parameters):
@@ -426,7 +426,7 @@ def memory(options):
     split = _mnist(options)
     trees = pick(options, 100, 5)
     peaks = {name: [] for name in rivals}
-    for seed in range(options.rounds or 2):
+    for seed in groups.seeds(options, 2):
         with workers(split, rivals) as running:
             for name, worker in running.items():
                 run = fit(worker, rivals[name], trees, seed)
@@ -495,7 +495,8 @@ if __name__ == "__main__":
             *(first_predict, size, threads, memory, bits),
         ),
         MEASURES,
-        {
+        groups.SEEDS
+        | {
             "--treeple-python": {"help": "interpreter that has treeple"},
             "--ydf-python": {"help": "interpreter that has ydf"},
             "--models": {"nargs": "*", "help": "some models, or importances, only"},

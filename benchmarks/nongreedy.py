@@ -122,8 +122,7 @@ def as_printed(options):
     """Test and training error of one tree, with settings chosen for each depth: figure 2."""
     for name in options.sets or SETS:
         split = groups.load(name, options)
-        usual = PRINTED_DEPTHS[:3] if name == "mnist" else PRINTED_DEPTHS
-        for depth in options.depths or groups.pick(options, usual, usual[:1]):
+        for depth in options.depths or groups.pick(options, PRINTED_DEPTHS, PRINTED_DEPTHS[:1]):
             for model, make in PRINTED_MODELS.items():
                 if model == "OC1" and name in LARGE:
                     continue
@@ -131,8 +130,8 @@ def as_printed(options):
                 fixed = search | {"max_depth": depth}
                 settings = _chosen(split, model, fixed, options)
                 found = {"": [], "-training": []}
-                n_rounds = 1 if model == "OC1" else options.rounds or 3  # it takes long
-                for seed in range(n_rounds):
+                seeds = groups.seeds(options)
+                for seed in seeds[:1] if model == "OC1" else seeds:  # OC1 takes long
                     tree = _fit(make(**fixed, **settings, random_state=seed), split)
                     for suffix, X, y in (
                         ("", split.X_test, split.y_test),
@@ -211,7 +210,7 @@ def depths(options):
         usual = groups.pick(options, (6, 10, 14) if name == "mnist" else DEPTHS, (4,))
         for depth in options.depths or usual:
             found = {model: [] for model in (*MODELS, *REFINED)}
-            for seed in range(options.rounds or 3):
+            for seed in groups.seeds(options):
                 fitted = {}
                 for model, make in MODELS.items():
                     tree = make(max_depth=depth, random_state=seed)
@@ -230,7 +229,7 @@ def seconds(options):
     """Processor seconds of an epoch and of an alternating sweep: differences of two fits."""
     split = groups.load("mnist", options)
     epochs, sweeps = [], []
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         spent = {}
         for n_epochs in (1, 11):
             start = time.process_time()
@@ -253,5 +252,6 @@ if __name__ == "__main__":
         (as_printed, leaves, inference, depths, seconds),
         MEASURES,
         groups.SETS
+        | groups.SEEDS
         | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},
     )
