@@ -214,9 +214,9 @@ class Forest:
         if name == "node_weight":
             return np.zeros(len(self.child))
         if name == "gain":
-            return np.zeros(len(self.threshold))
+            return np.zeros(len(self.threshold), np.float32)
         if name == "table_start":
-            return np.zeros(len(self.source) + 1)
+            return np.zeros(len(self.source) + 1, np.int64)
         if name == "bag_start":
             return [0, len(self.tree_start) - 1]
         if name == "baseline" and self.n_outputs <= len(self.value):
