@@ -304,10 +304,8 @@ def _within(array, low, high):
 
 
 def _check_starts(starts, end, name):
-    """The starts of ragged rows must begin at 0, never fall and end at `end`.
-
-    Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
-    """
+    """The starts of ragged rows must begin at 0, never fall and end at `end`."""
+    # Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
     _need(
         len(starts) >= 1
         and starts[0] == 0
@@ -321,8 +319,8 @@ def _check_trees(forest):
     start, child = forest.tree_start, forest.child
     _check_starts(start, len(child), "tree_start")
     n_trees = len(start) - 1
-    is_odd = all((sizes % 2 == 1).all() for sizes in _lengths(start))
-    _need(is_odd, "every tree must have an odd number of nodes")
+    odd = all((sizes % 2 == 1).all() for sizes in _lengths(start))
+    _need(odd, "every tree must have an odd number of nodes")
     n_splits = (len(child) - n_trees) // 2
     for name in ("threshold", "direction"):
         _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry per split")
@@ -333,7 +331,8 @@ def _check_trees(forest):
         "node_weight needs one entry per node, or none",
     )
     _check_starts(forest.bag_start, n_trees, "bag_start")
-    _need(all((n > 0).all() for n in _lengths(forest.bag_start)), "a bag has no trees")
+    has_trees = all((n > 0).all() for n in _lengths(forest.bag_start))
+    _need(has_trees or not n_trees and len(forest.bag_start) == 2, "a bag has no trees")
     _check_children(child, start, n_splits)
 
 
