@@ -77,7 +77,8 @@ CHOSEN = {
 }
 # Sorting all features of all rows of MNIST takes too long: a histogram of all rows instead.
 SEARCH = {"mnist": {"splitter": "hist", "max_search_samples": None}}
-LARGE = ("mnist", "connect4")  # too large for the coordinate search of OC1
+FURTHER = ("sensit", "protein")  # --sets has to name them: their data must be obtained first
+LARGE = ("mnist", "connect4", *FURTHER)  # too large for the coordinate search of OC1
 LEAF_NUS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAF_DEPTHS = (10, 13, 16)
 LEAF_VALUES = ("counts", "trained")
@@ -89,7 +90,7 @@ MEASURES = {
     f"depths/{name}-{model}-{depth}": Measure(
         f"error of one tree, {name}, depth {depth}, {model}", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in (*MODELS, *REFINED)
     for depth in DEPTHS
 } | {
@@ -100,7 +101,7 @@ MEASURES |= {
     f"as-printed/{name}-{model}-{depth}{suffix}": Measure(
         f"{what} of one tree, {name}, depth {depth}, {model} as printed", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in PRINTED_MODELS
     for depth in PRINTED_DEPTHS
     for suffix, what in (("", "error"), ("-training", "training error"))
