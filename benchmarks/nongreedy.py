@@ -214,7 +214,8 @@ def leaf_values(options):
                 found["error"].append(100 * np.mean(chances.argmax(axis=1) != codes))
                 found["loss"].append(scores.log_loss(codes, chances))
             for what, values in found.items():
-                yield Row(f"leaf-values/{name}-{kind}-{what}", values, mean_sd(values))
+                row = f"leaf-values/{name}-{kind}-{what}"
+                yield Row(row, values, mean_sd(values), value=statistics.fmean(values))
 
 
 def inference(options):
