@@ -144,7 +144,8 @@ def draw(stored, titles, folder):
                 panels.setdefault(titles[name], {})[model] = curve
     if panels := {title: lines for title, lines in panels.items() if len(lines) > 2}:
         path = folder / "paper_co2_trees.png"
-        figures.curves(panels, "trees", "test error in %", path, "log", n_rows=2)
+        n_rows = 1 if len(panels) < 5 else 2
+        figures.curves(panels, "trees", "test error in %", path, "log", n_rows)
     panels = {}
     for part in ("training", "held-out"):
         for nu in (*co2.NUS, "axis"):
