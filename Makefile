@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 export PIP_QUIET ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+# The modules of tests are compiled once, not in every process and run.
+unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)

@@ -1,5 +1,6 @@
 """scikit-learn's own checks, for every estimator and for every way of growing its trees."""
 
+import functools
 import inspect
 import pickle
 from unittest import SkipTest
@@ -48,8 +49,8 @@ SKIPPED = ("array_api", "does not have a decision_function")
 each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 
 
-# The checks whose result depends on the training. All others are about code that every
-# configuration shares.
+# The checks whose result depends on the training. All others, and those of read-only input, are
+# about code that every configuration shares.
 OF_TRAINING = {
     f"check_{name}"
     for name in (
@@ -59,7 +60,6 @@ OF_TRAINING = {
         "classifiers_one_label_sample_weights",
         "classifiers_train",
         "decision_proba_consistency",
-        "estimators_dtypes",
         "estimators_pickle",
         "fit2d_1feature",
         "fit2d_1sample",
@@ -70,7 +70,6 @@ OF_TRAINING = {
         "regressors_int",
         "regressors_train",
         "sample_weight_equivalence_on_dense_data",
-        "sample_weights_not_overwritten",
     )
 }
 
@@ -117,31 +116,38 @@ def run_check(estimator, check):
         raise
 
 
-def parametrize_with_checks_of_training(estimators):
-    """`parametrize_with_checks`, with all checks that are not of training marked as slow."""
+def is_of_training(estimator, check):
+    """A single tree is trained as those of its forest are."""
+    in_forest = "n_estimators" in estimator.get_params(deep=False)
+    return in_forest and check.func.__name__ in OF_TRAINING and not check.keywords
+
+
+def checks(estimators, is_fast=None):
+    """`parametrize_with_checks`; the checks that are not `is_fast` are marked as slow.
+
+    The printed form of an estimator, which is the name of its tests, is computed once.
+    """
     mark = parametrize_with_checks(estimators).mark
     names, cases = mark.args
-    cases = [
-        pytest.param(
-            estimator, check, marks=() if check.func.__name__ in OF_TRAINING else pytest.mark.slow
-        )
-        for estimator, check in cases
-    ]
-    return pytest.mark.parametrize(names, cases, **mark.kwargs)
+    if is_fast is not None:
+        cases = [
+            pytest.param(*case, marks=() if is_fast(*case) else pytest.mark.slow) for case in cases
+        ]
+    return pytest.mark.parametrize(names, list(cases), ids=functools.cache(mark.kwargs["ids"]))
 
 
-@parametrize_with_checks(configured([{}]))
+@checks(configured([{}]))
 def test_scikit_learn_checks(estimator, check):
     run_check(estimator, check)
 
 
-@parametrize_with_checks_of_training(configured(CONFIGURATIONS))
+@checks(configured(CONFIGURATIONS), is_of_training)
 def test_scikit_learn_checks_of_training(estimator, check):
     run_check(estimator, check)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([cls() for cls in CLASSES])
+@checks([cls() for cls in CLASSES])
 def test_scikit_learn_checks_of_the_defaults(estimator, check):
     run_check(estimator, check)
 
