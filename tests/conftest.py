@@ -43,6 +43,8 @@ def small(cls):
     own = PARAMETERS[cls]
     if "init" in own:
         wanted["n_epochs"] = 4  # of joint training
+    if "finetune_epochs" in own:
+        wanted |= {"greedy_epochs": 5, "finetune_epochs": 5}
     if "n_bags" in own:
         wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False, "bootstrap": False}
     if "l2_regularization" in own:

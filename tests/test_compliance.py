@@ -97,11 +97,13 @@ def configured(configurations):
             if "n_estimators" in defaults:
                 own["n_estimators"] = 5
             if "members" in defaults:
-                own["members"] = few_members(cls)
+                own |= {"members": few_members(cls), "cv": 3, "n_rounds": 10}
+            if "finetune_epochs" in defaults:
+                own |= {"greedy_epochs": 5, "finetune_epochs": 5}
             if "max_iter" in defaults:
-                own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
+                own = {"max_depth": 3, "max_iter": 100} | own | {"n_estimators": 10}
             elif "n_bags" in defaults:  # boosting, which needs more trees
-                own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 30}
+                own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 20}
             estimators.append(cls(**own))
     return estimators
 
@@ -152,7 +154,10 @@ def test_scikit_learn_checks_of_the_defaults(estimator, check):
     run_check(estimator, check)
 
 
-@each_class
+# The default members of blends are fitted in test_blend.py.
+@pytest.mark.parametrize(
+    "cls", [cls for cls in CLASSES if not hasattr(cls(), "members")], ids=lambda cls: cls.__name__
+)
 def test_the_defaults_learn(cls):
     X, y = make_classification(150, 8, n_informative=6, n_classes=3, random_state=0)
     model = cls(random_state=0).fit(X, y)
