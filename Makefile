@@ -34,7 +34,7 @@ demo: build $(VENV)/.extra-plot
 	$(BIN)/python benchmarks/demo.py
 
 test: build $(VENV)/.extra-test $(VENV)/.extra-torch
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
