@@ -61,6 +61,7 @@ class BoostingSettings:
     n_iter_no_change: int
     linear_leaves: bool = False
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
+    warns: bool = True  # does training warn if it diverged?
 
 
 class BinnedRows:
@@ -165,16 +166,15 @@ class BoostingTask:
 
     def prefers_linear_leaves(self, weight, held_out, seed, control):
         """Is the least loss of held-out rows lower with linear leaves?"""
-        n_rounds, scores = min(TRIAL_ROUNDS, self.settings.n_rounds), []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself warns
-            for is_linear in (False, True):
-                changes = {"n_rounds": n_rounds, "linear_leaves": is_linear}
-                try:
-                    training = self.train(weight, held_out, seed, control, **changes)
-                    scores.append(max(training.scores))
-                except ValueError:  # it diverged
-                    scores.append(-np.inf)
+        # The fit itself warns. A filter of warnings would apply to all threads.
+        trial = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
+        scores = []
+        for is_linear in (False, True):
+            trial["linear_leaves"] = is_linear
+            try:
+                scores.append(max(self.train(weight, held_out, seed, control, **trial).scores))
+            except ValueError:  # it diverged
+                scores.append(-np.inf)
         return bool(scores[1] > scores[0] and not control.stop[0])
 
 
@@ -270,7 +270,7 @@ class BoostingTraining:
 
     def _warn_of_divergence(self, n_best):
         """Warn if the trees, none of which is left out, have made the training loss larger."""
-        if not self.trees or (len(self.held_out) and n_best):
+        if not self.settings.warns or not self.trees or (len(self.held_out) and n_best):
             return
         before = self._training_loss(np.tile(self.start, (len(self.train), 1)))
         after = self._training_loss(self.raw[self.train])
