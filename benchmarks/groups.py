@@ -1,6 +1,7 @@
 """The command line of a script that measures in groups, one group per command."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -99,5 +100,6 @@ def _command(script, functions, parser, parsed):
         if name.endswith("_python"):
             parts.append("PYTHON")
         elif value is not True:
-            parts += map(str, value if isinstance(value, list) else [value])
+            values = value if isinstance(value, list) else [value]
+            parts += [shlex.quote(str(one)) for one in values]
     return " ".join(parts)

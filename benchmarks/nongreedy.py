@@ -14,6 +14,8 @@ import warnings
 
 import data
 import groups
+import numpy as np
+import scores
 from results import Measure, Row
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -64,16 +66,22 @@ PRINTED_MODELS = {
     "OC1": lambda **kw: CO2ForestClassifier(1, objective="oc1", **GROWN, **kw),
     "CO2": lambda **kw: CO2ForestClassifier(1, **PRINTED_CO2 | kw),
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**PRINTED | kw),
+    "non-greedy, trained leaves": lambda **kw: NonGreedyTreeClassifier(
+        **PRINTED | {"leaves": "trained"} | kw
+    ),
 }
 CHOSEN = {
     "CO2": GRID | {"learning_rate": RATES[:1]},
     "non-greedy": GRID | {"learning_rate": RATES},
+    "non-greedy, trained leaves": GRID | {"learning_rate": RATES},
 }
 # Sorting all features of all rows of MNIST takes too long: a histogram of all rows instead.
 SEARCH = {"mnist": {"splitter": "hist", "max_search_samples": None}}
-LARGE = ("mnist", "connect4")  # too large for the coordinate search of OC1
+FURTHER = ("sensit", "protein")  # --sets has to name them: their data must be obtained first
+LARGE = ("mnist", "connect4", *FURTHER)  # too large for the coordinate search of OC1
 LEAF_NUS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAF_DEPTHS = (10, 13, 16)
+LEAF_VALUES = ("counts", "trained")
 INFERENCE_DEPTHS = (6, 10, 14, 18)
 DEPTHS = (2, 4, 6, 8, 10, 12, 14, 16, 18)
 SETS = ("mnist", "connect4", "letter_libsvm", "usps")
@@ -82,7 +90,7 @@ MEASURES = {
     f"depths/{name}-{model}-{depth}": Measure(
         f"error of one tree, {name}, depth {depth}, {model}", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in (*MODELS, *REFINED)
     for depth in DEPTHS
 } | {
@@ -93,7 +101,7 @@ MEASURES |= {
     f"as-printed/{name}-{model}-{depth}{suffix}": Measure(
         f"{what} of one tree, {name}, depth {depth}, {model} as printed", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in PRINTED_MODELS
     for depth in PRINTED_DEPTHS
     for suffix, what in (("", "error"), ("-training", "training error"))
@@ -106,6 +114,14 @@ MEASURES |= {
     )
     for nu in (*LEAF_NUS, "axis")
     for depth in LEAF_DEPTHS
+}
+MEASURES |= {
+    f"leaf-values/{name}-{kind}-{what}": Measure(
+        f"{text}, one tree, {name}, depth 10, leaves of {kind}", unit, more=False
+    )
+    for name in SETS
+    for kind in LEAF_VALUES
+    for what, text, unit in (("error", "error", "%"), ("loss", "log loss", "ratio"))
 }
 MEASURES |= {
     f"inference/{kind}-{depth}": Measure(
@@ -124,7 +140,7 @@ def as_printed(options):
         split = groups.load(name, options)
         for depth in options.depths or groups.pick(options, PRINTED_DEPTHS, PRINTED_DEPTHS[:1]):
             for model, make in PRINTED_MODELS.items():
-                if model == "OC1" and name in LARGE:
+                if model == "OC1" and name in LARGE or model not in options.models:
                     continue
                 search = SEARCH.get(name, EXACT) if model not in ("OC1", "random") else {}
                 fixed = search | {"max_depth": depth}
@@ -183,6 +199,23 @@ def leaves(options):
             _fit(tree, split)
             error = 100 * (1 - tree.score(split.X_test, split.y_test))
             yield Row(f"leaves/{nu}-{depth}", [tree.get_n_leaves()], f"error {error:.2f} %")
+
+
+def leaf_values(options):
+    """Error and log loss of trees that predict class frequencies, or their trained leaves."""
+    for name in options.sets or SETS:
+        split = groups.load(name, options)
+        for kind in LEAF_VALUES:
+            found = {"error": [], "loss": []}
+            for seed in groups.seeds(options):
+                tree = NonGreedyTreeClassifier(max_depth=10, leaves=kind, random_state=seed)
+                chances = tree.fit(split.X_train, split.y_train).predict_proba(split.X_test)
+                codes = np.searchsorted(tree.classes_, split.y_test)
+                found["error"].append(100 * np.mean(chances.argmax(axis=1) != codes))
+                found["loss"].append(scores.log_loss(codes, chances))
+            for what, values in found.items():
+                row = f"leaf-values/{name}-{kind}-{what}"
+                yield Row(row, values, mean_sd(values), value=statistics.fmean(values))
 
 
 def inference(options):
@@ -249,9 +282,17 @@ def seconds(options):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (as_printed, leaves, inference, depths, seconds),
+        (as_printed, leaves, leaf_values, inference, depths, seconds),
         MEASURES,
         groups.SETS
         | groups.SEEDS
-        | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},
+        | {
+            "--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"},
+            "--models": {
+                "nargs": "*",
+                "choices": PRINTED_MODELS,
+                "default": list(PRINTED_MODELS),
+                "help": "some models of as-printed only",
+            },
+        },
     )
