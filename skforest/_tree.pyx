@@ -126,8 +126,8 @@ cdef class Router:
     cdef bint has_slopes
     cdef Slopes slopes
     cdef readonly DirectionPool pool
-    # What some rows need, by name, once they need it. All else stays as it is after `__init__`, so
-    # that threads may call all methods at the same time; entries are set once, see `prepared_bits`.
+    # What some rows need, by name; see `prepared_bits`. Nothing else changes after `__init__`, so
+    # that threads may call all methods at the same time.
     cdef dict prepared
 
     def __init__(self, arrays, n_features, n_outputs, grid, gate, steepness):
@@ -149,8 +149,7 @@ cdef class Router:
         # Those of the splits, not all that are stored: a view of one tree stays cheap.
         self.max_terms = self.count_terms(self.direction)
         stored = self.directions.n_boxes + self.directions.n_sparse + self.directions.n_dense
-        # Of the whole forest: bags and other ranges of trees share it.
-        self.pool = make_pool(arrays, n_features, stored)
+        self.pool = make_pool(arrays, n_features, stored)      # all bags share it
         self.prepared = {}
 
     cdef Table checked_table(self, X) except *:
@@ -252,13 +251,9 @@ cdef class Router:
         return len(self.prepared_bits()) > 0
 
     cdef tuple prepared_bits(self):
-        """What `leaf_bits` returns for all trees, made at the first call.
-
-        Threads that make it at the same time keep the first one. An attribute that a thread
-        replaces while another one reads it could be freed under the reader without a GIL.
-        """
+        """What `leaf_bits` returns for all trees, made at the first call."""
         cdef tuple found = self.prepared.get("bits")
-        if found is None:
+        if found is None:    # threads that make it together keep one: others may read it already
             found = self.prepared.setdefault("bits", leaf_bits(self.arrays, SKF_CANDIDATES))
         return found
 
@@ -267,7 +262,7 @@ cdef class Router:
         double[:, ::1] response
     ) except -1:
         cdef skf_trees trees = self.as_trees()
-        cdef tuple bits = self.prepared_bits()
+        bits = self.prepared_bits()
         cdef const uint32_t[::1] low = bits[0], high = bits[1]
         cdef const int32_t[::1] node_of_leaf = bits[2]
         cdef Scratch scratch = Scratch()
