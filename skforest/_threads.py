@@ -4,6 +4,7 @@ Threads are the default. A `joblib.parallel_config` context can name a backend o
 as those of dask and ray; then what is trained on is sent to every process once, and trees return.
 """
 
+import sys
 import threading
 import time
 import warnings
@@ -371,9 +372,12 @@ class Progress:
 
 def _progress_bar(total, name, unit):
     """A tqdm bar; None without tqdm."""
+    is_first = "tqdm.auto" not in sys.modules
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
+        # A filter of warnings applies to all threads, so it is set for the first import only.
+        with warnings.catch_warnings() if is_first else nullcontext():
+            if is_first:
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
             from tqdm.auto import tqdm
     except ImportError:
         return None
