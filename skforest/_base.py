@@ -42,7 +42,7 @@ from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
-from ._validation import TableEstimator
+from ._validation import MAX_COUNT, TableEstimator
 from .forest import Forest
 from .forest.statistics import decision_path, responses
 from .forest.storage import join
@@ -335,6 +335,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _is_plain(self, X):
         """Whether X may be a matrix of numbers that needs no full validation, and is no table."""
         if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.char not in "fdB":
+            return False
+        if len(X) > MAX_COUNT:
             return False
         return "feature_names_in_" not in self.__dict__ and not self.forest_.levels
 
