@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 export PIP_QUIET ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+# The modules of tests are compiled once, not in every process and run.
+unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
@@ -32,7 +34,7 @@ demo: build $(VENV)/.extra-plot
 	$(BIN)/python benchmarks/demo.py
 
 test: build $(VENV)/.extra-test $(VENV)/.extra-torch
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'

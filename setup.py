@@ -4,13 +4,15 @@ Four switches, environment variables that are off when unset, empty or 0:
 
 SKFOREST_DEBUG     bounds, initialisation and None checks, C assertions, -O1 -g
 SKFOREST_NO_SIMD   no function multiversioning: one plain variant of every loop
-SKFOREST_SANITIZE  address and undefined behaviour sanitizers of gcc or clang, see `make sanitize`
+SKFOREST_SANITIZE  sanitizers of gcc or clang: that of threads if it is "thread", else those of
+                   addresses and undefined behaviour, see `make sanitize`
 SKFOREST_WERROR    warnings, of Cython and of the C compiler, are errors
 """
 
 import multiprocessing
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -26,13 +28,16 @@ def switch(name):
 DEBUG = switch("SKFOREST_DEBUG")
 NO_SIMD = switch("SKFOREST_NO_SIMD")
 SANITIZE = switch("SKFOREST_SANITIZE")
+THREADS = os.environ.get("SKFOREST_SANITIZE") == "thread"
 WERROR = switch("SKFOREST_WERROR")
 
 # Each mode has its own folder of C and object files. A timestamp cannot tell that a switch
 # was turned, so a shared folder would hand the files of one mode to the other.
-MODE = "debug" if DEBUG else "release"
+MODE = "debug" if DEBUG else "thread" if THREADS else "release"
 BUILD = f"build/{MODE}{'-nosimd' * NO_SIMD}{'-sanitize' * SANITIZE}{'-werror' * WERROR}"
-LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}"
+# The two builds of a Python version, with and without an interpreter lock, have the same tag.
+FREE = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+LIB = f"{BUILD}/lib-{sys.implementation.cache_tag}{FREE}"
 
 DIRECTIVES = {
     "language_level": 3,
@@ -51,8 +56,9 @@ DIRECTIVES = {
 # -march=native: what is built here runs on any processor of its kind.
 UNIX_FLAGS = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
 UNIX_FLAGS += ["-ffp-contract=off", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
-LINK_FLAGS = ["-fsanitize=address,undefined"] if SANITIZE else []
+LINK_FLAGS = []
 if SANITIZE:
+    LINK_FLAGS = ["-fsanitize=thread" if THREADS else "-fsanitize=address,undefined"]
     UNIX_FLAGS += ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
     UNIX_FLAGS += LINK_FLAGS
 MSVC_FLAGS = ["/Od", "/Zi", "/UNDEBUG"] if DEBUG else ["/O2"]

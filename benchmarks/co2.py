@@ -66,7 +66,7 @@ LITERAL = PLAIN | {
 PRINTED = LITERAL | {"splitter": "exact", "n_epochs": 30}
 # Algorithm 1 to the letter: steps of one row, without momentum, at a constant rate.
 ALGORITHM_1 = PRINTED | {"batch_size": 1, "momentum": 0.0, "schedule": "constant"}
-ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm")
+ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm", "usps")
 # What the paper chooses on held-out training rows (sections 5 and 6.1).
 GRID = {
     "scaling": ("minmax", "standard"),
@@ -75,8 +75,19 @@ GRID = {
 }
 POWERS = (0.5, 0.6, 0.7, 0.8, 0.9)  # the candidates of the first cut are a power of all features
 CHOICE_TREES = 10  # the paper: 30, and 1000 for the number of candidates
-# Largest number of trees of the procedure as printed.
-PRINTED_TREES = {"pendigits": 100, "satimage": 100, "letter_libsvm": 30, "usps": 30}
+# Training rows that make the choice.
+CHOICE_ROWS = dict.fromkeys(("mnist", "connect4", "protein", "sensit", "covertype"), 10_000)
+# Errors that the paper reports, and the largest number of trees of the procedure as printed.
+FURTHER = {
+    "protein": (33.8, 31.2, 30.3),
+    "sensit": (14.1, 13.0, 12.5),
+    "covertype": (3.1, 2.7, 2.6),
+}  # sets that --sets has to name, since their data must be obtained first
+PRINTED_SETS = SETS | {"connect4": SPECIAL["connect4"][1]} | FURTHER
+PRINTED_TREES = {
+    "pendigits": 100, "satimage": 100, "letter_libsvm": 30, "usps": 30, "mnist": 30,
+    "connect4": 30, "protein": 30, "sensit": 30, "covertype": 30,
+}  # fmt: skip
 # Other forests of the paper, for numbers of trees; the two-probe forest stands in its section 6.2.
 FOREST = {"bootstrap": True, "max_features": "sqrt"}
 RIVALS = {
@@ -90,7 +101,9 @@ RIVALS = {
     ),
     "CO2, defaults": lambda **kw: CO2ForestClassifier(**kw),
 }  # fmt: skip
-CURVE = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+RIVAL_SETS = ("pendigits", "satimage", "letter_libsvm", "usps")
+CURVE = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000)
+PAPER_TREES = (10, 30, 1000)
 # Errors that the paper reports for 10, 30 and 1000 trees of random forests and OC1 forests.
 RIVAL_PAPERS = {
     "random forest": {
@@ -126,8 +139,14 @@ MEASURES = {
     f"errors/{name}-{n}": Measure(
         f"error, {name}, {n} trees, defaults", "%", more=False, paper=paper
     )
-    for name, papers in SETS.items()
+    for name, papers in (SETS | FURTHER).items()
     for n, paper in zip(TREES, papers, strict=True)
+}
+MEASURES |= {
+    f"errors/{name}-1000": Measure(
+        f"error, {name}, 1000 trees, defaults", "%", more=False, paper=papers[-1]
+    )
+    for name, papers in (SETS | FURTHER).items()
 }
 MEASURES |= {
     f"special/{name}-{n}": Measure(
@@ -209,16 +228,16 @@ MEASURES |= {
         "%",
         more=False,
     )
-    for name in SETS
+    for name in PRINTED_SETS
 }
 MEASURES |= {
     f"as-printed/{name}-{n}": Measure(
         f"error, {name}, {n} trees, as printed",
         "%",
         more=False,
-        paper=papers[(10, 30).index(n)] if n in (10, 30) else None,
+        paper=papers[PAPER_TREES.index(n)] if n in PAPER_TREES else None,
     )
-    for name, papers in SETS.items()
+    for name, papers in PRINTED_SETS.items()
     for n in CURVE
 }
 MEASURES |= {
@@ -226,7 +245,7 @@ MEASURES |= {
         f"error, {name}, {n} trees, algorithm 1",
         "%",
         more=False,
-        paper=SETS[name][(10, 30).index(n)] if n in (10, 30) else None,
+        paper=SETS[name][PAPER_TREES.index(n)] if n in PAPER_TREES else None,
     )
     for name in ALGORITHM_1_SETS
     for n in CURVE
@@ -247,7 +266,7 @@ MEASURES |= {
         if n in (10, 30) and rival in RIVAL_PAPERS
         else None,
     )
-    for name in PRINTED_TREES
+    for name in RIVAL_SETS
     for rival in RIVALS
     for n in CURVE
 }
@@ -271,7 +290,7 @@ MEASURES |= {
 
 def as_printed(options):
     """Test error of the procedure as printed, with settings chosen on training rows."""
-    for name in options.sets or PRINTED_TREES:
+    for name in options.sets or (*SETS, "connect4"):
         yield from _printed("as-printed", name, PRINTED, GRID, options)
 
 
@@ -287,17 +306,17 @@ def algorithm_1(options):
 def _printed(group, name, params, grid, options):
     """Rows of a procedure with settings from a grid."""
     split = groups.load(name, options)
-    settings, error = _chosen(split, params, grid, options)
+    settings, error = _chosen(split.head(CHOICE_ROWS.get(name)), params, grid, options)
     note = ", ".join(f"{key}={value}" for key, value in settings.items())
     yield Row(f"{group}/{name}-choice", [error], note)
-    most = min(PRINTED_TREES.get(name, 10), _trees(options))
+    most = groups.pick(options, options.trees or PRINTED_TREES[name], 10)
     make = partial(CO2ForestClassifier, **params | settings)
     yield from _curve(f"{group}/{name}", make, split, most, options)
 
 
 def trees(options):
     """Test error of other forests against the number of trees."""
-    for name in options.sets or PRINTED_TREES:
+    for name in options.sets or RIVAL_SETS:
         split = groups.load(name, options)
         for rival, make in RIVALS.items():
             most = min(30 if rival == "OC1" else PRINTED_TREES[name], _trees(options))
@@ -334,7 +353,7 @@ def _curve(prefix, make, split, most, options):
     sizes = [n for n in CURVE if n <= most]
     found, votes = {n: [] for n in sizes}, {n: [] for n in sizes}
     times = []
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         model = make(n_estimators=most, random_state=seed, n_jobs=options.n_jobs)
         start = time.process_time()
         model.fit(split.X_train, split.y_train)
@@ -371,7 +390,7 @@ def nu(options):
     models["axis"] = {"objective": None, "max_features": "sqrt", "bootstrap": False}
     for value, params in models.items():
         found = {}
-        for seed in range(options.rounds or 1):
+        for seed in groups.seeds(options, 1):
             model = CO2ForestClassifier(1, random_state=seed, **params).fit(X, y)
             for part, rows, labels in (("training", X, y), ("held-out", X_held, y_held)):
                 for depth, error in _errors_by_depth(model, X, y, rows, labels).items():
@@ -407,7 +426,7 @@ def prior(options):
     classes, codes, counts = np.unique(split.y_train, return_inverse=True, return_counts=True)
     share = counts / counts.sum()
     found = {}
-    for seed in range(options.rounds or 1):
+    for seed in groups.seeds(options, 1):
         rng = np.random.default_rng(seed)
         drawn = {"sample as it is": 0.0, "equal classes": 0.0}
         for tree in range(10):
@@ -458,9 +477,10 @@ def variants(options):
 
 def _errors(group, name, split, params, options, suffix=""):
     """Rows of test errors for growing numbers of trees."""
-    trees = [n for n in TREES if n <= _trees(options)]
+    row = f"{group}/{name}{suffix}"
+    trees = [n for n in (*TREES, 1000) if n <= _trees(options) and f"{row}-{n}" in MEASURES]
     found = {n: [] for n in trees}
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         model = CO2ForestClassifier(trees[0], random_state=seed, n_jobs=options.n_jobs, **params)
         model.set_params(warm_start=True)
         for n in trees:
@@ -469,7 +489,7 @@ def _errors(group, name, split, params, options, suffix=""):
     for n in trees:
         size = model.forest_[:n].nbytes / 2**20 if n == trees[-1] else None
         note = f"{mean_sd(found[n])} %" + (f", {size:.0f} MiB" if size else "")
-        yield Row(f"{group}/{name}{suffix}-{n}", found[n], note)
+        yield Row(f"{row}-{n}", found[n], note)
 
 
 def seconds(options):
@@ -477,7 +497,7 @@ def seconds(options):
     for name in options.sets or VARIANT_SETS:
         split = groups.load(name, options)
         times = []
-        for seed in range(options.rounds or 3):
+        for seed in groups.seeds(options):
             n_trees = 2 if name == "mnist" else 10
             model = CO2ForestClassifier(n_trees, random_state=seed, **PLAIN)
             start = time.process_time()
@@ -496,7 +516,7 @@ def scaling(options):
         path = Path(folder) / "rows.npz"
         for n in sizes:
             np.savez(path, X=split.X_train[:n], y=split.y_train[:n])
-            for seed in range(options.rounds or 3):
+            for seed in groups.seeds(options):
                 # A new process each time, because the peak of memory never falls.
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                     took, peak = pool.submit(_one_tree, path, seed).result()
@@ -607,7 +627,7 @@ def baselines(options):
             trees = [n for n in TREES[:2] if n <= _trees(options)]
             found = {n: [] for n in trees}
             times = []
-            for seed in range(options.rounds or 3):
+            for seed in groups.seeds(options):
                 model = CO2ForestClassifier(trees[-1], random_state=seed, n_jobs=options.n_jobs)
                 start = time.process_time()
                 model.set_params(**params).fit(split.X_train, split.y_train)
@@ -629,7 +649,7 @@ def first_cut(options):
         train = groups.load(name, options)
         found = {splitter: [] for splitter in FIRST_CUTS}
         times = {splitter: [] for splitter in FIRST_CUTS}
-        for seed in range(options.rounds or 3):
+        for seed in groups.seeds(options):
             # The test rows take no part: this comparison chooses a default.
             X, X_held, y, y_held = train_test_split(
                 train.X_train, train.y_train, test_size=0.2, random_state=seed
@@ -647,7 +667,7 @@ def first_cut(options):
 
 def _trees(options):
     """Largest number of trees."""
-    return 10 if options.quick else options.trees
+    return 10 if options.quick else options.trees or 100
 
 
 if __name__ == "__main__":
@@ -659,5 +679,6 @@ if __name__ == "__main__":
         ),
         MEASURES,
         groups.SETS
-        | {"--trees": {"type": int, "default": 100, "help": "at most this many trees"}},
+        | groups.SEEDS
+        | {"--trees": {"type": int, "help": "largest number of trees; the paper has 1000"}},
     )

@@ -1,9 +1,10 @@
-"""Data sets by name, from a folder of .npz files or, without one, from OpenML.
+"""Data sets by name, from a folder of files or, without one, from OpenML.
 
 The folder is given by the caller or by the environment variable ``SKFOREST_DATA``. It contains
 ``<name>.npz`` and ``tables/<name>.npz`` with the keys ``X_train, y_train, X_test, y_test`` where
 the split is fixed, and ``X, y`` elsewhere; tables may add ``categorical``, a mask of the columns
-that are integer codes, and have NaN for missing values.
+that are integer codes, and have NaN for missing values. Files of LIBSVM's page of data sets need
+no conversion; ``SOURCES`` says where sets of the papers come from.
 """
 
 import os
@@ -11,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import fetch_openml, make_classification
+from sklearn.datasets import (
+    fetch_covtype,
+    fetch_openml,
+    load_svmlight_files,
+    make_classification,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
 
@@ -84,9 +90,21 @@ OPENML = {
     "reg_kin8nm": ("kin8nm", 1),
     "reg_pol": ("pol", 1),
     "reg_wind": ("wind", 1),
-    "har": ("har", 1),
-    "sensit": ("vehicle_sensIT", 1),
-    "covertype": ("covertype", 3),
+}
+# Training file of a set on LIBSVM's page; that of the test rows ends in ".t".
+LIBSVM = {"protein": "protein", "sensit": "combined"}
+# Where sets of the papers come from that are on OpenML in another form, or not at all.
+SOURCES = {
+    "protein": "take protein.bz2 and protein.t.bz2 from LIBSVM's page of multi-class data (17766 "
+    "and 6621 rows of 357 features, 3 classes)",
+    "sensit": "take combined.bz2 and combined.t.bz2 of SensIT Vehicle (combined) from LIBSVM's "
+    "page of multi-class data (78823 and 19705 rows of 100 features, 3 classes)",
+    "covertype": "store X (581012 rows of 54 features) and y of sklearn.datasets.fetch_covtype(); "
+    "without a folder, it is fetched",
+    "har": "store the training and test part of Human Activity Recognition Using Smartphones, "
+    "from the UCI repository (7352 and 2947 rows of 561 features, 6 classes)",
+    "lfw_parts": "store images (uint8, n x height x width x 3) of Labeled Faces in the Wild, and "
+    "labels (n x height x width) of 7 parts of the face and the background",
 }
 
 
@@ -191,7 +209,7 @@ def faces(folder=None, n_train=256_000, n_test=250, size=31, seed=0):
     Parameters
     ----------
     folder : path, optional
-        With lfw_parts.npz, which is not on OpenML: images, uint8 of shape (n, height, width, 3),
+        With lfw_parts.npz, which cannot be fetched: images, uint8 of shape (n, height, width, 3),
         and labels, of shape (n, height, width).
     n_train : int
         Random pixels of the training images, with an equal number of each label.
@@ -328,13 +346,38 @@ def _read(name, folder):
         if path.exists():
             with np.load(path, allow_pickle=False) as file:
                 return dict(file)
-    raise FileNotFoundError(f"no {name}.npz in the data folder or in its tables/")
+    arrays = _read_libsvm(Path(folder), LIBSVM[name]) if name in LIBSVM else None
+    if arrays is None:
+        source = f": {SOURCES[name]}" if name in SOURCES else ""
+        raise FileNotFoundError(f"no {name}.npz in {folder} or in its tables/{source}")
+    return arrays
+
+
+def _read_libsvm(folder, stem):
+    """Read the training and the test file of a set in LIBSVM's format; None if one is missing."""
+    paths = []
+    for part in (stem, f"{stem}.t"):
+        paths += [path for path in (folder / f"{part}.bz2", folder / part) if path.exists()][:1]
+    if len(paths) < 2:
+        return None
+    X_train, y_train, X_test, y_test = load_svmlight_files(list(map(str, paths)), dtype=np.float32)
+    classes = np.unique(y_train)
+    return {
+        "X_train": X_train.toarray(),
+        "y_train": np.searchsorted(classes, y_train),
+        "X_test": X_test.toarray(),
+        "y_test": np.searchsorted(classes, y_test),
+    }
 
 
 def _fetch(name):
     """Fetch a data set from OpenML, in the form that `_read` returns."""
+    if name == "covertype":
+        X, y = fetch_covtype(return_X_y=True)
+        return {"X": X.astype(np.float32), "y": y - 1}
     if name not in OPENML:
-        raise ValueError(f"{name!r} is not on OpenML: give a folder by --data or SKFOREST_DATA")
+        source = f"; {SOURCES[name]}" if name in SOURCES else ""
+        raise ValueError(f"{name!r} needs a folder, by --data or SKFOREST_DATA{source}")
     title, version = OPENML[name]
     frame = fetch_openml(title, version=version, as_frame=True, parser="auto")
     categorical = np.array([dtype == "category" for dtype in frame.data.dtypes])

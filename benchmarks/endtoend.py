@@ -149,7 +149,7 @@ def _run(name, split, parameters, options, seeds=3):
     """Rows of hard and soft accuracy and of fit times, over some seeds."""
     parameters = groups.pick(options, parameters, parameters | QUICK)
     hard, soft, spent, leaves = [], [], [], []
-    for seed in range(options.rounds or seeds):
+    for seed in groups.seeds(options, seeds):
         model = E2EDecisionForest(**parameters, random_state=seed)
         start = time.process_time()
         model.fit(split.X_train, split.y_train)
@@ -202,14 +202,20 @@ def as_printed(options):
             own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20, "finetune_epochs": 20}
             yield from _run(f"connect4-printed/{depth}", split, own, options, 1)
     for name, forest in PRINTED_FORESTS.items():
-        if not _wanted(name, options):
+        wanted = {
+            (step, n_epochs): f"{name}-{step}-{n_epochs}"
+            for step, n_epochs in CELLS
+            if _wanted(name, options) or _wanted(f"{name}-{step}-{n_epochs}", options)
+        }
+        if not wanted:
             continue
         split = _validation(groups.load(name, options))
-        for step, n_epochs in CELLS:
+        for (step, n_epochs), row in wanted.items():
             own = PRINTED | forest | {"max_depth": 10, "steepness_step": step}
             own |= {"greedy_epochs": n_epochs, "finetune_epochs": 3 * n_epochs}
             own["n_estimators"] = options.trees or own["n_estimators"]
-            yield from _run(f"as-printed/{name}-{step}-{n_epochs}", split, own, options, 1)
+            own["n_jobs"] = options.n_jobs
+            yield from _run(f"as-printed/{row}", split, own, options, 1)
 
 
 def tradeoff(options):
@@ -312,7 +318,7 @@ def cnn(options):
 
     split = groups.load("mnist", options)
     hard, soft, spent = [], [], []
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         greedy, joint = (1, 1) if options.quick else (5, 20)
         model = E2ENetworkTree(
             feature_shape=(28, 28), greedy_epochs=greedy, finetune_epochs=joint, random_state=seed
@@ -332,7 +338,7 @@ def default(options):
     """Default settings on simulated rows."""
     split = data.synthetic(500 if options.quick else 10_000, 50)
     spent, found = [], []
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         model = E2EDecisionForest(random_state=seed)
         start = time.process_time()
         model.fit(split.X_train, split.y_train)
@@ -405,5 +411,7 @@ if __name__ == "__main__":
             *(default, engines),
         ),
         MEASURES,
-        groups.SETS | {"--trees": {"type": int, "help": "trees of a forest of the paper"}},
+        groups.SETS
+        | groups.SEEDS
+        | {"--trees": {"type": int, "help": "trees of a forest of the paper"}},
     )

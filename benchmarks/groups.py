@@ -1,6 +1,7 @@
 """The command line of a script that measures in groups, one group per command."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import results
 FOLDER = Path(__file__).resolve().parent
 # Option of the scripts that measure on several data sets.
 SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
+# Option of the scripts that divide the seeds of a group among several runs.
+SEEDS = {"--first-seed": {"type": int, "default": 0, "help": "seed of the first repetition"}}
 
 
 def main(doc, functions, measures=None, options=None):
@@ -59,6 +62,11 @@ def load(name, options):
     return split.head(600, 200) if options.quick else split
 
 
+def seeds(options, usual=3):
+    """Seeds of the repetitions."""
+    return range(options.first_seed, options.first_seed + (options.rounds or usual))
+
+
 def pick(options, full, quick):
     """Return `full`, or `quick` for a quick run."""
     return quick if options.quick else full
@@ -92,5 +100,6 @@ def _command(script, functions, parser, parsed):
         if name.endswith("_python"):
             parts.append("PYTHON")
         elif value is not True:
-            parts += map(str, value if isinstance(value, list) else [value])
+            values = value if isinstance(value, list) else [value]
+            parts += [shlex.quote(str(one)) for one in values]
     return " ".join(parts)

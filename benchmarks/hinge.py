@@ -202,7 +202,7 @@ def images(options):
         parameters = groups.pick(options, parameters, parameters | QUICK)
         split = groups.load(kind, options)
         errors, times = [], []
-        for seed in range(options.rounds or 3):
+        for seed in groups.seeds(options):
             model = RandomHingeForestClassifier(random_state=seed, **parameters)
             start = time.process_time()
             model.fit(_floats(split.X_train), split.y_train)
@@ -296,7 +296,7 @@ def _scores(row, name, parameters, options, one_hot):
     """Return the row of test errors, or of R2, on one of the sets of the paper."""
     parameters = groups.pick(options, parameters, parameters | QUICK)
     found, times = [], []
-    for seed in range(options.rounds or (15 if name == "iris" else 3)):
+    for seed in groups.seeds(options, 15 if name == "iris" else 3):
         kind = RandomHingeForestRegressor if name == "abalone_r2" else RandomHingeForestClassifier
         split = _split(name, seed, options, one_hot)
         model = kind(random_state=seed, **parameters)
@@ -390,5 +390,5 @@ if __name__ == "__main__":
         __doc__,
         (images, small, special, as_printed, curves, plane, speed),
         MEASURES,
-        groups.SETS,
+        groups.SETS | groups.SEEDS,
     )

@@ -14,7 +14,7 @@ MODELS = {
     "CO2, algorithm 1": "co2:algorithm-1/{}-{}",
     "CO2, defaults": "co2:errors/{}-{}",
 }
-SIZES = (10, 30, 100)
+SIZES = (10, 30, 100, 1000)
 
 
 def error_table(stored, commands, titles):
@@ -30,12 +30,15 @@ def error_table(stored, commands, titles):
         Titles of the data sets.
     """
     rows = []
-    for name, papers in co2.SETS.items():
+    for name, papers in co2.PRINTED_SETS.items():
         if f"co2:as-printed/{name}-10" not in stored:
             continue
-        cells = [f"{papers[0]:g}", f"{papers[1]:g}", f"{papers[2]:g} (1000 trees)"]
+        printed = dict(zip(co2.PAPER_TREES, papers, strict=True))
+        cells = [f"{printed[n]:g}" if n in printed else "" for n in SIZES]
         rows.append((f"{titles[name]}: CO2 in the paper", *cells, ""))
         for model, form in MODELS.items():
+            if name in co2.SPECIAL:
+                form = form.replace("errors", "special")
             found = [stored.get(form.format(name, n)) for n in SIZES]
             if any(found):
                 cells = [_cell(row, model) for row in found]
@@ -48,7 +51,7 @@ def choice_table(stored, commands, titles):
     """Return head and rows of the settings that were chosen on training rows."""
     rows = []
     for group in ("as-printed", "algorithm-1"):
-        for name in co2.SETS:
+        for name in co2.PRINTED_SETS:
             if row := stored.get(f"co2:{group}/{name}-choice"):
                 values = dict(re.findall(r"(\w+)=([\w.]+)", row["note"]))
                 cells = [values[key] for key in ("max_features", *co2.GRID)]
@@ -103,19 +106,36 @@ def tree_table(stored, commands, titles):
     return (*head, "Command"), rows
 
 
+def leaf_values_table(stored, commands, titles):
+    """Return head and rows of trees that predict class frequencies, or their trained leaves."""
+    rows = []
+    for name in nongreedy.SETS:
+        names = [
+            f"nongreedy:leaf-values/{name}-{kind}-{what}"
+            for what in ("error", "loss")
+            for kind in nongreedy.LEAF_VALUES
+        ]
+        if all(key in stored for key in names):
+            found = [stored[key] for key in names]
+            rows.append((titles[name], *(row["note"] for row in found), commands(found)))
+    head = (f"{what}, {kind}" for what in ("Error", "Log loss") for kind in nongreedy.LEAF_VALUES)
+    return ("Depth 10", *head, "Command"), rows
+
+
 TABLES = {
     "paper_co2": error_table,
     "paper_co2_choice": choice_table,
     "paper_co2_first_cut": first_cut_table,
     "paper_co2_prior": prior_table,
     "paper_nongreedy": tree_table,
+    "paper_nongreedy_leaf_values": leaf_values_table,
 }
 
 
 def draw(stored, titles, folder):
     """Draw all pictures whose rows are stored."""
     panels = {}
-    for name in co2.SETS:
+    for name in co2.PRINTED_SETS:
         for model, form in MODELS.items():
             if model == "CO2, defaults":
                 form = "co2:trees/{}-CO2, defaults-{}"
@@ -123,7 +143,9 @@ def draw(stored, titles, folder):
             if curve:
                 panels.setdefault(titles[name], {})[model] = curve
     if panels := {title: lines for title, lines in panels.items() if len(lines) > 2}:
-        figures.curves(panels, "trees", "test error in %", folder / "paper_co2_trees.png", "log")
+        path = folder / "paper_co2_trees.png"
+        n_rows = 1 if len(panels) < 5 else 2
+        figures.curves(panels, "trees", "test error in %", path, "log", n_rows)
     panels = {}
     for part in ("training", "held-out"):
         for nu in (*co2.NUS, "axis"):

@@ -174,7 +174,7 @@ def mnist(options):
     With 10000 rows, 4 sqrt(p) candidates had a smaller out-of-bag error than the default.
     """
     split = _mnist(options)
-    seeds = range(options.rounds or 3)
+    seeds = groups.seeds(options)
     trees = pick(options, 100, 5)
 
     def fitted(part, seed, **parameters):
@@ -310,7 +310,7 @@ def _importances(options):
     is_tested = np.isin(split.y_test, (3, 5))
     test = data.Split(X, y, split.X_test[is_tested], split.y_test[is_tested])
     trees = pick(options, 500, 5)
-    own = {"importance_type": "count", "splitter": "exact", "random_state": 0}
+    own = {"importance_type": "count", "splitter": "exact"}
     models = {
         "patch forest": ManifoldForestClassifier(
             trees, feature_shape=SHAPE, contrast="sum", max_patch=4, **own
@@ -323,8 +323,13 @@ def _importances(options):
     means = [split.X_train[part].mean(axis=0) for part in rows]
     pictures = {"mean of 3": means[0], "mean of 5": means[1], "difference": means[0] - means[1]}
     for name, model in models.items():
-        pictures[name] = 1e5 * model.fit(X, y).feature_importances_
-        yield Row(f"importances/{name.replace(' ', '-')}", [_error(model, test)])
+        errors = []
+        for seed in groups.seeds(options, 10):
+            model.set_params(random_state=seed).fit(X, y)
+            pictures.setdefault(name, 1e5 * model.feature_importances_)  # of the first seed
+            errors.append(_error(model, test))
+        row = f"importances/{name.replace(' ', '-')}"
+        yield Row(row, errors, f"{mean_sd(errors)} %")
     stored = {name: results.to_text(image.reshape(SHAPE)) for name, image in pictures.items()}
     results.write(options.results / "manifold_importances.json", stored)
 
@@ -426,7 +431,7 @@ def memory(options):
     split = _mnist(options)
     trees = pick(options, 100, 5)
     peaks = {name: [] for name in rivals}
-    for seed in range(options.rounds or 2):
+    for seed in groups.seeds(options, 2):
         with workers(split, rivals) as running:
             for name, worker in running.items():
                 run = fit(worker, rivals[name], trees, seed)
@@ -495,7 +500,8 @@ if __name__ == "__main__":
             *(first_predict, size, threads, memory, bits),
         ),
         MEASURES,
-        {
+        groups.SEEDS
+        | {
             "--treeple-python": {"help": "interpreter that has treeple"},
             "--ydf-python": {"help": "interpreter that has ydf"},
             "--models": {"nargs": "*", "help": "some models, or importances, only"},

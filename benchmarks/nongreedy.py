@@ -14,6 +14,8 @@ import warnings
 
 import data
 import groups
+import numpy as np
+import scores
 from results import Measure, Row
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -64,16 +66,22 @@ PRINTED_MODELS = {
     "OC1": lambda **kw: CO2ForestClassifier(1, objective="oc1", **GROWN, **kw),
     "CO2": lambda **kw: CO2ForestClassifier(1, **PRINTED_CO2 | kw),
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**PRINTED | kw),
+    "non-greedy, trained leaves": lambda **kw: NonGreedyTreeClassifier(
+        **PRINTED | {"leaves": "trained"} | kw
+    ),
 }
 CHOSEN = {
     "CO2": GRID | {"learning_rate": RATES[:1]},
     "non-greedy": GRID | {"learning_rate": RATES},
+    "non-greedy, trained leaves": GRID | {"learning_rate": RATES},
 }
 # Sorting all features of all rows of MNIST takes too long: a histogram of all rows instead.
 SEARCH = {"mnist": {"splitter": "hist", "max_search_samples": None}}
-LARGE = ("mnist", "connect4")  # too large for the coordinate search of OC1
+FURTHER = ("sensit", "protein")  # --sets has to name them: their data must be obtained first
+LARGE = ("mnist", "connect4", *FURTHER)  # too large for the coordinate search of OC1
 LEAF_NUS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAF_DEPTHS = (10, 13, 16)
+LEAF_VALUES = ("counts", "trained")
 INFERENCE_DEPTHS = (6, 10, 14, 18)
 DEPTHS = (2, 4, 6, 8, 10, 12, 14, 16, 18)
 SETS = ("mnist", "connect4", "letter_libsvm", "usps")
@@ -82,7 +90,7 @@ MEASURES = {
     f"depths/{name}-{model}-{depth}": Measure(
         f"error of one tree, {name}, depth {depth}, {model}", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in (*MODELS, *REFINED)
     for depth in DEPTHS
 } | {
@@ -93,7 +101,7 @@ MEASURES |= {
     f"as-printed/{name}-{model}-{depth}{suffix}": Measure(
         f"{what} of one tree, {name}, depth {depth}, {model} as printed", "%", more=False
     )
-    for name in SETS
+    for name in (*SETS, *FURTHER)
     for model in PRINTED_MODELS
     for depth in PRINTED_DEPTHS
     for suffix, what in (("", "error"), ("-training", "training error"))
@@ -106,6 +114,14 @@ MEASURES |= {
     )
     for nu in (*LEAF_NUS, "axis")
     for depth in LEAF_DEPTHS
+}
+MEASURES |= {
+    f"leaf-values/{name}-{kind}-{what}": Measure(
+        f"{text}, one tree, {name}, depth 10, leaves of {kind}", unit, more=False
+    )
+    for name in SETS
+    for kind in LEAF_VALUES
+    for what, text, unit in (("error", "error", "%"), ("loss", "log loss", "ratio"))
 }
 MEASURES |= {
     f"inference/{kind}-{depth}": Measure(
@@ -122,17 +138,16 @@ def as_printed(options):
     """Test and training error of one tree, with settings chosen for each depth: figure 2."""
     for name in options.sets or SETS:
         split = groups.load(name, options)
-        usual = PRINTED_DEPTHS[:3] if name == "mnist" else PRINTED_DEPTHS
-        for depth in options.depths or groups.pick(options, usual, usual[:1]):
+        for depth in options.depths or groups.pick(options, PRINTED_DEPTHS, PRINTED_DEPTHS[:1]):
             for model, make in PRINTED_MODELS.items():
-                if model == "OC1" and name in LARGE:
+                if model == "OC1" and name in LARGE or model not in options.models:
                     continue
                 search = SEARCH.get(name, EXACT) if model not in ("OC1", "random") else {}
                 fixed = search | {"max_depth": depth}
                 settings = _chosen(split, model, fixed, options)
                 found = {"": [], "-training": []}
-                n_rounds = 1 if model == "OC1" else options.rounds or 3  # it takes long
-                for seed in range(n_rounds):
+                seeds = groups.seeds(options)
+                for seed in seeds[:1] if model == "OC1" else seeds:  # OC1 takes long
                     tree = _fit(make(**fixed, **settings, random_state=seed), split)
                     for suffix, X, y in (
                         ("", split.X_test, split.y_test),
@@ -186,6 +201,23 @@ def leaves(options):
             yield Row(f"leaves/{nu}-{depth}", [tree.get_n_leaves()], f"error {error:.2f} %")
 
 
+def leaf_values(options):
+    """Error and log loss of trees that predict class frequencies, or their trained leaves."""
+    for name in options.sets or SETS:
+        split = groups.load(name, options)
+        for kind in LEAF_VALUES:
+            found = {"error": [], "loss": []}
+            for seed in groups.seeds(options):
+                tree = NonGreedyTreeClassifier(max_depth=10, leaves=kind, random_state=seed)
+                chances = tree.fit(split.X_train, split.y_train).predict_proba(split.X_test)
+                codes = np.searchsorted(tree.classes_, split.y_test)
+                found["error"].append(100 * np.mean(chances.argmax(axis=1) != codes))
+                found["loss"].append(scores.log_loss(codes, chances))
+            for what, values in found.items():
+                row = f"leaf-values/{name}-{kind}-{what}"
+                yield Row(row, values, mean_sd(values), value=statistics.fmean(values))
+
+
 def inference(options):
     """Processor seconds of an epoch with both kinds of inference: figure 4."""
     split = groups.load("connect4", options)
@@ -211,7 +243,7 @@ def depths(options):
         usual = groups.pick(options, (6, 10, 14) if name == "mnist" else DEPTHS, (4,))
         for depth in options.depths or usual:
             found = {model: [] for model in (*MODELS, *REFINED)}
-            for seed in range(options.rounds or 3):
+            for seed in groups.seeds(options):
                 fitted = {}
                 for model, make in MODELS.items():
                     tree = make(max_depth=depth, random_state=seed)
@@ -230,7 +262,7 @@ def seconds(options):
     """Processor seconds of an epoch and of an alternating sweep: differences of two fits."""
     split = groups.load("mnist", options)
     epochs, sweeps = [], []
-    for seed in range(options.rounds or 3):
+    for seed in groups.seeds(options):
         spent = {}
         for n_epochs in (1, 11):
             start = time.process_time()
@@ -250,8 +282,17 @@ def seconds(options):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (as_printed, leaves, inference, depths, seconds),
+        (as_printed, leaves, leaf_values, inference, depths, seconds),
         MEASURES,
         groups.SETS
-        | {"--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"}},
+        | groups.SEEDS
+        | {
+            "--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"},
+            "--models": {
+                "nargs": "*",
+                "choices": PRINTED_MODELS,
+                "default": list(PRINTED_MODELS),
+                "help": "some models of as-printed only",
+            },
+        },
     )

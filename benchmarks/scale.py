@@ -1,19 +1,22 @@
 """Measurements of training on several workers, and on more rows than memory holds.
 
-    python benchmarks/scale.py backend [--rounds N] [--quick]
-    python benchmarks/scale.py partitions [--rounds N] [--quick]
+    python benchmarks/scale.py threads [--rounds N] [--counts N ...] [--quick]
+    python benchmarks/scale.py backend [--rounds N] [--counts N ...] [--quick]
+    python benchmarks/scale.py partitions [--rounds N] [--counts N ...] [--quick]
     python benchmarks/scale.py steps [--rounds N] [--quick]
     python benchmarks/scale.py memory [--rounds N] [--quick]
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
-classes. ``backend`` compares one worker with two processes of dask that `joblib.parallel_config`
-names, for 48 trees. ``partitions`` does so for `skforest.dask`, with 16 partitions, and compares
-the accuracy with that of trees that see all rows. ``steps`` measures what does not get faster with
-more workers, and computes from it the number of workers at which each is busy half of the time
-with training. ``memory`` trains, in a process whose memory is
-limited, on rows of three times the limit. Times of ``backend`` and ``partitions`` are processor
-seconds of the client and of the busiest worker, added up, so that other jobs of the machine do not
-count; all others are wall-clock seconds. Those that are compared take turns. Rows are merged into
+classes. ``threads`` compares one thread of this process with several, for the estimators and the
+data of `THREADS`. ``backend`` compares one worker with several processes of dask (`--counts`, by
+default two) that `joblib.parallel_config` names, for 48 trees. ``partitions`` does so for
+`skforest.dask`, with 16 partitions, and compares the accuracy with that of trees that see all
+rows. ``steps`` measures what does not get faster with more workers, and computes from it the
+number of workers at which each is busy half of the time with training. ``memory`` trains, in a
+process whose memory is limited, on rows of three times the limit. On a machine with fewer than
+four processors, times of ``backend`` and ``partitions`` are processor seconds of the client and of
+the busiest worker, added up, so that other jobs of the machine do not count; all others are wall-
+clock seconds. Those that are compared take turns. Rows are merged into
 ``benchmarks/results/scale.json``.
 """
 
@@ -37,9 +40,31 @@ from results import Measure, Row
 from timing import interleave, ratios, seconds
 
 import skforest.dask
-from skforest import ManifoldForestClassifier
+from skforest import (
+    CO2ForestClassifier,
+    E2EDecisionForestClassifier,
+    ManifoldForestClassifier,
+    NonGreedyForestClassifier,
+    ObliqueBoostingClassifier,
+    RandomHingeForestClassifier,
+)
 
 N_FEATURES, N_TREES, N_PARTITIONS = 50, 16, 16
+# Estimators that are fitted with several threads: parameters, and rows of the training set.
+THREADS = {
+    "manifold": (ManifoldForestClassifier, {"n_estimators": 64}, 100_000),
+    "co2": (CO2ForestClassifier, {"n_estimators": 64}, 10_000),
+    "nongreedy": (NonGreedyForestClassifier, {"n_estimators": 64}, 5_000),
+    "endtoend": (E2EDecisionForestClassifier, {"n_estimators": 32}, 2_000),
+    "hinge": (RandomHingeForestClassifier, {}, 20_000),
+    "boosting": (
+        ObliqueBoostingClassifier,
+        {"n_estimators": 50, "early_stopping": False},
+        500_000,
+    ),
+}
+COUNTS_OF_THREADS = (2, 4, 8, 16, 32, 64)
+COUNTS_OF_WORKERS = (2, 4, 8, 16)
 SIZES = [10**6, 10**7, 10**8, 10**9]
 PARTITION = 10**6  # rows of a partition, for tables of more rows
 TREES = 100  # trees of the forests for which workers are counted
@@ -52,12 +77,24 @@ COUNTS = {
     for size in SIZES
     if (kind, size) != ("backend", 10**9)
 }
+OVER_WORKERS = {
+    f"{name}-{count}": Measure(f"{text}, one worker over {count}", "x")
+    for name, text in {
+        "backend/fit": "fit of 48 trees, joblib's backend of dask",
+        "partitions/fit": "skforest.dask.fit",
+        "partitions/predict": "skforest.dask.predict",
+    }.items()
+    for count in COUNTS_OF_WORKERS
+}
+OVER_THREADS = {
+    f"threads/{name}-{what}-{count}": Measure(
+        f"{kind.__name__}.{what}, one thread over {count}", "x"
+    )
+    for name, (kind, _, _) in THREADS.items()
+    for what in ("fit", "predict")
+    for count in COUNTS_OF_THREADS
+}
 MEASURES = {
-    "backend/fit": Measure(
-        "fit of 48 trees, one worker over two of joblib's backend of dask", "x"
-    ),
-    "partitions/fit": Measure("skforest.dask.fit, one worker over two", "x"),
-    "partitions/predict": Measure("skforest.dask.predict, one worker over two", "x"),
     "partitions/error": Measure("error of trees that see one of 16 partitions each", "%", False),
     "partitions/error-all": Measure("error of trees that see all rows", "%", False),
     "steps/tree": Measure("one tree on all rows", "s", False),
@@ -72,28 +109,41 @@ MEASURES = {
     "steps/receive": Measure("receiving and joining a tree", "us", False),
     "memory/rows": Measure("bytes of memory-mapped rows over the limit of memory", "x"),
     "memory/partitions": Measure("bytes of rows in partitions over the limit of memory", "x"),
-} | COUNTS
+}
+MEASURES = OVER_THREADS | OVER_WORKERS | MEASURES | COUNTS
+
+
+def threads(options):
+    """Seconds of one thread over those of several, of fit and of predict."""
+    for name, (kind, params, n) in THREADS.items():
+        X, y = _rows(0, pick(options, n, 400))
+        X_test, _ = _rows(1, pick(options, 200_000, 1000))
+
+        def on(n_jobs, kind=kind, params=params, X=X, y=y, X_test=X_test):
+            model = kind(random_state=0, n_jobs=n_jobs, **params)
+            return seconds(model.fit, X, y), seconds(model.predict, X_test)
+
+        names = [f"threads/{name}-fit", f"threads/{name}-predict"]
+        yield from _over_one(_taking_turns(on, options), names)
 
 
 def backend(options):
-    """Seconds of one worker over those of two processes of dask."""
+    """Seconds of one worker over those of several processes of dask."""
     X, y = _rows(0, _size(options))
-    with _cluster(2) as client, joblib.parallel_config(backend="dask"):
-        _forest().fit(X[:1000], y[:1000])  # imports the package in the workers
 
-        def on_two(_):
-            return _processor(client, lambda: _forest(3 * N_TREES).fit(X, y))
-
-        def on_one(_):
+    def on(n_workers):
+        if n_workers == 1:
             with joblib.parallel_config(backend="threading", n_jobs=1):
-                return _processor(client, lambda: _forest(3 * N_TREES).fit(X, y))
+                return (_spent(None, lambda: _forest(3 * N_TREES).fit(X, y)),)
+        with _cluster(n_workers) as client, joblib.parallel_config(backend="dask"):
+            _forest().fit(X[:1000], y[:1000])  # imports the package in the workers
+            return (_spent(client, lambda: _forest(3 * N_TREES).fit(X, y)),)
 
-        times = interleave({"1": on_one, "2": on_two}, options.rounds or 3, warm_up=False)
-    yield Row("backend/fit", ratios(times["1"], times["2"]), _medians(times))
+    yield from _over_one(_taking_turns(on, options), ["backend/fit"])
 
 
 def partitions(options):
-    """Seconds of one worker over those of two, and errors, of trees on partitions."""
+    """Seconds of one worker over those of several, and errors, of trees on partitions."""
     n = _size(options)
     X, y = _parts(n, N_PARTITIONS)
     fitted = skforest.dask.fit(_forest(), X, y)
@@ -101,16 +151,11 @@ def partitions(options):
     def on(n_workers):
         with _cluster(n_workers) as client:
             skforest.dask.fit(_forest(), X[: n // 8], y[: n // 8])  # imports the package
-            fit = _processor(client, lambda: skforest.dask.fit(_forest(), X, y))
+            fit = _spent(client, lambda: skforest.dask.fit(_forest(), X, y))
             labels = skforest.dask.predict(fitted, X)
-            return fit, _processor(client, lambda: labels.sum().compute())
+            return fit, _spent(client, lambda: labels.sum().compute())
 
-    times = interleave(
-        {"1": lambda _: on(1), "2": lambda _: on(2)}, options.rounds or 3, warm_up=False
-    )
-    for number, name in enumerate(("fit", "predict")):
-        own = {key: [pair[number] for pair in pairs] for key, pairs in times.items()}
-        yield Row(f"partitions/{name}", ratios(own["1"], own["2"]), _medians(own))
+    yield from _over_one(_taking_turns(on, options), ["partitions/fit", "partitions/predict"])
     X_test, y_test = _rows(N_PARTITIONS, n // 5)
     whole = _forest(n_jobs=2).fit(X.compute(), y.compute())
     yield Row("partitions/error", [100 * (1 - fitted.score(X_test, y_test))])
@@ -244,16 +289,39 @@ def _cluster(n_workers):
     return Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
 
 
-def _processor(client, function):
-    """Processor seconds of this process and of the busiest worker."""
+def _counts(options):
+    """Numbers of threads or workers to compare, the first of which is 1."""
+    return [1, *(options.counts or [2])]
+
+
+def _taking_turns(on, options):
+    """By number of workers, what ``on(number)`` measured in each round."""
+    functions = {str(count): lambda _, count=count: on(count) for count in _counts(options)}
+    return interleave(functions, options.rounds or 3, warm_up=False)
+
+
+def _over_one(times, names):
+    """Rows of one thread or worker over several; each measurement has one number for each name."""
+    for number, name in enumerate(names):
+        own = {count: [found[number] for found in every] for count, every in times.items()}
+        for count in list(own)[1:]:
+            note = _medians({key: own[key] for key in ("1", count)})
+            yield Row(f"{name}-{count}", ratios(own["1"], own[count]), note)
+
+
+def _spent(client, function):
+    """Seconds of a call; on few processors those of this process and of the busiest worker."""
+    if os.cpu_count() >= 4:
+        return seconds(function)
 
     def spent():
-        return time.process_time(), client.run(time.process_time)
+        of_workers = {} if client is None else client.run(time.process_time)
+        return time.process_time(), of_workers
 
     before, of_workers = spent()
     function()
     after, now = spent()
-    return after - before + max(now[key] - of_workers[key] for key in now)
+    return after - before + max((now[key] - of_workers[key] for key in now), default=0.0)
 
 
 def _prepared(X, y):
@@ -300,4 +368,5 @@ def _seconds_text(work, fixed):
 
 
 if __name__ == "__main__":
-    groups.main(__doc__, [backend, partitions, steps, memory], MEASURES)
+    counts = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
+    groups.main(__doc__, [threads, backend, partitions, steps, memory], MEASURES, counts)

@@ -5,21 +5,26 @@
     python benchmarks/serve.py frame [--rounds N] [--quick]
     python benchmarks/serve.py threads [--rounds N] [--quick]
     python benchmarks/serve.py contention [--rounds N] [--quick]
+    python benchmarks/serve.py interpreter [--rounds N] [--quick]
 
 Models of 100 trees (or rounds) of at most 64 leaves are fitted on 10,000 rows of 64 features with
 two classes, slow ones on 2000. ``one-row`` predicts single rows, ``batch`` 10,000 rows with one
 thread, ``frame`` data frames of one row, ``threads`` batches with two threads. Models take turns,
 with a number of calls in each; the result is the median of the rounds. Times are processor
 seconds. Those of ``threads`` are wall-clock seconds, which need a machine that does nothing else;
-``contention`` compares the processor seconds of two threads with those of one. ydf runs in a
-process of its own, in the environment that ``--ydf-python`` names. Rows are merged into
-``benchmarks/results/serve.json``.
+``contention`` compares the processor seconds of two threads with those of one. ``interpreter``
+compares one thread with two threads and two processes, in wall-clock seconds; the usual and the
+free-threaded build of Python store rows of their own. ydf runs in a process of its own, in the
+environment that ``--ydf-python`` names. Rows are merged into ``benchmarks/results/serve.json``.
 """
 
+import multiprocessing
 import statistics
+import sys
 import threading
 import time
 import warnings
+from functools import partial
 
 import data
 import groups
@@ -29,6 +34,7 @@ from groups import pick
 from lightgbm import LGBMClassifier
 from race import Rival, workers
 from results import Measure, Row
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
 from timing import interleave, ratios, seconds
@@ -71,7 +77,14 @@ THREADS = {
         False,
     ),
 }
-MEASURES = ONE | BATCH | AGAINST | FRAMES | THREADS
+WORK = {"rows": "rows, in batches of 10,000", "one-row": "single rows", "fits": "small forests"}
+BUILDS = {"gil": "", "free-threaded": ", free-threaded Python"}
+BY_BUILD = {
+    f"{build}/{name}": Measure(f"{work} a second, two threads over one{text}", "x")
+    for build, text in BUILDS.items()
+    for name, work in WORK.items()
+}
+MEASURES = ONE | BATCH | AGAINST | FRAMES | THREADS | BY_BUILD
 OPTIONS = {"--ydf-python": {"help": "interpreter of an environment with ydf"}}
 
 
@@ -169,18 +182,48 @@ def contention(options):
     yield Row("contention/predictor", ratios(times["two"], times["one"]))
 
 
+def interpreter(options):
+    """Throughput of two threads over that of one, with this build of Python."""
+    build = "gil" if getattr(sys, "_is_gil_enabled", lambda: True)() else "free-threaded"
+    split, few = _split(options), data.synthetic(200, 10, 2, n_informative=5, n_test=50)
+    predictor = _sparse(options).fit(split.X_train, split.y_train).predictor()
+    small = skforest.ManifoldForestClassifier(10, n_jobs=1, random_state=0)
+    work = {
+        "rows": (partial(predictor, split.X_test), pick(options, 10, 1)),
+        "one-row": (partial(predictor, split.X_test[0]), pick(options, 20_000, 10)),
+        "fits": (lambda: clone(small).fit(few.X_train, few.y_train), pick(options, 40, 1)),
+    }
+    process = multiprocessing.get_context("fork").Process
+    for name, own in work.items():
+        functions = {"one": partial(_repeat, *own)}
+        for kind, start in (("threads", threading.Thread), ("processes", process)):
+            functions[kind] = partial(_start, start, 2, _repeat, *own)
+        times = interleave(
+            {kind: lambda _, run=run: seconds(run) for kind, run in functions.items()},
+            options.rounds or 15,
+        )
+        gains = {kind: [2 * x for x in ratios(times["one"], times[kind])] for kind in functions}
+        note = f"two processes {statistics.median(gains['processes']):.2f}x"
+        yield Row(f"{build}/{name}", gains["threads"], note)
+
+
 def _serve(predictor, X, calls, n_threads):
     """Call a predictor in each of some threads."""
+    _start(threading.Thread, n_threads, _repeat, partial(predictor, X), calls)
 
-    def serve():
-        for _ in range(calls):
-            predictor(X)
 
-    started = [threading.Thread(target=serve) for _ in range(n_threads)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
+def _repeat(function, calls):
+    for _ in range(calls):
+        function()
+
+
+def _start(kind, n, function, *arguments):
+    """Call a function in each of n threads, or processes, and wait for them."""
+    started = [kind(target=function, args=arguments) for _ in range(n)]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join()
 
 
 def _processor(function, *arguments):
@@ -258,7 +301,9 @@ class _ydf:
             self.running.__exit__(*error)
 
 
+GROUPS = (one_row, batch, frame, threads, contention, interpreter)
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message="X does not have valid feature names")
     with threadpool_limits(1):  # HistGradientBoosting takes all cores otherwise
-        groups.main(__doc__, (one_row, batch, frame, threads, contention), MEASURES, OPTIONS)
+        groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

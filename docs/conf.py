@@ -1,4 +1,4 @@
-"""Sphinx configuration. Pages are .md (MyST) or .rst; every `>>>` block runs as a doctest.
+"""Sphinx configuration. Pages are .md (MyST) or .rst; their examples run as doctests.
 
 sphinx-gallery runs the scripts in `docs/examples` and writes `docs/auto_examples`. The notebooks
 are copied to `docs/notebooks` and shown with their stored outputs.
@@ -64,6 +64,9 @@ sphinx_gallery_conf = {
     "reference_url": {"skforest": None},
 }
 
+# Pages use the directives doctest and testcode. A `>>>` block without one is that of a docstring,
+# which the tests run.
+doctest_test_doctest_blocks = ""
 doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
 
 

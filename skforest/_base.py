@@ -11,7 +11,6 @@ Only this file imports private names of scikit-learn.
 import time
 import warnings
 from abc import abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
 from numbers import Integral, Real  # noqa: F401
@@ -42,7 +41,7 @@ from ._feature_map import (
 from ._kernels.rows import tree_seed
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
-from ._threads import CallbackSupportMixin, FitTasks, in_parallel, thread_count, with_callbacks
+from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
 from .forest import Forest
@@ -328,11 +327,17 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if "feature_names_in_" in self.__dict__:
             reader = forest.__dict__.get("_cached_reader")
             X = None if reader is None else reader.matrix(X)
-        elif type(X) is not np.ndarray or X.ndim != 2 or len(X) > FEW_ROWS or forest.levels:
+        elif not self._is_plain(X) or len(X) > FEW_ROWS:
             return None
         elif not X.flags.c_contiguous:
             X = np.ascontiguousarray(X)
         return forest.row_map.features(X, True, self._takes_missing)
+
+    def _is_plain(self, X):
+        """Whether X may be a matrix of numbers that needs no full validation, and is no table."""
+        if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.char not in "fdB":
+            return False
+        return "feature_names_in_" not in self.__dict__ and not self.forest_.levels
 
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
@@ -348,8 +353,18 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         few = self._few_features(X)
         if few is not None:
             return method(self._routing_forest, few)
+        if "forest_" in self.__dict__ and self._is_plain(X):
+            found = in_blocks(partial(self._plain_block, method), X, BLOCK, self.n_jobs)
+            if found is not None:
+                return found
         X = self._validate_predict(X)
         return self._in_blocks(X, partial(method, self._routing_forest))
+
+    def _plain_block(self, method, rows):
+        """What a method of the forest returns for some rows; None if they need full validation."""
+        map_rows = self.forest_.row_map.features
+        features = map_rows(np.ascontiguousarray(rows), True, self._takes_missing)
+        return None if features is None else method(self._routing_forest, features)
 
     def _responder(self):
         """A function of rows of float32 that returns responses, and one that encodes tables."""
@@ -367,7 +382,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return response, copy(self)._validate_predict
 
     def _in_blocks(self, X, predict):
-        """A function of mapped rows, in blocks of rows that are mapped each."""
+        """A function of mapped rows, in blocks that are mapped each."""
         map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
         reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 
@@ -376,24 +391,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 return predict(map_csr(canonical_csr(block)))
             return predict(map_coded(dense(block)))
 
-        n_rows, most = X.shape[0], BLOCK
-        if sparse.issparse(X) and not reads_csr:
-            most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1]))
-        elif n_rows <= BLOCK:
-            return function(X)
-        n_jobs = thread_count(self.n_jobs)
-        n_blocks = n_jobs * -(-n_rows // (most * n_jobs))  # the threads get equally many
-        size = max(1, -(-n_rows // n_blocks))
-        starts = range(0, n_rows, size)
-
-        def part(start):
-            return function(X[start : start + size])
-
-        if n_jobs == 1:
-            return np.concatenate([part(start) for start in starts])
-        # joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
-        with ThreadPoolExecutor(n_jobs) as pool:
-            return np.concatenate(list(pool.map(part, starts)))
+        is_unpacked = sparse.issparse(X) and not reads_csr
+        most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1])) if is_unpacked else BLOCK
+        return in_blocks(function, X, most, self.n_jobs)
 
     def apply(self, X):
         """Leaf that every row reaches in every tree.

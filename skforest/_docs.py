@@ -87,7 +87,8 @@ verbose : int
     epochs of joint training where there is only one tree. More than 1, without tqdm: a line for
     each of them.
 warm_start : bool
-    Whether to keep the trees of the last fit and add those missing to `n_estimators`.
+    Whether to keep the trees of the last fit and add those missing to `n_estimators`. Other
+    parameters of training that are changed in between apply to the new trees only.
 """
 
 ATTRIBUTES = """

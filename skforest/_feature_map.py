@@ -245,7 +245,7 @@ class FeatureMap:
         As `transform`, but the target statistics of a row are those of the other folds. Without
         `statistics`, no labels of these rows are in them.
         """
-        if sparse.issparse(Z) or (Z.dtype == np.uint8 and not len(self.source)):
+        if sparse.issparse(Z) or not (has_missing or len(self.source)):
             return Z
         if has_missing:
             Z = np.where(Z == MISSING, np.float32(np.nan), Z)
@@ -342,11 +342,8 @@ class FeatureMap:
 
 
 def has_nan(Z):
-    """Has a matrix missing values? Without a mask of the whole matrix where it is large."""
-    if Z.dtype == np.uint8:
-        return False
-    size = max(16, 8 * CACHED // max(1, Z.shape[1]))
-    return any(np.isnan(Z[start : start + size]).any() for start in range(0, len(Z), size))
+    """Has a matrix missing values? A minimum is NaN where any number is, and needs no mask."""
+    return Z.dtype != np.uint8 and Z.size > 0 and bool(np.isnan(Z.min()))
 
 
 def empty_like(X, shape, dtype):

@@ -4,9 +4,11 @@ Threads are the default. A `joblib.parallel_config` context can name a backend o
 as those of dask and ray; then what is trained on is sent to every process once, and trees return.
 """
 
+import sys
 import threading
 import time
 import warnings
+from collections import deque
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import takewhile
@@ -26,6 +28,10 @@ except ImportError:  # scikit-learn before 1.9
     def with_callbacks(method):
         """There are no callbacks."""
         return method
+
+
+MIN_BLOCK = 1024  # rows: smaller blocks take longer together
+BLOCKS_PER_THREAD = 4
 
 
 class Control:
@@ -270,6 +276,57 @@ def _calls_in_processes(function, members, limit, backend):
         )
 
 
+def in_blocks(function, X, most, n_jobs):
+    """``function(block)`` for blocks of at most `most` rows of X, in threads, as one array.
+
+    None if the function returns None for a block.
+    """
+    n_rows, size, n_threads = X.shape[0], most, 1
+    if n_rows > min(most, 2 * MIN_BLOCK):
+        n_threads = thread_count(n_jobs)
+    if n_threads > 1:
+        size = min(most, max(MIN_BLOCK, -(-n_rows // (BLOCKS_PER_THREAD * n_threads))))
+    if n_rows <= size:
+        return function(X)
+    blocks = [X[start : start + size] for start in range(0, n_rows, size)]
+    results = in_threads(function, blocks, n_threads)
+    return None if any(result is None for result in results) else np.concatenate(results)
+
+
+def in_threads(function, items, n_threads):
+    """List of ``function(item)`` for each item, by this thread and ``n_threads - 1`` others.
+
+    They take one item after the other: a thread that the system interrupts does not hold up the
+    others. joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
+    """
+    results, errors = [None] * len(items), []
+    waiting = deque(enumerate(items))
+
+    def work():
+        while not errors:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                results[number] = function(item)
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(min(n_threads, len(items)) - 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        work()
+    finally:
+        waiting.clear()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
 class Progress:
     """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
@@ -316,9 +373,12 @@ class Progress:
 
 def _progress_bar(total, name, unit):
     """A tqdm bar; None without tqdm."""
+    is_first = "tqdm.auto" not in sys.modules
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
+        # A filter of warnings applies to all threads, so it is set for the first import only.
+        with warnings.catch_warnings() if is_first else nullcontext():
+            if is_first:
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar
             from tqdm.auto import tqdm
     except ImportError:
         return None

@@ -125,10 +125,10 @@ cdef class Router:
     cdef const int32_t[::1] value_index
     cdef bint has_slopes
     cdef Slopes slopes
-    cdef tuple leaf_bits           # what `leaf_bits` returns, once it is needed
-    cdef SumRouter sum_router      # made when bytes are predicted for the first time
     cdef readonly DirectionPool pool
-    cdef bint pool_is_decided
+    # What some rows need, by name, once they need it. All else stays as it is after `__init__`, so
+    # that threads may call all methods at the same time; entries are set once, see `prepared_bits`.
+    cdef dict prepared
 
     def __init__(self, arrays, n_features, n_outputs, grid, gate, steepness):
         self.arrays = arrays
@@ -148,6 +148,10 @@ cdef class Router:
         self.directions = as_directions(arrays, n_features, as_grid(grid[0], grid[1], grid[2]))
         # Those of the splits, not all that are stored: a view of one tree stays cheap.
         self.max_terms = self.count_terms(self.direction)
+        stored = self.directions.n_boxes + self.directions.n_sparse + self.directions.n_dense
+        # Of the whole forest: bags and other ranges of trees share it.
+        self.pool = make_pool(arrays, n_features, stored)
+        self.prepared = {}
 
     cdef Table checked_table(self, X) except *:
         """X as kernels read it; they rely on one column for each feature."""
@@ -204,7 +208,7 @@ cdef class Router:
         """Route all rows through some trees; fill `leaves`, or add to `response` without them."""
         if self.sums_are_used(table):
             return self.route_by_sums(table, first_tree, last_tree, leaves, response)
-        cdef bint has_pool = self.pool_is_used()
+        cdef bint has_pool = self.pool is not None
         if not has_pool and self.bits_are_used(table, last_tree - first_tree):
             return self.route_by_bits(table, first_tree, last_tree, leaves, response)
         cdef int few_rows = FEW_ROWS_OF_POOL if has_pool else FEW_ROWS
@@ -245,17 +249,27 @@ cdef class Router:
             return False
         if d.n_sparse and d.sparse_start[d.n_sparse] > MEAN_TERMS * <int64_t>d.n_sparse:
             return False
-        if self.leaf_bits is None:
-            self.leaf_bits = leaf_bits(self.arrays, SKF_CANDIDATES)
-        return len(self.leaf_bits) > 0
+        return len(self.prepared_bits()) > 0
+
+    cdef tuple prepared_bits(self):
+        """What `leaf_bits` returns for all trees, made at the first call.
+
+        Threads that make it at the same time keep the first one. An attribute that a thread
+        replaces while another one reads it could be freed under the reader without a GIL.
+        """
+        cdef tuple found = self.prepared.get("bits")
+        if found is None:
+            found = self.prepared.setdefault("bits", leaf_bits(self.arrays, SKF_CANDIDATES))
+        return found
 
     cdef int route_by_bits(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
         double[:, ::1] response
     ) except -1:
         cdef skf_trees trees = self.as_trees()
-        cdef const uint32_t[::1] low = self.leaf_bits[0], high = self.leaf_bits[1]
-        cdef const int32_t[::1] node_of_leaf = self.leaf_bits[2]
+        cdef tuple bits = self.prepared_bits()
+        cdef const uint32_t[::1] low = bits[0], high = bits[1]
+        cdef const int32_t[::1] node_of_leaf = bits[2]
         cdef Scratch scratch = Scratch()
         cdef int64_t p = table.n_features, start = 0, tree, n, first_leaf
         cdef float* columns = scratch.floats(SKF_BIT_ROWS * p)
@@ -359,25 +373,26 @@ cdef class Router:
                 node = child
                 end = middle
 
-    cdef bint sums_are_used(self, const Table* table) except -1:
-        """Whether tables of sums route these rows; they are prepared at the first call."""
+    cdef bint sums_are_used(self, const Table* table) noexcept:
+        """Whether tables of sums route these rows."""
         if table.dtype != UINT8 or self.gate != HARD:
             return False
-        if not sums_apply(&self.directions, self.threshold.shape[0]):
-            return False
-        cdef SumRouter sum_router
-        if self.sum_router is None:
-            # Threads may come here together: what others see is complete.
-            sum_router = SumRouter()
-            sum_router.build(self.arrays, &self.directions)
-            self.sum_router = sum_router
-        return True
+        return sums_apply(&self.directions, self.threshold.shape[0])
+
+    cdef SumRouter prepared_sums(self):
+        """The trees as `SumRouter` stores them, made at the first call as `prepared_bits` is."""
+        cdef SumRouter made, found = self.prepared.get("sums")
+        if found is None:
+            made = SumRouter()
+            made.build(self.arrays, &self.directions)
+            found = self.prepared.setdefault("sums", made)
+        return found
 
     cdef int route_by_sums(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
         double[:, ::1] response
     ) except -1:
-        cdef SumRouter sum_router = self.sum_router
+        cdef SumRouter sum_router = self.prepared_sums()
         cdef int64_t n, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, sum_router.block_rows())
         cdef uint32_t[::1] sums = np.empty(block * sum_router.size, dtype=np.uint32)
@@ -393,17 +408,6 @@ cdef class Router:
                     self.store(tree, table, &leaf[0], NULL, start, n, leaves, response)
                 start += n
         return 0
-
-    cdef bint pool_is_used(self) except -1:
-        """Whether a pool of directions routes the rows; it is made at the first call.
-
-        It is that of the whole forest: bags and other ranges of trees share it.
-        """
-        if not self.pool_is_decided:
-            stored = self.directions.n_boxes + self.directions.n_sparse + self.directions.n_dense
-            self.pool = make_pool(self.arrays, self.directions.n_features, stored)
-            self.pool_is_decided = True
-        return self.pool is not None
 
     cdef int route_over_pool(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,

@@ -8,7 +8,6 @@ are drawn anew for every tree.
 
 import math
 import re
-import warnings
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -17,7 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 from scipy import sparse
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
@@ -403,11 +401,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         weight = data.weight - held_out
         scores, control, limit = [], Control(), self._time_limit
         is_limited = TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext()
-        with is_limited, warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself warns
+        # The fit itself warns. A filter of warnings would apply to all threads.
+        trial = {"n_rounds": min(TRIAL_ROUNDS, self.n_estimators), "warns": False}
+        with is_limited:
             for is_linear in (False, True):
-                n_rounds = min(TRIAL_ROUNDS, self.n_estimators)
-                settings = replace(self._settings, n_rounds=n_rounds, linear_leaves=is_linear)
+                settings = replace(self._settings, linear_leaves=is_linear, **trial)
                 try:
                     own = data, rows, weight, held_out, settings, seed, control
                     scores.append(max(self._training(*own).scores))

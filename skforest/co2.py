@@ -113,7 +113,8 @@ splitter : {"auto", "hist", "exact"}
 voting : {"soft", "hard"}
     How trees are combined. "soft": class probabilities are the mean of the class frequencies of
     the leaves. "hard": every tree votes for the most frequent class of the leaf, the first one in
-    a tie, and class probabilities are the shares of the votes. Leaves then store votes.
+    a tie, and class probabilities are the shares of the votes. Votes are stored in the leaves by
+    `fit`: with `warm_start`, a change applies to the new trees only.
 bootstrap : "auto" or bool
     True: each tree is trained on a bootstrap sample, rows drawn with replacement with
     probabilities proportional to their weights. False: every tree is trained on all rows, and

@@ -24,7 +24,7 @@ from .forest.storage import KINDS, Levels
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
-MAX_LABEL_BYTES = 256  # per item of an array of strings, unless its strings are longer
+MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
 
 
 def _to_json(value, name):
@@ -76,16 +76,43 @@ def _header_of(estimator):
     }
 
 
-def _array_from_json(items, dtype):
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "biufU":
-        raise ValueError(f"an array has dtype {dtype}")
-    if dtype.kind == "U":
-        # A dtype may declare strings of any length, which numpy would allocate.
-        longest = np.array(items, dtype="U").dtype.itemsize
-        if dtype.itemsize > max(longest, MAX_LABEL_BYTES):
-            raise ValueError(f"an array of strings has dtype {dtype}")
-    return np.array(items, dtype=dtype)
+def _dtype_from_json(dtype):
+    """Dtype of an array of numbers or strings."""
+    if not isinstance(dtype, str) or len(dtype) > 20 or np.dtype(dtype).kind not in "biufU":
+        raise ValueError(f"an array has dtype {dtype!r:.50}")
+    return np.dtype(dtype)
+
+
+def _check_strings(header):
+    """Raise ValueError if arrays of strings, which are all as long as the longest, are large."""
+    n_bytes = _string_bytes(header)
+    if n_bytes > MAX_STRING_BYTES:
+        raise ValueError(
+            f"parameters and attributes contain arrays of strings of {n_bytes} bytes, more than "
+            f"{MAX_STRING_BYTES}; use lists of strings"
+        )
+
+
+def _string_bytes(value):
+    if isinstance(value, list):
+        return sum(map(_string_bytes, value))
+    if not isinstance(value, dict):
+        return 0
+    if "array" not in value:
+        return sum(map(_string_bytes, value.values()))
+    dtype = _dtype_from_json(value["dtype"])
+    if dtype.kind != "U":
+        return 0
+    n_bytes = [max(4 * len(str(item)), dtype.itemsize) for item in _flat(value["array"])]
+    return len(n_bytes) * max(n_bytes, default=0)
+
+
+def _flat(items):
+    if isinstance(items, list):
+        for item in items:
+            yield from _flat(item)
+    else:
+        yield items
 
 
 def _from_json(value):
@@ -93,7 +120,7 @@ def _from_json(value):
         return [_from_json(item) for item in value]
     if isinstance(value, dict):
         if "array" in value:
-            return _array_from_json(value["array"], value["dtype"])
+            return np.array(value["array"], dtype=_dtype_from_json(value["dtype"]))
         if "estimator" in value:
             return _new_estimator(value)
         if "items" in value:
@@ -126,6 +153,8 @@ def save(estimator, path, *, layout="file"):
         If JSON cannot represent a parameter, labels are of mixed types, or a member of a blend is
         not an estimator of skforest, or `estimator` is a pipeline or a search: save its last step
         or its `best_estimator_`.
+    ValueError
+        If arrays of strings among the parameters take more than 4 MiB: use lists.
 
     See Also
     --------
@@ -149,7 +178,9 @@ def save(estimator, path, *, layout="file"):
         _save_blend(estimator, path, layout)
         return
     forest = _forest_of_estimator(estimator)
-    write_forest(path, forest.metadata, forest.arrays, layout, _header_of(estimator))
+    header = _header_of(estimator)
+    _check_strings(header)
+    write_forest(path, forest.metadata, forest.arrays, layout, header)
 
 
 def _forest_of_estimator(estimator):
@@ -168,7 +199,9 @@ def _save_blend(blend, path, layout):
             )
         own = {"name": name, **_header_of(member)}
         members.append((member.forest_.metadata, member.forest_.arrays, own))
-    write_forests(path, members, layout, _header_of(blend))
+    header = _header_of(blend)
+    _check_strings([header, *(own for _, _, own in members)])
+    write_forests(path, members, layout, header)
 
 
 @with_texts()
@@ -193,6 +226,7 @@ def load(path, *, mmap_mode=None):
         raise ValueError(f"{path} contains a Forest, not an estimator; Forest.load reads it")
     _class_of(name, path)
     with as_value_error(f"{path} is damaged"):
+        _check_strings(header)
         if not isinstance(forest, list):
             return _restored(header, forest)
         return _restored_blend(header, forest)

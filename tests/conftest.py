@@ -20,8 +20,9 @@ CLASSES = [x for x in NAMED if isinstance(x, type) and issubclass(x, BaseEstimat
 # Once each: E2EDecisionForest is another name of E2EDecisionForestClassifier. Transformers have
 # tests of their own.
 ALL = list(dict.fromkeys(x for x in CLASSES if hasattr(x, "predict")))
+PARAMETERS = {cls: cls().get_params() for cls in ALL}
 # A single tree has no parameters of a forest, and shares the rest with the forest of such trees.
-ESTIMATORS = [cls for cls in ALL if "n_estimators" in cls().get_params()]
+ESTIMATORS = [cls for cls in ALL if "n_estimators" in PARAMETERS[cls]]
 CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 # Manifold forests compare features as they are, CO2 forests scale them to [0, 1].
@@ -39,9 +40,11 @@ def no_wait_for_the_disk():
 def small(cls):
     """An estimator that is trained in a moment; unfitted."""
     wanted = {"n_estimators": 10, "random_state": 0, "bootstrap": True}
-    own = cls().get_params()
+    own = PARAMETERS[cls]
     if "init" in own:
         wanted["n_epochs"] = 4  # of joint training
+    if "finetune_epochs" in own:
+        wanted |= {"greedy_epochs": 5, "finetune_epochs": 5}
     if "n_bags" in own:
         wanted |= {"n_bags": 2, "max_iter": 300, "early_stopping": False, "bootstrap": False}
     if "l2_regularization" in own:
@@ -82,7 +85,7 @@ def _classes(item):
 def _takes_part(item):
     """Has the estimator of a test the parameters that the test needs?"""
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
-    return all(name in cls().get_params() for cls in _classes(item) for name in names)
+    return not names or all(name in PARAMETERS[cls] for cls in _classes(item) for name in names)
 
 
 def _is_extra(item):

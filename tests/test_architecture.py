@@ -4,11 +4,10 @@ Reads the source tree, so there is nothing to run it on beside an installed whee
 """
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
-
-import pytest
 
 import skforest
 
@@ -87,8 +86,13 @@ def layer(module):
     return LAYER[top]
 
 
+@functools.cache
 def statements(path):
     """Import statements of a Python or Cython file as (module, names); relative ones resolved."""
+    return list(_statements(path))
+
+
+def _statements(path):
     package = ["skforest", *path.relative_to(PACKAGE).parts[:-1]]
 
     def absolute(level, module):
@@ -130,7 +134,6 @@ def needs(path):
 
 
 MODULES = {dotted(path) for path in SOURCES}
-named = pytest.mark.parametrize("path", SOURCES, ids=dotted)
 
 
 def test_the_scan_sees_every_kind_of_import():
@@ -147,24 +150,24 @@ def test_the_scan_sees_every_kind_of_import():
     assert {"libc.stdint", "numpy", "skforest._kernels.random"} <= modules
 
 
-@named
-def test_imports_only_point_down(path):
-    module = dotted(path)
-    for other in needs(path):
-        # `load` looks an estimator up by its name, in the list of all names.
-        if (module, other) == ("persistence", "__init__"):
-            continue
-        assert layer(other) <= layer(module), f"{module} needs {other} above it"
-        if layer(module) == ESTIMATORS:
-            assert layer(other) < ESTIMATORS, f"{module} needs {other}: methods are independent"
+def test_imports_only_point_down():
+    for path in SOURCES:
+        module = dotted(path)
+        for other in needs(path):
+            # `load` looks an estimator up by its name, in the list of all names.
+            if (module, other) == ("persistence", "__init__"):
+                continue
+            assert layer(other) <= layer(module), f"{module} needs {other} above it"
+            if layer(module) == ESTIMATORS:
+                assert layer(other) < ESTIMATORS, f"{module} needs {other}: both are methods"
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
-def test_kernels_have_an_order_of_their_own(path):
-    for other in needs(path):
-        below = other.removeprefix("_kernels.")
-        assert below in KERNEL_LAYER, f"{path.name} needs {other}"
-        assert KERNEL_LAYER[below] <= KERNEL_LAYER[path.stem], f"{path.name} needs {other}"
+def test_kernels_have_an_order_of_their_own():
+    for path in KERNELS:
+        for other in needs(path):
+            below = other.removeprefix("_kernels.")
+            assert below in KERNEL_LAYER, f"{path.name} needs {other}"
+            assert KERNEL_LAYER[below] <= KERNEL_LAYER[path.stem], f"{path.name} needs {other}"
 
 
 def test_every_layer_that_is_named_has_files_and_every_file_a_layer():
@@ -184,38 +187,39 @@ def test_users_of_a_forest_import_no_kernel():
             assert kernels <= allowed, f"{path.name}: {kernels}"
 
 
-@named
-def test_only_two_files_import_joblib_and_private_modules_of_scikit_learn(path):
-    if path.name in ("_base.py", "_threads.py"):
-        return
-    has_threads = path.name == "_threads.py"
-    for module, names in statements(path):
-        package = module.partition(".")[0]
-        assert package != "joblib"
-        if package == "sklearn":
-            parts = [*module.split("."), *names]
-            private = [part for part in parts if part.startswith("_")]
-            assert not private, f"{path.name} imports {module}: {private}"
-            assert has_threads or "parallel" not in parts
+def test_only_two_files_import_joblib_and_private_modules_of_scikit_learn():
+    for path in SOURCES:
+        if path.name in ("_base.py", "_threads.py"):
+            continue
+        for module, names in statements(path):
+            package = module.partition(".")[0]
+            assert package != "joblib", path.name
+            if package == "sklearn":
+                parts = [*module.split("."), *names]
+                private = [part for part in parts if part.startswith("_")]
+                assert not private, f"{path.name} imports {module}: {private}"
+                assert "parallel" not in parts, path.name
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
-def test_kernels_use_no_scikit_learn_no_numpy_headers_and_no_openmp(path):
-    text = path.read_text(encoding="utf-8")
-    packages = {module.partition(".")[0] for module, _ in statements(path)}
-    assert packages <= {"cpython", "cython", "libc", "numpy", "skforest"}
-    assert not re.search(r"cimport\s+(numpy|sklearn)|from\s+(numpy|sklearn)\S*\s+cimport", text)
-    assert not re.search(r"prange|cython\.parallel|omp\.h|omp\s+parallel|np\.ndarray\[", text)
-    assert "numpy/" not in text
+def test_kernels_use_no_scikit_learn_no_numpy_headers_and_no_openmp():
+    forbidden = (
+        r"cimport\s+(numpy|sklearn)|from\s+(numpy|sklearn)\S*\s+cimport",
+        r"prange|cython\.parallel|omp\.h|omp\s+parallel|np\.ndarray\[|numpy/",
+    )
+    for path in KERNELS:
+        packages = {module.partition(".")[0] for module, _ in statements(path)}
+        assert packages <= {"cpython", "cython", "libc", "numpy", "skforest"}, path.name
+        text = path.read_text(encoding="utf-8")
+        for pattern in forbidden:
+            assert not re.search(pattern, text), f"{path.name}: {pattern}"
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
-def test_scratch_belongs_to_a_tree_and_not_to_a_module(path):
+def test_scratch_belongs_to_a_tree_and_not_to_a_module():
     """No module-level C variables: the promise behind free threading."""
-    text = path.read_text(encoding="utf-8")
-    for line in text.splitlines():
-        found = re.match(r"cdef\s+(?!class|struct|enum|extern|inline|packed|fused)[^()]*$", line)
-        assert not found, f"{path.name}: {line}"
+    variable = re.compile(r"cdef\s+(?!class|struct|enum|extern|inline|packed|fused)[^()]*$")
+    for path in KERNELS:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not variable.match(line), f"{path.name}: {line}"
 
 
 def test_the_build_ships_no_fast_math_and_no_native_code():
@@ -244,11 +248,11 @@ LONG_FILES = {
 }
 
 
-@named
-def test_files_stay_short(path):
+def test_files_stay_short():
     """A file past 600 lines often means that a noun is missing; the exceptions are declared."""
-    n_lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert n_lines <= 600 or path.name in LONG_FILES, f"{path.name} has {n_lines} lines"
+    for path in SOURCES:
+        n_lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert n_lines <= 600 or path.name in LONG_FILES, f"{path.name} has {n_lines} lines"
 
 
 def test_the_package_has_few_files():

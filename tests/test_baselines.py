@@ -156,7 +156,7 @@ def test_every_baseline_learns(cls, objective, tmp_path):
     load = load_digits if cls is CO2ForestClassifier else load_diabetes
     X, y = load(return_X_y=True)
     X, y = X[:400], y[:400]
-    model = cls(25, objective=objective, random_state=0, bootstrap=True, oob_score=True)
+    model = cls(15, objective=objective, random_state=0, bootstrap=True, oob_score=True)
     model.set_params(n_restarts=0).fit(X, y)
     assert model.oob_score_ > (0.6 if cls is CO2ForestClassifier else 0.0)
     two = clone(model).set_params(n_jobs=2).fit(X, y)
@@ -223,6 +223,7 @@ def test_the_procedure_as_printed_learns():
     weight = np.ones(len(X))
     weight[:100] = 2
     model.set_params(bootstrap=False)
+    X, y, weight = X[:400], y[:400], weight[:400]
     one = clone(model).fit(X, y, weight)
     other = clone(model).fit(np.concatenate([X, X[:100]]), np.concatenate([y, y[:100]]))
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))

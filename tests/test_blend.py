@@ -352,18 +352,17 @@ def test_names_of_members():
     assert list(blend.fit(X, y).weights_) == ["a-2", "a", "a-3", "ManifoldForest", "b"]
 
 
-def test_the_default_members():
+@pytest.mark.parametrize("cls", [BlendedForestClassifier, BlendedForestRegressor])
+def test_the_default_members(cls):
     X, y = classes(80)
-    blend = BlendedForestClassifier(random_state=0, time_limit=600).fit(X, y)
+    blend = cls(random_state=0, time_limit=600).fit(X, y)
     assert list(blend.weights_) == list(skforest.blend.MEMBERS)
     assert blend.left_out_ == []
-    kinds = {type(member) for member in blend.members_.values()}
-    assert kinds <= {
-        ManifoldForestClassifier,
-        CO2ForestClassifier,
-        RandomHingeForestClassifier,
-        getattr(skforest, "ObliqueBoostingClassifier", None),
-    }
+    kind = "Classifier" if cls is BlendedForestClassifier else "Regressor"
+    stems = "ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
+    kinds = {type(member).__name__ for member in blend.members_.values()}
+    assert kinds <= {f"{stem}{kind}" for stem in stems}
+    assert blend.score(X, y) > 0.8
 
 
 def test_the_leaderboard_is_shown():

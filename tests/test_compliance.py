@@ -1,5 +1,6 @@
 """scikit-learn's own checks, for every estimator and for every way of growing its trees."""
 
+import functools
 import inspect
 import pickle
 from unittest import SkipTest
@@ -48,8 +49,8 @@ SKIPPED = ("array_api", "does not have a decision_function")
 each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 
 
-# The checks whose result depends on the training. All others are about code that every
-# configuration shares.
+# The checks whose result depends on the training. All others, and those of read-only input, are
+# about code that every configuration shares.
 OF_TRAINING = {
     f"check_{name}"
     for name in (
@@ -59,7 +60,6 @@ OF_TRAINING = {
         "classifiers_one_label_sample_weights",
         "classifiers_train",
         "decision_proba_consistency",
-        "estimators_dtypes",
         "estimators_pickle",
         "fit2d_1feature",
         "fit2d_1sample",
@@ -70,7 +70,6 @@ OF_TRAINING = {
         "regressors_int",
         "regressors_train",
         "sample_weight_equivalence_on_dense_data",
-        "sample_weights_not_overwritten",
     )
 }
 
@@ -98,11 +97,13 @@ def configured(configurations):
             if "n_estimators" in defaults:
                 own["n_estimators"] = 5
             if "members" in defaults:
-                own["members"] = few_members(cls)
+                own |= {"members": few_members(cls), "cv": 3, "n_rounds": 10}
+            if "finetune_epochs" in defaults:
+                own |= {"greedy_epochs": 5, "finetune_epochs": 5}
             if "max_iter" in defaults:
-                own = {"max_depth": 3, "max_iter": 200} | own | {"n_estimators": 10}
+                own = {"max_depth": 3, "max_iter": 100} | own | {"n_estimators": 10}
             elif "n_bags" in defaults:  # boosting, which needs more trees
-                own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 30}
+                own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 20}
             estimators.append(cls(**own))
     return estimators
 
@@ -117,36 +118,46 @@ def run_check(estimator, check):
         raise
 
 
-def parametrize_with_checks_of_training(estimators):
-    """`parametrize_with_checks`, with all checks that are not of training marked as slow."""
+def is_of_training(estimator, check):
+    """A single tree is trained as those of its forest are."""
+    in_forest = "n_estimators" in estimator.get_params(deep=False)
+    return in_forest and check.func.__name__ in OF_TRAINING and not check.keywords
+
+
+def checks(estimators, is_fast=None):
+    """`parametrize_with_checks`; the checks that are not `is_fast` are marked as slow.
+
+    The printed form of an estimator, which is the name of its tests, is computed once.
+    """
     mark = parametrize_with_checks(estimators).mark
     names, cases = mark.args
-    cases = [
-        pytest.param(
-            estimator, check, marks=() if check.func.__name__ in OF_TRAINING else pytest.mark.slow
-        )
-        for estimator, check in cases
-    ]
-    return pytest.mark.parametrize(names, cases, **mark.kwargs)
+    if is_fast is not None:
+        cases = [
+            pytest.param(*case, marks=() if is_fast(*case) else pytest.mark.slow) for case in cases
+        ]
+    return pytest.mark.parametrize(names, list(cases), ids=functools.cache(mark.kwargs["ids"]))
 
 
-@parametrize_with_checks(configured([{}]))
+@checks(configured([{}]))
 def test_scikit_learn_checks(estimator, check):
     run_check(estimator, check)
 
 
-@parametrize_with_checks_of_training(configured(CONFIGURATIONS))
+@checks(configured(CONFIGURATIONS), is_of_training)
 def test_scikit_learn_checks_of_training(estimator, check):
     run_check(estimator, check)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([cls() for cls in CLASSES])
+@checks([cls() for cls in CLASSES])
 def test_scikit_learn_checks_of_the_defaults(estimator, check):
     run_check(estimator, check)
 
 
-@each_class
+# The default members of blends are fitted in test_blend.py.
+@pytest.mark.parametrize(
+    "cls", [cls for cls in CLASSES if not hasattr(cls(), "members")], ids=lambda cls: cls.__name__
+)
 def test_the_defaults_learn(cls):
     X, y = make_classification(150, 8, n_informative=6, n_classes=3, random_state=0)
     model = cls(random_state=0).fit(X, y)

@@ -173,9 +173,9 @@ def read_archive(path):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def npy(descr, shape, content=b""):
+def npy(descr, shape, content=b"", fortran_order=False):
     """An npy file that declares what it may not contain."""
-    head = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    head = repr({"descr": descr, "fortran_order": fortran_order, "shape": shape}).encode()
     head += b" " * (-(len(head) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + content
 
@@ -192,8 +192,10 @@ def assert_refused_in_little_memory(path, match, limit=2**21):
 
 
 STRANGE_MEMBERS = {
-    "name": ("stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "would expand"),
-    "small name": ("stranger.npy", npy("|u1", (2**23,), bytes(2**23)), "stranger"),
+    "name": ("stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "stranger"),
+    "expanding": ("gain.npy", npy("|u1", (2**26,), bytes(2**26)), "would take"),
+    "widened": ("node_weight.npy", npy("|u1", (2**23,), bytes(2**23)), "would take"),
+    "Fortran order": ("dense.npy", npy("<f4", (1, 1), bytes(4), True), "dense has dtype"),
     "no array": ("notes.txt", b"", "notes.txt"),
     "no suffix": ("child", b"", "child"),
     "absolute": ("/etc/passwd.npy", npy("|u1", (1,), b"1"), "passwd"),
@@ -222,8 +224,7 @@ def test_members_are_checked_before_they_are_decompressed(name, content, match, 
     header["arrays"] = [
         member.removesuffix(".npy") for member in members if "header" not in member
     ]
-    text = json.dumps(header)
-    members["header.npy"] = npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+    members["header.npy"] = npy_of_text(json.dumps(header))
     write_archive(path, members)
     assert_refused_in_little_memory(path, match)
 
@@ -231,7 +232,7 @@ def test_members_are_checked_before_they_are_decompressed(name, content, match, 
 def test_archives_that_expand_or_repeat_names_are_refused(tmp_path):
     path = tmp_path / "forest.npz"
     write_archive(path, {"header.npy": npy(f"<U{2**26}", (), bytes(2**28))})
-    assert_refused_in_little_memory(path, "would expand to 268")
+    assert_refused_in_little_memory(path, "would take more than")
     rich_forest().save(path)
     members = read_archive(path)
     write_archive(path, members, zipfile.ZIP_BZIP2)
@@ -244,18 +245,132 @@ def test_archives_that_expand_or_repeat_names_are_refused(tmp_path):
 
 
 def test_a_forest_that_compresses_beyond_the_limit_is_stored_uncompressed(tmp_path):
-    """What `save` writes, `load` reads; here a million equal leaves."""
-    n = 1_000_000
+    """What `save` writes, `load` reads; here three million equal leaves."""
+    n, path = 3_000_000, tmp_path / "forest.npz"
     stumps = {"tree_start": np.arange(n + 1), "child": np.full(n, -1), "threshold": []}
     stumps |= {"value": [0.5], "node_weight": np.full(n, 7)}
     forest = Forest(stumps, n_features=1, n_outputs=1, task="regression")
-    forest.save(tmp_path / "forest.npz")
-    assert (tmp_path / "forest.npz").stat().st_size < 5e6
-    assert_same(forest, Forest.load(tmp_path / "forest.npz"))
-    with open(tmp_path / "large.npz", "xb") as file:
-        io._write_archive(file, "{}", {"value": np.zeros(20 * 2**20, np.uint8)})
-    with zipfile.ZipFile(tmp_path / "large.npz") as archive:
+    forest.save(path)
+    with zipfile.ZipFile(path) as archive:
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+    assert path.stat().st_size < 1e7
+    assert_same(forest, Forest.load(path))
+
+
+@pytest.mark.parametrize("layout", ["file", "folder"])
+def test_a_header_of_very_many_lists_can_be_read(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(io, "FREE_MEMORY", 2**18)
+    model = skforest.ManifoldForestRegressor(2, random_state=0).fit([[0], [1], [2]], [0, 1, 3])
+    model.lists_ = [[]] * 5000
+    skforest.save(model, tmp_path / "model", layout=layout)
+    assert skforest.load(tmp_path / "model").lists_ == model.lists_
+
+
+def expanding_arrays(n_bytes):
+    """Pairs of metadata and arrays that take some memory, of which a file has a few KB."""
+    one = {"tree_start": np.array([0, 1]), "child": np.full(1, -1, "i1"), "threshold": zeros(0)}
+    one["value"] = zeros(1)
+    n = n_bytes // 24
+    roots = {"delta:tree_start": (np.arange(n + 1) > 0).astype(np.uint8)}
+    roots |= {"child": np.full(n, -1, "i1"), "threshold": zeros(0), "value": zeros(1)}
+    yield {}, roots
+    m = n_bytes // 54
+    child = np.append(1 + 2 * np.arange(m), np.full(m + 1, -1)).astype(np.int32)
+    tree = {"tree_start": np.array([0, 2 * m + 1]), "child": child, "threshold": zeros(m)}
+    yield {}, one | tree | {"direction": zeros(m)}
+    n = n_bytes // 17
+    yield {"n_features": n}, one | {"source": zeros(n), "kind": zeros(n), "fill": zeros(1)}
+    n = n_bytes // 40
+    inputs = {"source": np.arange(n, dtype=np.int32), "kind": zeros(n), "fill": zeros(n)}
+    yield {"n_features": n}, one | inputs | {"offset": zeros(n), "scale": zeros(n) + 1}
+    n, axis = n_bytes // 54, {"feature_shape": [1] * 8, "wrap": [False] * 8}
+    boxes = {"box_corner": zeros(n), "box_other": zeros(n), "box_size": zeros(n, 8) + 1}
+    yield axis | {"unordered": [False] * 8}, one | boxes | {"box_subset": zeros(n, 0)}
+    subset = zeros(1, n_bytes // 3)
+    subset[0, 0], n = 1, 8 * subset.size
+    boxes = {"box_corner": zeros(1), "box_other": zeros(1), "box_size": zeros(1, 1) + 1}
+    axis = {"n_features": n, "feature_shape": [n], "wrap": [False], "unordered": [True]}
+    yield axis, one | boxes | {"box_subset": subset}
+    n = n_bytes // 50
+    labels = {"value": zeros(n), "baseline": zeros(n), "classes": np.zeros(n, "<U8")}
+    yield {"n_outputs": n, "task": "classification"}, one | labels
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.uint8)
+
+
+def expanding_texts(header, n_bytes):
+    """Headers of a saved estimator with entries that take some memory."""
+    estimators = '{"estimator":"E2EDecisionForest","params":{}},' * (n_bytes // 2500)
+    entries = (
+        "[" + "[]," * (n_bytes // 360) + "[]]",
+        '{"set":[' + ",".join(map(str, range(n_bytes // 160))) + "]}",
+        '"' + "a" * (n_bytes // 13) + '\\ud83d\\ude00"',
+        f"[{estimators} 9]",
+    )
+    for entry in entries:
+        yield header.replace('"state": {', f'"state": {{"a": {entry}, ', 1)
+    levels = ",".join(map(str, range(n_bytes // 160)))
+    yield header.replace('"levels": [', f'"levels": [[9, [{levels}]], ', 1)
+
+
+def expanding_files(path, n_bytes):
+    """Contents of files with about as much memory as `load` accepts, by names of their members."""
+    for metadata, arrays in expanding_arrays(n_bytes):
+        default = {"n_features": 1, "n_outputs": 1, "task": "regression", "levels": []}
+        header = {"format": 2, "forest": default | metadata, "arrays": list(arrays)}
+        members = {f"{k}.npy": npy(v.dtype.str, v.shape, v.tobytes()) for k, v in arrays.items()}
+        yield members | {"header.npy": npy_of_text(json.dumps(header))}
+    for text in expanding_texts(str(np.load(path)["header"]), n_bytes):
+        yield read_archive(path) | {"header.npy": npy_of_text(text)}
+
+
+def npy_of_text(text):
+    return npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+
+
+def test_no_file_takes_more_memory_than_documented(tmp_path, monkeypatch):
+    """At most 10 times its size and 64 MiB; here with less of it, since tracing is slow."""
+    others = 2**26 - io.FREE_MEMORY
+    monkeypatch.setattr(io, "FREE_MEMORY", 2**23)
+    path = tmp_path / "model.npz"
+    golden = next(path for path in SAVED if path.stem == "table_classifier")
+    for members in expanding_files(golden, io.FREE_MEMORY):
+        write_archive(path, members)
+        tracemalloc.start()
+        try:
+            skforest.load(path)
+        except ValueError as error:
+            assert "would take" not in str(error)  # it is as large as it may be
+        finally:
+            peak = tracemalloc.get_traced_memory()[1] - io.MEMORY_FACTOR * path.stat().st_size
+            tracemalloc.stop()
+        assert io.FREE_MEMORY / 4 < peak < io.FREE_MEMORY + others / 2
+
+
+def test_arrays_of_strings_are_limited(saved, tmp_path):
+    """All strings of an array take as much as the longest."""
+    path = tmp_path / "model.npz"
+    path.write_bytes(saved[0].read_bytes())
+    strings = {"array": ["a" * 2000] + [""] * 2000, "dtype": "U"}
+    rewritten(path, header=lambda head: head["state"].update(a=strings))
+    with pytest.raises(ValueError, match="model.npz is damaged: .*arrays of strings"):
+        skforest.load(path)
+    model = skforest.load(saved[0])
+    model.strings_ = np.array(strings["array"])
+    with pytest.raises(ValueError, match="arrays of strings of 16008000 bytes"):
+        skforest.save(model, path)
+
+
+def test_a_long_directory_of_an_archive_is_not_read(tmp_path):
+    path = tmp_path / "forest.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = b"x"  # its last bytes are read first
+        archive.writestr("a", b"")
+        archive.filelist = [archive.filelist[0]] * 70_000
+    with pytest.raises(ValueError, match="its directory is too long"):
+        Forest.load(path)
 
 
 @pytest.mark.parametrize(
@@ -525,8 +640,7 @@ def edited_header(content, where, number):
         holder[key] = copy.deepcopy(other[name])
     else:
         holder[key] = copy.deepcopy(STRANGE[number % len(STRANGE)])
-    text = json.dumps(header)
-    return npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+    return npy_of_text(json.dumps(header))
 
 
 def write_edited(source, path, edits, is_archive):

@@ -762,17 +762,19 @@ def test_several_outputs():
 def test_auto_is_resolved_from_the_data(cls):
     X, y = data(cls)
     model = cls(1).fit(X, y)
+    quick = {"greedy_epochs": 1, "finetune_epochs": 1}
     resolved = model.max_depth_, model.greedy_epochs_, model.max_features_
     assert resolved == ((8, 15, 8) if cls is E2EDecisionForest else (10, 30, 8))
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
     assert model.finetune_epochs_ > 0
     assert (model.n_estimators_, model.steepness_step_) == (1, 0.1)
     assert cls(2, max_depth=2).fit(X, y).steepness_step_ == 0.2
-    grid = cls(3, feature_shape=(2, 4)).fit(X.reshape(-1, 2, 4).tolist(), y)
+    grid = cls(3, feature_shape=(2, 4), **quick).fit(X.reshape(-1, 2, 4).tolist(), y)
     assert (grid.max_features_, grid.steepness_step_) == (4, 0.1)
-    best = cls(1, growth="best", max_leaf_nodes=5).fit(X, y)
+    best = cls(1, growth="best", max_leaf_nodes=5, **quick).fit(X, y)
     assert best.max_depth_ is None
-    assert cls(max_depth=2).fit(X[:200], y[:200]).n_estimators_ == len(cls().fit(X, y).forest_)
+    few = cls(max_depth=2, **quick).fit(X[:200], y[:200])
+    assert few.n_estimators_ == len(cls(**quick).fit(X, y).forest_)
     given = cls(1, max_depth=3, batch_size=50, learning_rate=0.5, greedy_epochs=2).fit(X, y)
     assert (given.max_depth_, given.batch_size_) == (3, 50)
     assert (given.learning_rate_, given.greedy_epochs_) == (0.5, 2)
@@ -845,6 +847,7 @@ def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, early_stoppin
     assert model.__dict__ == before
 
 
+@pytest.mark.slow
 def test_better_than_a_random_forest_on_digits():
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
@@ -853,6 +856,7 @@ def test_better_than_a_random_forest_on_digits():
     assert model.score(X_test, y_test) > other.score(X_test, y_test) - 0.01
 
 
+@pytest.mark.slow  # the example of E2EDecisionForestRegressor fits the same rows
 def test_as_good_as_a_line_on_diabetes():
     X, y = load_diabetes(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

@@ -34,6 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
+from skforest import ManifoldForestRegressor, _threads
 from skforest._feature_map import scaled
 from skforest._training_set import TrainingSet
 
@@ -837,6 +838,34 @@ def test_same_bits_for_many_rows_in_threads(estimator):
         np.testing.assert_array_equal(response(estimator, many), whole)
         np.testing.assert_array_equal(estimator.apply(many), leaves)
     np.testing.assert_array_equal(response(estimator, many[5000:5001]), whole[5000:5001])
+
+
+def test_rows_that_are_not_finite_are_refused_in_threads():
+    X = np.random.default_rng(0).standard_normal((9001, 6))
+    model = ManifoldForestRegressor(2, max_depth=2, random_state=0).fit(X, X[:, 0])
+    whole = model.predict(X)
+    with sklearn.config_context(assume_finite=True):
+        np.testing.assert_array_equal(model.predict(X), whole)
+    X[8000, 3] = np.inf
+    for n_jobs in (1, 2):
+        with pytest.raises(ValueError, match="X contains infinity.*in column 3"):
+            model.set_params(n_jobs=n_jobs).predict(X)
+    with sklearn.config_context(assume_finite=True):
+        np.testing.assert_array_equal(model.predict(X)[:8000], whole[:8000])
+
+
+def test_an_error_in_a_thread_is_raised_once_all_have_ended():
+    done, n_threads = [], threading.active_count()
+
+    def invert(number):
+        done.append(number)
+        return 1 / number
+
+    assert _threads.in_threads(invert, [1, 2, 4], 2) == [1, 0.5, 0.25]
+    with pytest.raises(ZeroDivisionError):
+        _threads.in_threads(invert, [0] * 1000, 3)
+    assert len(done) < 10
+    assert threading.active_count() == n_threads
 
 
 @pytest.mark.parametrize("layout", ["F", "strided", "reversed", "read-only", "big-endian"])

@@ -354,7 +354,21 @@ def test_slices_are_views():
         np.testing.assert_array_equal(part.apply(X), forest.apply(X)[:, trees])
         for name in ("child", "node_weight", "threshold", "direction", "gain", "value", "dense"):
             assert np.shares_memory(getattr(part, name), getattr(forest, name)), name
-    assert len(forest[2:2]) == len(forest[3:1]) == 0
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum"])
+def test_a_forest_without_trees_predicts_its_baseline(aggregate, tmp_path):
+    full = rich_forest(aggregate=aggregate)
+    full = Forest(full.arrays | {"baseline": [1, 2, 3]}, **full.metadata)
+    assert len(full[3:1]) == 0
+    forest, X = full[2:2], table(full)
+    forest.save(tmp_path / "forest.npz")
+    copies = [pickle.loads(pickle.dumps(forest)), Forest.load(tmp_path / "forest.npz")]
+    for one in (forest, *copies, forest.compact(), full[:1][1:]):
+        assert len(one) == 0
+        assert one.response(X).tolist() == [full.baseline.tolist()] * len(X)
+        use(one)
+    assert len(Forest.concatenate([forest, full])) == len(full)
 
 
 @pytest.mark.parametrize("index", [4, -5, slice(None, None, 2), slice(None, None, -1)])

@@ -226,6 +226,42 @@ def test_the_learning_rate_falls_or_is_constant(monkeypatch):
     assert rates == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.2, 0.2, 0.2, 0.2])
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("n_classes", [0, 3, 120])
+def test_trained_leaves_predict_their_parameters(monkeypatch, n_classes, early_stopping):
+    seen = []
+
+    class Recorder(JointTrainer):
+        def epoch(self, rate):
+            bound = super().epoch(rate)
+            start, label, theta, other = self.parameters
+            seen.append(theta.reshape(len(start) - 1, -1).copy() if n_classes == 3 else theta)
+            return bound
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = rng.integers(n_classes, size=300) if n_classes > 3 else (X[:, :3]).argmax(axis=1)
+    cls, y = (NonGreedyTreeClassifier, y) if n_classes else (NonGreedyTreeRegressor, X.sum(axis=1))
+    own = {"max_depth": 3, "n_epochs": 5, "random_state": 0, "early_stopping": early_stopping}
+    tree = cls(leaves="trained", **own).fit(X, y)
+    found = np.unique(tree.forest_.response(X), axis=0)
+    assert len(found) == tree.get_n_leaves()
+    if n_classes == 3:
+        least = np.argmax(tree.validation_scores_) if early_stopping else -1
+        share = np.exp(seen[least]) / np.exp(seen[least]).sum(axis=1, keepdims=True)
+        distance = np.abs(found[:, None] - share).max(axis=2)
+        np.testing.assert_allclose(distance.min(axis=1), 0, atol=1e-6)
+        assert (found > 0).all()  # no leaf excludes a class
+    elif n_classes:
+        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+        assert (found > 0).all()
+    else:  # a leaf is near the mean of its rows, but not the mean
+        plain = cls(**own).fit(X, y)
+        np.testing.assert_allclose(tree.predict(X), plain.predict(X), atol=0.2 * y.std())
+        assert not np.array_equal(tree.predict(X), plain.predict(X))
+
+
 def test_the_gradient_of_one_split_is_that_of_a_co2_stump():
     task = problem(1, depth=1)
     weight = task["weight"]
@@ -393,6 +429,7 @@ def test_a_saved_tree_is_the_tree(cls, tmp_path):
         {"row_norm": None, "learning_rate": 0.03},
         {"rescale_splits": False},
         {"schedule": "constant"},
+        {"leaves": "trained"},
         {"scaling": "standard"},
         {"scaling": None},
         {"early_stopping": True},

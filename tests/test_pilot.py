@@ -172,10 +172,11 @@ def test_end_to_end_trees_find_their_number_of_features(kind):
     X = rng.normal(size=(1200, 30))
     together = X @ rng.normal(size=30) > 0
     assert kind(2, random_state=0).fit(X, together).max_features_ in (16, 30)
-    model = kind(2, random_state=0).fit(X[:999], together[:999])
+    quick = {"greedy_epochs": 1, "finetune_epochs": 1, "random_state": 0}
+    model = kind(2, **quick).fit(X[:999], together[:999])
     assert model.max_features_ == 6  # the first, where rows are few
-    assert kind(2, max_features=5, random_state=0).fit(X, together).max_features_ == 5
-    assert kind(1, random_state=0).fit(X, together).max_features_ == 30
+    assert kind(2, max_features=5, **quick).fit(X, together).max_features_ == 5
+    assert kind(1, **quick).fit(X, together).max_features_ == 30
 
 
 def test_features_of_end_to_end_trees_stay_with_warm_starts_and_threads():

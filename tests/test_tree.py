@@ -395,13 +395,17 @@ def test_blocks_of_any_size_give_the_same_bits(gate, link, n_outputs, dtype):
     assert forest.response(X[order]).tobytes() == whole[order].tobytes()
 
 
-@pytest.mark.parametrize("kinds", [("box",), ("box", "sparse", "dense")])
-def test_threads_share_a_forest(kinds):
+@pytest.mark.parametrize(
+    "kinds, n_each",  # routed by tables of sums, over a pool, and by bits of leaves
+    [(("box",), 3), (("box", "sparse", "dense"), 3), (("sparse",), 200)],
+)
+def test_threads_share_a_forest(kinds, n_each):
     """From the first call on, when what is cached is made."""
     rng = np.random.default_rng(0)
     X = whole_table(rng, 300, 42, np.uint8)
+    options = {"n_trees": 20, "kinds": kinds, "n_each": n_each}
     for seed in range(5):
-        forest = random_forest(np.random.default_rng(seed), (6, 7), n_trees=20, kinds=kinds)
+        forest = random_forest(np.random.default_rng(seed), (6, 7), **options)
         barrier = Barrier(4)
 
         def work(forest=forest, barrier=barrier):

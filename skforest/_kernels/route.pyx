@@ -250,13 +250,15 @@ cdef class DirectionPool:
     cdef const int32_t[::1] columns_of(self, int64_t first_tree, int64_t last_tree):
         """Columns that the splits of some trees read: a bag has directions of its own."""
         key = first_tree, last_tree
-        if key not in self.columns:
+        found = self.columns.get(key)
+        if found is None:
             start, end = self.tree_start[first_tree], self.tree_start[last_tree]
             is_read = np.zeros(self.n_columns, dtype=bool)
             is_read[np.asarray(self.nodes)[start:end, 1]] = True
             is_read[self.n_columns - 1] = False
-            self.columns[key] = np.flatnonzero(is_read).astype(np.int32)
-        return self.columns[key]
+            # Threads that come here together keep the first one, which is never replaced.
+            found = self.columns.setdefault(key, np.flatnonzero(is_read).astype(np.int32))
+        return found
 
     cdef void fill(
         self, const int32_t[::1] columns, const Directions* directions, const Table* table,

@@ -53,32 +53,41 @@
 #define SKF_SIMD(clauses)
 #endif
 
-/* 0 baseline, 1 AVX2, 2 AVX-512 */
+#if SKF_X86
+/* 0 baseline, 1 AVX2, 2 AVX-512; -1 before the first call */
 static int skf_level_cached = -1;
 
 SKF_INLINE int skf_detect_level(void)
 {
     int level = 0;
     const char *wish = getenv("SKFOREST_SIMD");
-#if SKF_X86
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2"))
         level = 1;
     if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         level = 2;
-#endif
     if (wish != NULL && wish[0] >= '0' && wish[0] <= '2' && wish[1] == 0 && wish[0] - '0' < level)
         level = wish[0] - '0';
     return level;
 }
 
+/* Threads that come here together find the same level; its accesses are atomic. */
 SKF_INLINE int skf_level(void)
 {
-    if (skf_level_cached < 0)
-        skf_level_cached = skf_detect_level();
-    return skf_level_cached;
+    int level = __atomic_load_n(&skf_level_cached, __ATOMIC_RELAXED);
+    if (level < 0) {
+        level = skf_detect_level();
+        __atomic_store_n(&skf_level_cached, level, __ATOMIC_RELAXED);
+    }
+    return level;
 }
+#else
+SKF_INLINE int skf_level(void)
+{
+    return 0;
+}
+#endif
 
 #if SKF_X86
 #define SKF_AVX2 __attribute__((target("avx2"), unused))

@@ -126,10 +126,32 @@ def _divided(threshold, weight):
     return cut if np.isfinite(cut) else None
 
 
-def recount_and_prune(forest, Z, target, weight, *, criterion, scale=1.0):
-    """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches."""
+def recount_and_prune(forest, Z, target, weight, *, criterion, scale=1.0, leaf_values=None):
+    """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches.
+
+    `leaf_values`, of shape (n_leaves, n_outputs), take the place of those that rows define.
+    """
     forest = recount(forest, Z, target, weight, criterion=criterion, scale=scale)
+    if leaf_values is not None:
+        forest = replace_leaves(forest, leaf_values)
     return prune(forest, reached_nodes(forest, route(forest, Z)[weight > 0]))
+
+
+def replace_leaves(forest, value):
+    """Replace the values of all leaves of a tree, which have the order of the nodes."""
+    shared, n_leaves = forest.n_shared_values, len(value)
+    arrays = dict(forest.arrays)
+    arrays["child"] = forest.child.copy()
+    arrays["child"][forest.child < 0] = -1 - shared - np.arange(n_leaves)
+    end = shared * forest.n_outputs
+    if forest.task == "classification":
+        end = forest.value_start[shared]
+        starts = end + forest.n_outputs * np.arange(n_leaves + 1)
+        index = np.tile(np.arange(forest.n_outputs, dtype=np.int32), n_leaves)
+        arrays["value_index"] = np.concatenate([forest.value_index[:end], index])
+        arrays["value_start"] = np.concatenate([forest.value_start[:shared], starts])
+    arrays["value"] = np.concatenate([forest.value[:end], value.ravel().astype(np.float32)])
+    return forest.replaced(without_unused(forest.replaced(arrays)))
 
 
 def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):

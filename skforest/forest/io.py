@@ -3,11 +3,12 @@
 In a file, every array is stored in the narrowest dtype that represents it exactly, and sequences
 that rise evenly are stored as differences. Nothing is pickled.
 
-A file is not trusted. Before anything is decompressed or allocated, the names of its arrays must
-be known, the shapes and dtypes that they declare must agree with their sizes in bytes, and these
-sizes must be in proportion to the size of the file.
+A file is not trusted. Before an array is decompressed or allocated, its name must be known, the
+shape and dtype that it declares must agree with its size in bytes, and the memory of all arrays,
+in the dtypes of a `Forest`, must be in proportion to the size of the file.
 """
 
+import io
 import json
 import math
 import os
@@ -25,16 +26,22 @@ import scipy
 import sklearn
 
 from .._version import __version__
-from .storage import ARRAYS
+from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 
 FORMAT = 2
 FORMAT_OF_SEVERAL = 3  # of files with several forests
 MAX_MEMBERS = 1000
 READABLE = (1, 2, 3)  # format 1 has no missing values and no categories
-# The arrays of a file may together take this many times the size of the file, and this many bytes
-# more. Deflate compresses constant arrays a thousand times; arrays of models, twice to ten times.
-MAX_EXPANSION = 100
-FREE_EXPANSION = 16 * 2**20
+# Loading a file may take this many times its size, and this many bytes more, for the arrays and
+# the objects of the header. The documented limit is larger by what temporary arrays take.
+MEMORY_FACTOR = 10
+FREE_MEMORY = 48 * 2**20
+ARRAY_MEMORY = 2048  # of an array without its numbers: its names, entries of dicts, and so on
+MAX_DIRECTORY = 100 * len(ARRAYS) * MAX_MEMBERS  # bytes of the names of all arrays in an archive
+CHARACTER_MEMORY = 4  # of a character of the header: as bytes, twice, as str, and in a string
+# What characters of JSON take besides: lists, dicts, entries of dicts, entries of lists and sets,
+# halves of strings.
+JSON_MEMORY = {b"[": 200, b"{": 400, b":": 200, b",": 120, b'"': 64}
 
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
@@ -194,26 +201,44 @@ def _stored(metadata, arrays, layout):
 
 def _write(path, header, arrays, layout):
     text = json.dumps(header)
+    n_bytes = CHARACTER_MEMORY * len(text) + _json_memory(text.encode("ascii"))
+    n_bytes += ARRAY_MEMORY * (len(arrays) + 1)
+    for name, array in arrays.items():
+        n_bytes += _array_memory(array.shape, _dtype_of(name, header, array.dtype))
     with _replacements() as write_file:
         if layout == "file":
-            write_file(path, lambda file: _write_archive(file, text, arrays))
+            write_file(path, lambda file: _write_archive(file, text, arrays, n_bytes))
             return
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         for name, array in arrays.items():
             write_file(path / f"{name}.npy", partial(np.save, arr=array, allow_pickle=False))
+        size = len(text) + sum(array.nbytes for array in arrays.values())
+        text = _padded(text, n_bytes, size, 1)
         write_file(path / "header.json", lambda file: file.write(text.encode("utf-8")))
 
 
-def _write_archive(file, text, arrays):
-    arrays = {"header": np.array(text), **arrays}
-    n_bytes = sum(array.nbytes + 1024 for array in arrays.values())
-    np.savez_compressed(file, **arrays)
-    if n_bytes > _largest_expansion(file.tell()):
-        # Constant arrays would expand so much that no reader accepts the file.
+def _write_archive(file, text, arrays, n_bytes):
+    """Write an archive, which takes `n_bytes` of memory when it is loaded.
+
+    If compression makes it so small that no reader accepts it, it is not compressed.
+    """
+    np.savez_compressed(file, header=np.array(text), **arrays)
+    if n_bytes > _largest_memory(file.tell()):
+        size = 4 * len(text) + sum(array.nbytes for array in arrays.values())
         file.seek(0)
         file.truncate()
-        np.savez(file, **arrays)
+        np.savez(file, header=np.array(_padded(text, n_bytes, size, 4)), **arrays)
+
+
+def _padded(text, n_bytes, size, bytes_per_character):
+    """The text with spaces that make a file of `size` bytes large enough for `n_bytes` of memory.
+
+    Arrays and the numbers of a header need none; very many short lists and dicts do.
+    """
+    missing = n_bytes - _largest_memory(size)
+    gain = MEMORY_FACTOR * bytes_per_character - CHARACTER_MEMORY
+    return text + " " * max(0, -(-missing // gain))
 
 
 @contextmanager
@@ -273,8 +298,8 @@ def read_forest(path, mmap_mode=None):
         return _read_folder(path, mmap_mode)
     if mmap_mode is not None:
         raise ValueError(f"mmap_mode={mmap_mode!r} needs a forest saved with layout='folder'")
-    with open(path, "rb") as file:
-        return _read_archive(path, file)
+    with _ArchiveFile(path) as file:
+        return _read_archive(path, file.read(8), file, os.fstat(file.fileno()).st_size)
 
 
 @contextmanager
@@ -291,21 +316,32 @@ def as_value_error(message):
 def _read_folder(path, mmap_mode):
     text = (path / "header.json").read_bytes()
     with as_value_error(f"{path} is not a saved forest"):
-        header = _parsed(text)
+        memory = _Memory(len(text))
+        memory.take(CHARACTER_MEMORY * len(text))
+        header = _parsed(text, memory)
     _check_format(header, path)
     with as_value_error(f"{path} is damaged"):
-        arrays = {}
+        paths = {}
         for name in header["arrays"]:
-            _check_name(name, arrays, header)
-            with open(path / f"{name}.npy", "rb") as file:
-                _check_npy(file, name, os.fstat(file.fileno()).st_size)
-            array = np.load(path / f"{name}.npy", mmap_mode=mmap_mode, allow_pickle=False)
-            arrays[name] = _checked_text(array, name)
+            _check_name(name, paths, header)
+            paths[name] = path / f"{name}.npy"
+        memory.add_file(sum(os.stat(own).st_size for own in paths.values()))
+        arrays = {}
+        for name, own in paths.items():
+            with open(own, "rb") as file:
+                declared = _check_npy(file, name, os.fstat(file.fileno()).st_size)
+                dtype = _dtype_of(name, header, declared[1])
+                if mmap_mode is None or dtype != declared[1]:
+                    arrays[name] = _read_array(file, name, *declared, dtype, memory)
+                else:
+                    mapped = np.load(own, mmap_mode=mmap_mode, allow_pickle=False)
+                    arrays[name] = _checked_text(mapped, name)
+        _count_defaults(arrays, memory)
     return header, arrays
 
 
-def _read_archive(path, file):
-    start = file.read(8)
+def _read_archive(path, start, file, size):
+    """As `read_forest`; `file` is at the first bytes, `start`, of a file of `size` bytes."""
     message = f"{path} is not a saved forest"
     if start.startswith(_PICKLE_STARTS):
         message += (
@@ -314,35 +350,98 @@ def _read_archive(path, file):
         )
     with as_value_error(message):
         archive = zipfile.ZipFile(file)
+        file.longest_read = None
         members = {member.filename: member for member in archive.infolist()}
-        _check_sizes(archive.infolist(), os.fstat(file.fileno()).st_size)
+        memory = _Memory(size)
+        memory.take(ARRAY_MEMORY * len(archive.infolist()))
+        _check_members(archive.infolist())
         if "header.npy" not in members:
             raise ValueError("it has no header")
-        header = _parsed(str(_read_member(archive, members.pop("header.npy"), "header")))
+        header = _parsed(_read_text(archive, members.pop("header.npy"), memory), memory)
     _check_format(header, path)
     with as_value_error(f"{path} is damaged"):
         names = {member.removesuffix(".npy"): info for member, info in members.items()}
         different = set(names).symmetric_difference(header["arrays"])
         if different:
             raise ValueError(f"its header and its arrays differ in {sorted(different)}")
-        known = set()
+        arrays = {}
         for name, info in names.items():
             if info.filename != f"{name}.npy":
                 raise ValueError(f"{info.filename!r} is not an array")
-            plain = name.replace(_DELTA, "", 1)
-            _check_name(plain, known, header)
-            known.add(plain)
-        arrays = {name: _read_member(archive, info, name) for name, info in names.items()}
-        return header, widen(arrays)
+            _check_name(name.replace(_DELTA, "", 1), arrays, header)
+            arrays[name.replace(_DELTA, "", 1)] = None
+        for name, info in names.items():
+            with archive.open(info) as member:
+                declared = _check_npy(member, name, info.file_size)
+                dtype = _dtype_of(name, header, declared[1])
+                array = _read_array(member, name, *declared, dtype, memory)
+            arrays[name.replace(_DELTA, "", 1)] = array
+        _count_defaults(arrays, memory)
+        return header, arrays
 
 
-def _largest_expansion(size):
-    """Bytes that the arrays of a file of `size` bytes may take."""
-    return MAX_EXPANSION * size + FREE_EXPANSION
+class _ArchiveFile(io.FileIO):
+    """A file of which not much is read at once while zipfile reads the directory of an archive.
+
+    Each entry of the directory takes ten times its size in memory.
+    """
+
+    longest_read = MAX_DIRECTORY
+
+    def read(self, size=-1):
+        if self.longest_read is not None and size > self.longest_read:
+            raise ValueError("its directory is too long")
+        return super().read(size)
 
 
-def _check_sizes(members, size):
-    """Raise ValueError if the members of an archive would expand beyond what is allowed.
+class _Memory:
+    """Memory that loading a file of `size` bytes may still take."""
+
+    def __init__(self, size):
+        self.size, self.left = size, _largest_memory(size)
+
+    def add_file(self, size):
+        """Add a file that belongs to the first one."""
+        self.size += size
+        self.left += MEMORY_FACTOR * size
+
+    def take(self, n_bytes):
+        """Count some bytes; ValueError if it is too many."""
+        self.left -= n_bytes
+        if self.left < 0:
+            limit = _largest_memory(self.size)
+            raise ValueError(f"its {self.size} bytes would take more than {limit} of memory")
+
+
+def _largest_memory(size):
+    """Bytes that the content of a file of `size` bytes may take."""
+    return MEMORY_FACTOR * size + FREE_MEMORY
+
+
+def _array_memory(shape, dtype):
+    """Bytes of an array and of what checking it takes."""
+    return ARRAY_MEMORY + math.prod(shape) * (np.dtype(dtype).itemsize + 1)
+
+
+def _json_memory(text):
+    """Upper bound of the bytes that JSON takes besides its characters."""
+    # A string with an escaped character may take 4 bytes for every character, several times.
+    n_bytes = 8 * len(text) if b"\\u" in text else 0
+    return n_bytes + sum(each * text.count(what) for what, each in JSON_MEMORY.items())
+
+
+def _count_defaults(arrays, memory):
+    """Count the arrays that `Forest` adds where they are missing; each is as long as another."""
+    likes = {"node_weight": "child", "gain": "threshold", "table_start": "source"}
+    for name, array in arrays.items():
+        for default, like in (likes | {"baseline": "value"}).items():
+            own = _without_number(name)
+            if own == like and name.removesuffix(own) + default not in arrays:
+                memory.take(_array_memory((len(array),), np.float64))
+
+
+def _check_members(members):
+    """Raise ValueError unless the members of an archive have different names and are readable.
 
     Members are never read beyond the sizes that the directory of the archive declares.
     """
@@ -351,13 +450,11 @@ def _check_sizes(members, size):
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{member.filename!r} is compressed by another method than deflate")
-    n_bytes = sum(member.file_size for member in members)
-    if n_bytes > _largest_expansion(size):
-        raise ValueError(f"{size} bytes would expand to {n_bytes}")
 
 
-def _parsed(text):
-    """The header as a dict with a format number, from its JSON."""
+def _parsed(text, memory):
+    """The header as a dict with a format number, from the bytes of its JSON."""
+    memory.take(_json_memory(text))
     header = json.loads(text)
     if not isinstance(header, dict) or "format" not in header:
         raise ValueError("its header has no format number")
@@ -403,23 +500,70 @@ def _check_name(name, names, header):
         raise ValueError(f"the array {name} is stored twice")
 
 
-def _read_member(archive, member, name):
-    """One array of an archive, whose declared shape and dtype are checked first."""
+def _dtype_of(name, header, stored):
+    """Dtype of an array in a `Forest`; `stored` is that in the file."""
+    own = _without_number(name).removeprefix(_DELTA)
+    if own == "classes":
+        return stored
+    if own in HALF_ARRAYS:
+        metadata = header.get("forest")
+        if header["format"] == FORMAT_OF_SEVERAL:
+            metadata = header["members"][int(name.partition(".")[0])]["forest"]
+        if metadata.get("weight_dtype") == "float16":
+            return np.dtype(np.float16)
+    return np.dtype(ARRAYS[own][0])
+
+
+def _read_text(archive, member, memory):
+    """The JSON of the header in an archive, as bytes: ASCII, as `json.dumps` writes it."""
+    text = bytearray()
     with archive.open(member) as file:
-        shape, fortran_order, dtype = _check_npy(file, name, member.file_size)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        # No more than n_bytes are decompressed, and the checksum is compared after the last one.
-        content = bytearray(file.read(n_bytes))
-    if len(content) != n_bytes:
-        raise ValueError(f"{name} ends early")
-    array = np.frombuffer(content, dtype) if n_bytes else np.zeros(0, dtype)
-    return _checked_text(array.reshape(shape, order="F" if fortran_order else "C"), name)
+        shape, dtype = _check_npy(file, "header", member.file_size)
+        n_characters = dtype.itemsize // 4
+        memory.take(CHARACTER_MEMORY * n_characters)
+        codec = "utf-32-be" if dtype.str[0] == ">" else "utf-32-le"
+        for part in _parts(file, "header", n_characters, 4):
+            text += part.decode(codec).encode("ascii")
+    return text.rstrip(b"\0")
+
+
+def _read_array(file, name, shape, stored, dtype, memory):
+    """An array of an npy file, which is at its first number, in another dtype than it is stored.
+
+    Only a part of it is in memory in both dtypes.
+    """
+    memory.take(_array_memory(shape, dtype))
+    array = np.empty(shape, dtype)
+    flat, first, total = array.reshape(-1), 0, np.int64(0)
+    for part in _parts(file, name, flat.size, stored.itemsize):
+        numbers = np.frombuffer(part, stored)
+        if _DELTA in name:
+            numbers = np.cumsum(numbers, dtype=np.int64)
+            numbers += total
+            total = numbers[-1]
+        flat[first : first + len(numbers)] = cast_exactly(numbers, dtype, name)
+        first += len(numbers)
+    return _checked_text(array, name)
+
+
+def _parts(file, name, n_items, item_size):
+    """The content of a file in parts of some items; ValueError if it ends early.
+
+    Where a member of an archive ends with the last item, its checksum is compared, too.
+    """
+    step = max(1, 8 * CHUNK // max(item_size, 1))
+    for first in range(0, n_items, step):
+        n_bytes = min(step, n_items - first) * item_size
+        content = file.read(n_bytes)
+        if len(content) != n_bytes:
+            raise ValueError(f"{name} ends early")
+        yield content
 
 
 def _check_npy(file, name, size):
-    """Shape, order and dtype that an npy file of `size` bytes declares, if they fit into it.
+    """Shape and dtype that an npy file of `size` bytes declares, if they fit into it.
 
-    ValueError otherwise. The file is then at the first byte of the array.
+    ValueError otherwise, also in Fortran order. The file is then at the first byte of the array.
     """
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError(f"{name} has another version of the npy format than 1.0")
@@ -432,7 +576,7 @@ def _check_npy(file, name, size):
         kinds, n_axes = _LABEL_KINDS, 1
     else:
         kinds, n_axes = ("iu", 1) if stored != plain else ("biuf", ARRAYS[plain][1])
-    if dtype.kind not in kinds or len(shape) != n_axes:
+    if dtype.kind not in kinds or len(shape) != n_axes or (fortran_order and n_axes > 1):
         raise ValueError(f"{name} has dtype {dtype} and shape {shape}")
     n_bytes = size - file.tell()
     # numpy allocates one item even for an empty array.
@@ -440,7 +584,7 @@ def _check_npy(file, name, size):
         raise ValueError(f"{name} declares an array that its {n_bytes} bytes cannot hold")
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise ValueError(f"{name} declares the shape {shape}, but has {n_bytes} bytes")
-    return shape, fortran_order, dtype
+    return shape, dtype
 
 
 def _checked_text(array, name):
@@ -450,6 +594,6 @@ def _checked_text(array, name):
     """
     if array.dtype.kind == "U" and array.size:
         code_point = np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
-        if np.frombuffer(array.tobytes(), code_point).max() > sys.maxunicode:
+        if array.view(code_point).max() > sys.maxunicode:
             raise ValueError(f"{name} contains characters that do not exist")
     return array

@@ -214,9 +214,9 @@ class Forest:
         if name == "node_weight":
             return np.zeros(len(self.child))
         if name == "gain":
-            return np.zeros(len(self.threshold))
+            return np.zeros(len(self.threshold), np.float32)
         if name == "table_start":
-            return np.zeros(len(self.source) + 1)
+            return np.zeros(len(self.source) + 1, np.int64)
         if name == "bag_start":
             return [0, len(self.tree_start) - 1]
         if name == "baseline" and self.n_outputs <= len(self.value):
@@ -345,7 +345,7 @@ class Forest:
         bag_start = self.bag_start.tolist()
         n_bags, total = len(bag_start) - 1, None
         for first, last in zip(bag_start, bag_start[1:]):
-            divisor = last - first if self.aggregate == "mean" else 1
+            divisor = max(last - first, 1) if self.aggregate == "mean" else 1
             raw = link(router.respond(Z, first, last, divisor, self.baseline))
             total = raw if total is None else total + raw
         return total if n_bags == 1 else total / n_bags
@@ -427,8 +427,9 @@ class Forest:
     def __getitem__(self, index):
         """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
-        The trees become one bag. The view has the directions and values of the whole forest;
-        `compact` removes those that the selected trees do not use.
+        The trees become one bag; of no trees, the response is the baseline, after the link. The
+        view has the directions and values of the whole forest; `compact` removes those that the
+        selected trees do not use.
         """
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))

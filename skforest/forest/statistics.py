@@ -296,8 +296,8 @@ def max_depth(forest):
 
 def decision_path(forest, leaves):
     """Nodes on the paths to the leaves that rows reach; see `Forest.decision_path`."""
-    if not len(leaves):
-        shape = (0, forest.n_nodes)
+    if not leaves.size:
+        shape = (len(leaves), forest.n_nodes)
         return sparse.csr_matrix(shape, dtype=np.int64), forest.tree_start.copy()
     parent = forest.parents()
     node = (leaves + forest.tree_start[:-1]).ravel()

@@ -1,9 +1,9 @@
 """Checks of the arrays of a forest, and how the arrays of several forests are joined.
 
 The traversal follows indices without testing them, so the arrays of a forest, which may come from
-a file, are checked before their first use. Every check is one pass over an array. Positions are
-compared with each other and with bounds; differences and sums of them are formed only afterwards,
-when they cannot overflow.
+a file, are checked before their first use. Every check is one pass over an array, part by part, so
+that temporary arrays are small. Positions are compared with each other and with bounds;
+differences and sums of them are formed only afterwards, when they cannot overflow.
 """
 
 import math
@@ -31,7 +31,8 @@ LINKS = {
 MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
 MAX_AXES = 8  # as in direction.pxd
 MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
-NODES_PER_CHECK = 1 << 16
+CHUNK = 1 << 16  # entries that are checked at once
+ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
 
 TASKS = ("classification", "multioutput classification", "regression")
 AGGREGATES = ("mean", "sum")
@@ -212,12 +213,11 @@ def check_arrays(forest):
         f"direction contains codes outside of 0 .. {n_codes - 1}",
     )
     _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
-    _need((forest.spread > 0).all(), "spread contains values that are not positive")
+    _need(_all(forest.spread, lambda x: x > 0), "spread contains values that are not positive")
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
     _check_inputs(forest)
     for name in FLOAT_ARRAYS:
-        finite = np.isfinite(vars(forest)[name]).all()
-        _need(finite, f"{name} contains values that are not finite")
+        _need(_all(vars(forest)[name], np.isfinite), f"{name} contains values that are not finite")
 
 
 def _check_inputs(forest):
@@ -226,7 +226,7 @@ def _check_inputs(forest):
     _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
     names = forest.feature_names
     _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
-    _need((forest.scale > 0).all(), "scale contains values that are not positive")
+    _need(_all(forest.scale, lambda x: x > 0), "scale contains values that are not positive")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
     _need(len(forest.kind) == len(forest.source), "source and kind differ in length")
@@ -239,23 +239,21 @@ def _check_inputs(forest):
         (not levels or len(forest.source) > 0) and all(0 <= j < n_inputs for j in levels),
         "levels are given for inputs that are out of range",
     )
-    if len(forest.source):  # then n_inputs is the length of an array, no mere number
-        n_entries = np.full(n_inputs, 2)
-        for j, known in levels.items():
-            n_entries[j] = len(known) + 2
-        is_category = np.zeros(n_inputs, dtype=bool)
-        is_category[list(levels)] = True
-        is_value = forest.kind == KINDS.index("value")
-        expected = np.where(is_value, 0, n_entries[forest.source])
-        _need((np.diff(forest.table_start) == expected).all(), "a table has a wrong length")
-        of_category = forest.kind >= KINDS.index("code")
-        _need(
-            (of_category == is_category[forest.source]).all(),
-            "a feature is not of the kind of its input",
-        )
-        if len(forest.scale):
-            unscaled = (forest.offset == 0) & (forest.scale == 1)
-            _need(unscaled[is_category].all(), "a category is scaled")
+    categories = np.array(sorted(levels), dtype=np.int64)
+    n_entries = np.array([len(levels[j]) + 2 for j in categories], dtype=np.int64)
+    for part in _parts(len(forest.source)):
+        source, kind = forest.source[part], forest.kind[part]
+        is_category = np.isin(source, categories)
+        expected = np.full(len(source), 2)
+        expected[is_category] = n_entries[np.searchsorted(categories, source[is_category])]
+        expected[kind == KINDS.index("value")] = 0
+        lengths = np.diff(forest.table_start[part.start : part.stop + 1])
+        _need((lengths == expected).all(), "a table has a wrong length")
+        of_category = kind >= KINDS.index("code")
+        _need((of_category == is_category).all(), "a feature is not of the kind of its input")
+    if len(forest.scale):
+        unscaled = (forest.offset[categories] == 0) & (forest.scale[categories] == 1)
+        _need(unscaled.all(), "a category is scaled")
 
 
 class Levels(dict):
@@ -284,21 +282,35 @@ def as_levels(levels):
     return found
 
 
+def _parts(n):
+    """Slices of at most CHUNK entries, which cover n entries."""
+    return (slice(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK))
+
+
+def _all(array, condition):
+    """Whether a condition, a function of an array, holds everywhere."""
+    flat = array.reshape(-1)
+    return all(condition(flat[part]).all() for part in _parts(flat.size))
+
+
+def _lengths(starts):
+    """Lengths of ragged rows, in parts; the starts must have been checked."""
+    return (np.diff(starts[p.start : p.stop + 1]) for p in _parts(len(starts) - 1))
+
+
 def _within(array, low, high):
     """Whether low <= array < high everywhere."""
     return array.size == 0 or (array.min() >= low and array.max() < high)
 
 
 def _check_starts(starts, end, name):
-    """The starts of ragged rows must begin at 0, never fall and end at `end`.
-
-    Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
-    """
+    """The starts of ragged rows must begin at 0, never fall and end at `end`."""
+    # Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
     _need(
         len(starts) >= 1
         and starts[0] == 0
         and starts[-1] == end
-        and (starts[1:] >= starts[:-1]).all(),
+        and all((starts[1:][part] >= starts[:-1][part]).all() for part in _parts(len(starts) - 1)),
         f"{name} must rise from 0 to {end}",
     )
 
@@ -306,9 +318,10 @@ def _check_starts(starts, end, name):
 def _check_trees(forest):
     start, child = forest.tree_start, forest.child
     _check_starts(start, len(child), "tree_start")
-    sizes = np.diff(start)
-    _need((sizes % 2 == 1).all(), "every tree must have an odd number of nodes")
-    n_splits = (len(child) - len(sizes)) // 2
+    n_trees = len(start) - 1
+    odd = all((sizes % 2 == 1).all() for sizes in _lengths(start))
+    _need(odd, "every tree must have an odd number of nodes")
+    n_splits = (len(child) - n_trees) // 2
     for name in ("threshold", "direction"):
         _need(len(getattr(forest, name)) == n_splits, f"{name} needs one entry per split")
     arrays = forest.arrays  # `gain` and `node_weight` may be removed
@@ -317,44 +330,39 @@ def _check_trees(forest):
         len(arrays["node_weight"]) in (0, len(child)),
         "node_weight needs one entry per node, or none",
     )
-    _check_starts(forest.bag_start, len(sizes), "bag_start")
-    _need((np.diff(forest.bag_start) > 0).all(), "a bag has no trees")
-    # The temporary arrays are larger than those of the forest, so only some trees at a time.
-    first = 0
-    while first < len(sizes):
-        last = max(first + 1, np.searchsorted(start, start[first] + NODES_PER_CHECK, "right") - 1)
-        _check_children(child[start[first] : start[last]], sizes[first:last], first)
-        first = last
+    _check_starts(forest.bag_start, n_trees, "bag_start")
+    has_trees = all((n > 0).all() for n in _lengths(forest.bag_start))
+    _need(has_trees or not n_trees and len(forest.bag_start) == 2, "a bag has no trees")
+    _check_children(child, start, n_splits)
 
 
-def _check_children(child, sizes, first_tree):
-    """Check `child` of consecutive trees: pairs after their parents, one parent each.
-
-    `sizes` are their numbers of nodes, and `first_tree` is the number of the first, for messages.
-    """
-    start = np.cumsum(sizes) - sizes
-    tree = np.repeat(np.arange(len(sizes)), sizes)
-    is_split = child >= 0
-    node = (np.arange(len(child)) - start[tree])[is_split]
-    left, tree = child[is_split].astype(np.int64), tree[is_split]
-    for wrong, why in (
-        (left <= node, "comes before it, or is the node itself"),
-        ((left % 2 != 1) | (left + 1 >= sizes[tree]), "is out of range"),
-    ):
-        if wrong.any():
-            k = wrong.argmax()
-            _need(False, f"the child of node {node[k]} of tree {first_tree + tree[k]} {why}")
-    # Each of the n_splits pairs of children must occur once.
-    pair = (start[tree] - tree) // 2 + (left - 1) // 2
-    n_splits = (len(child) - len(sizes)) // 2
+def _check_children(child, start, n_splits):
+    """Check `child` of trees that begin at `start`: pairs after their parents, one parent each."""
+    has_parent, n_parents = np.zeros(n_splits, dtype=bool), 0
+    for part in _parts(len(child)):
+        first, last = np.searchsorted(start, (part.start, part.stop - 1), side="right") - 1
+        counts = np.diff(np.clip(start[first : last + 2], part.start, part.stop))
+        is_split = child[part] >= 0
+        tree = np.repeat(np.arange(first, last + 1), counts)[is_split]
+        node = part.start + np.flatnonzero(is_split) - start[tree]
+        left = child[part][is_split].astype(np.int64)
+        for wrong, why in (
+            (left <= node, "comes before it, or is the node itself"),
+            ((left % 2 != 1) | (left + 1 >= start[tree + 1] - start[tree]), "is out of range"),
+        ):
+            if wrong.any():
+                k = wrong.argmax()
+                _need(False, f"the child of node {node[k]} of tree {tree[k]} {why}")
+        has_parent[(start[tree] - tree) // 2 + (left - 1) // 2] = True
+        n_parents += len(node)
+    # As many parents as pairs, and a parent for each pair: no pair has two.
     _need(
-        len(pair) == n_splits and (np.bincount(pair, minlength=n_splits) == 1).all(),
+        n_parents == n_splits and has_parent.all(),
         "the children do not form trees: two nodes share a child, or a node has no parent",
     )
 
 
 def _check_values(forest):
-    leaf = forest.child[forest.child < 0]
     if len(forest.value_start):
         _check_starts(forest.value_start, len(forest.value), "value_start")
         _need(
@@ -365,7 +373,7 @@ def _check_values(forest):
         _need(len(forest.value) % forest.n_outputs == 0, "value has an incomplete row")
         _need(len(forest.value_index) == 0, "value_index is given without value_start")
     n_values = _n_values(forest)
-    _need(_within(-1 - leaf.astype(np.int64), 0, n_values), "a leaf has no value")
+    _need(_within(forest.child, -n_values, MAX_INDEX), "a leaf has no value")
     _need(0 <= forest.n_shared_values <= n_values, "n_shared_values is out of range")
     _check_slopes(forest, n_values)
 
@@ -386,35 +394,40 @@ def _check_slopes(forest, n_values):
 
 def _check_boxes(forest):
     n_boxes = len(forest.box_corner)
-    shape = np.array(forest.feature_shape)
-    n_bytes = forest.n_subset_bytes
+    n_axes, n_bytes = len(forest.feature_shape), forest.n_subset_bytes
     _need(len(forest.box_other) == n_boxes, "box_other and box_corner differ in length")
-    _need(forest.box_size.shape == (n_boxes, len(shape)), "box_size is not (n_boxes, n_axes)")
+    _need(forest.box_size.shape == (n_boxes, n_axes), "box_size is not (n_boxes, n_axes)")
     _need(forest.box_subset.shape == (n_boxes, n_bytes), "box_subset is not (n_boxes, n_bytes)")
     if n_boxes == 0:
         return
     _need(_within(forest.box_corner, 0, forest.n_features), "box_corner is out of range")
     _need(_within(forest.box_other, -1, forest.n_features), "box_other is out of range")
-    size = forest.box_size
+    for part in _parts(n_boxes):
+        _check_extents(forest, *(getattr(forest, name)[part] for name in BOX_ARRAYS))
+
+
+def _check_extents(forest, corner, other, size, subset):
+    """Check that some boxes lie within the array of features, and the subsets of their entries."""
+    shape = np.array(forest.feature_shape)
     _need((size >= 1).all() and (size <= shape).all(), "box_size is out of range")
     volume = size.prod(axis=1, dtype=np.int64).max()
     _need(volume <= MAX_BOX, f"a box has {volume} entries; at most {MAX_BOX} are supported")
-    other = np.where(forest.box_other < 0, forest.box_corner, forest.box_other)
-    first_byte = 0
-    stride = forest.n_features
+    other = np.where(other < 0, corner, other)
+    first_byte, stride = 0, forest.n_features
     for axis, length in enumerate(forest.feature_shape):
         stride //= length
-        corners = [
-            corner // np.int32(stride) % np.int32(length) for corner in (forest.box_corner, other)
-        ]
+        corners = [c // np.int32(stride) % np.int32(length) for c in (corner, other)]
         if forest.unordered[axis]:
             n = (length + 7) // 8
-            bits = np.unpackbits(
-                forest.box_subset[:, first_byte : first_byte + n], axis=1, bitorder="little"
-            )
+            ones = ONES[subset[:, first_byte : first_byte + n]]
+            last = subset[:, first_byte + n - 1]
             first_byte += n
-            _need((bits[:, length:] == 0).all(), "box_subset has bits beyond the end of the axis")
-            _need((bits.sum(axis=1) == size[:, axis]).all(), "box_subset does not match box_size")
+            _need(
+                length % 8 == 0 or (last >> length % 8 == 0).all(),
+                "box_subset has bits beyond the end of the axis",
+            )
+            is_equal = ones.sum(axis=1, dtype=np.int64) == size[:, axis]
+            _need(is_equal.all(), "box_subset does not match box_size")
             _need(
                 not (corners[0].any() or corners[1].any()),
                 "a corner on an unordered axis is not 0",
@@ -432,7 +445,7 @@ def _check_sparse(forest):
         "sparse_weight and sparse_feature differ in length",
     )
     _need(_within(forest.sparse_feature, 0, forest.n_features), "sparse_feature is out of range")
-    longest = np.diff(forest.sparse_start).max(initial=0)
+    longest = max((n.max() for n in _lengths(forest.sparse_start)), default=0)
     _need(longest <= MAX_INDEX, f"a sparse direction has {longest} entries, more than {MAX_INDEX}")
 
 

@@ -56,6 +56,7 @@ class BoostingSettings:
     n_iter_no_change: int
     linear_leaves: bool = False
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
+    warns: bool = True  # does training warn if it diverged?
 
 
 class Interactions:
@@ -251,7 +252,7 @@ class BoostingTraining:
 
     def _warn_of_divergence(self, n_best):
         """Warn if the trees, none of which is left out, have made the training loss larger."""
-        if not self.trees or (len(self.held_out) and n_best):
+        if not self.settings.warns or not self.trees or (len(self.held_out) and n_best):
             return
         before = self._training_loss(np.tile(self.start, (len(self.train), 1)))
         after = self._training_loss(self.raw[self.train])

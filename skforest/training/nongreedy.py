@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.joint import JointTrainer
@@ -39,6 +40,7 @@ class JointSettings:
     batch_size: int = 100
     l1: float = 0.0
     smoothing: float = 0.1
+    leaves: str = "counts"
     row_norm: float | None = 8.0
     rescale_splits: bool = True
     n_iter_no_change: int = 5
@@ -54,7 +56,7 @@ def resolve_nu(nu, n_features):
 
 
 def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
-    """Train all splits of a tree together, compute its leaves again, and prune it.
+    """Train all splits and leaves of a tree together, and prune it.
 
     `settings` are JointSettings, or an estimator with the same parameters. Rows in the mask
     `validation_mask` are not trained on and, if there are any, decide when to stop. `report` is
@@ -63,21 +65,25 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     all that it had learned, warn and return the grown tree.
     """
     grown, curve, scores = forest, np.zeros(0), np.zeros(0)
+    leaf_values = None
     trains = len(forest.threshold) > 0 and not stop[0]
     nu = resolve_nu(settings.nu, data.X.shape[1])
     if trains:
         training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
         training.run(report)
         curve, scores = np.array(training.loss_curve), np.array(training.stopping.scores)
-        planes = training.planes()
-        is_finite = all(np.isfinite(part).all() for part in planes)
+        planes, leaf_values = training.result()
+        trained = planes if leaf_values is None else (*planes, leaf_values)
+        is_finite = all(np.isfinite(part).all() for part in trained)
         if is_finite:
             forest = repack(forest, *planes, np.ones(len(forest.threshold), dtype=bool))
+        else:
+            leaf_values = None
     if trains or validation_mask.any():
         # Validation rows count for the leaves, too.
         rows = data.X, data.target, data.weight
         options = {"criterion": criterion, "scale": data.target_scale}
-        forest = recount_and_prune(forest, *rows, **options)
+        forest = recount_and_prune(forest, *rows, **options, leaf_values=leaf_values)
         if trains and not (is_finite and _has_kept_its_gain(grown, forest, data)):
             warnings.warn(
                 f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, "
@@ -117,7 +123,7 @@ class _Training:
 
     def __init__(self, forest, data, validation_mask, seed, stop, settings, nu):
         self.settings, self.stop = settings, stop
-        self.target = data.target
+        self.target, self.target_scale = data.target, data.target_scale
         self.stopping = EarlyStopping(validation_mask, settings.n_iter_no_change)
         self.validation_weight = data.weight[validation_mask]
         self.weight = np.where(validation_mask, 0.0, data.weight)
@@ -207,12 +213,29 @@ class _Training:
                     last = bound
             if not len(self.stopping.rows):
                 continue
-            if self.stopping.should_stop(self._validation_loss(), self.trainer.planes()):
+            if self.stopping.should_stop(self._validation_loss(), self._planes_and_leaves()):
                 break
 
-    def planes(self):
-        """Hyperplanes after the last epoch, or after that with the best validation score."""
-        return self.trainer.planes() if self.stopping.best is None else self.stopping.best
+    def result(self):
+        """Hyperplanes and leaf values of the last epoch, or that with the best validation score.
+
+        The leaf values are None where they are to be computed from the rows.
+        """
+        return self._planes_and_leaves() if self.stopping.best is None else self.stopping.best
+
+    def _planes_and_leaves(self):
+        return self.trainer.planes(), self._leaf_values()
+
+    def _leaf_values(self):
+        """What the parameters of the leaves predict: (n_leaves, n_outputs), or None."""
+        if self.settings.leaves == "counts":
+            return None
+        start, label, theta, other = self.trainer.parameters
+        if self.target.ndim == 2:
+            return theta.reshape(self.n_leaves, self.n_outputs) * self.target_scale
+        value = np.repeat(other[:, None], self.n_outputs, axis=1)
+        value[np.repeat(np.arange(self.n_leaves), np.diff(start)), label] = theta
+        return softmax(value, axis=1)
 
     def _validation_loss(self):
         """Weighted mean loss of the validation rows."""

@@ -1,0 +1,87 @@
+"""Threads of the user: estimators that are fitted, and fitted ones that predict, at the same time.
+
+On free-threaded builds of Python, nothing but the package itself keeps these threads apart.
+"""
+
+import pickle
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ESTIMATORS, small
+from makers import start_python
+from sklearn.base import clone, is_classifier
+
+
+@pytest.fixture(scope="module")
+def table():
+    """X with equal rows, and targets of both kinds."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.standard_normal((60, 5)), 1)
+    return X, {True: (X[:, 0] + X[:, 1] > 0).astype(int), False: X[:, 0] * X[:, 1]}
+
+
+def at_once(functions):
+    """What the functions return, each called in a thread of its own, all at the same time."""
+    barrier = Barrier(len(functions))
+
+    def call(function):
+        barrier.wait()
+        return function()
+
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return list(pool.map(call, functions))
+
+
+def few_trees(estimator):
+    return estimator.set_params(n_estimators=4)
+
+
+def test_all_estimators_are_fitted_at_once(table):
+    X, y = table
+    models, before = [few_trees(small(cls)) for cls in ESTIMATORS], X.tobytes()
+    expected = [clone(model).fit(X, y[is_classifier(model)]) for model in models]
+    found = at_once([lambda m=m: m.fit(X, y[is_classifier(m)]) for m in models])
+    assert X.tobytes() == before
+    for one, other in zip(expected, found):
+        for name, array in one.forest_.arrays.items():
+            assert array.tobytes() == other.forest_.arrays[name].tobytes(), name
+        assert one.predict(X).tobytes() == other.predict(X).tobytes()
+
+
+@pytest.mark.every_class
+def test_all_that_reads_a_fitted_estimator_at_once(estimator, table):
+    """From the first call on, in which the forest prepares what predictions need."""
+    X, y = table[0], table[1][is_classifier(estimator)]
+    frame = pd.DataFrame(X).add_prefix("x")
+    stored = pickle.dumps(few_trees(estimator).fit(frame, y))
+    calls = {
+        "rows": lambda model: model.predict(frame),
+        "one row": lambda model: model.predict(frame[:1]),
+        "leaves": lambda model: model.apply(frame),
+        "bytes": lambda model: model.forest_.response(np.uint8(abs(X))),
+        "predictor": lambda model: model.predictor()(X[0].astype(np.float32)),
+        "importances": lambda model: model.feature_importances_,
+        "copy": lambda model: pickle.loads(pickle.dumps(model)).predict(frame),
+        "view": lambda model: model.forest_[0].response(X),
+    }
+    expected = {name: call(pickle.loads(stored)).tobytes() for name, call in calls.items()}
+    names = [*calls] * 2
+    for _ in range(2):
+        model = pickle.loads(stored)  # which has not prepared anything
+        found = at_once([partial(calls[name], model) for name in names])
+        for name, result in zip(names, found):
+            assert result.tobytes() == expected[name], name
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="needs a free-threaded build of Python"
+)
+def test_no_kernel_switches_the_interpreter_lock_on():
+    code = "import sys, skforest, skforest.export; print(sys._is_gil_enabled())"
+    output, errors = start_python(code, PYTHON_GIL="").communicate()
+    assert output.strip() == "False", errors
