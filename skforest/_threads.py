@@ -142,12 +142,14 @@ class FitTasks:
         return task.call_on_fit_task_begin(estimator=self.estimator, **self.rows)
 
     def report(self, n_done, n_epochs):
-        """`n_done` of `n_epochs` epochs of the only tree are done."""
+        """`n_done` of `n_epochs` epochs of the only tree are done; True if a callback ends it."""
         self.begin(n_epochs)
+        is_ended = False
         while self.n_epochs < min(n_done, self.task.max_subtasks):
             self.n_epochs += 1
             epoch = self._begin(self.task, "epoch")
-            epoch.call_on_fit_task_end(estimator=self.estimator, **self.rows)
+            is_ended |= bool(epoch.call_on_fit_task_end(estimator=self.estimator, **self.rows))
+        return is_ended
 
     def end(self, state):
         """End the tree; True if a callback ends training. `state` returns fitted attributes."""
@@ -237,8 +239,7 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
     reports = [progress.report_epochs] + ([] if tasks is None else [tasks.report])
 
     def report(n_done, n_epochs):
-        for own in reports:
-            own(n_done, n_epochs)
+        return any([own(n_done, n_epochs) for own in reports])
 
     control = Control(report if len(members) == 1 else None)
     results, is_ended = [], False

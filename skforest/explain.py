@@ -20,7 +20,7 @@ from .training.blending import sharpened
 UNITS = ("auto", "raw", "response")
 IMPORTANCE_TYPES = ("auto", "impurity", "count")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
-MAX_EXACT = 16  # a walk of 2^16 branches takes milliseconds
+MAX_EXACT = 16  # 2^16 sets of mixtures take milliseconds
 N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
 BLOCK = 1 << 22  # numbers of an array of values, or of mixtures of rows, that exist at a time
 EPSILON = 2.0**-23  # of float32, twice its rounding error
@@ -128,14 +128,13 @@ def shapley_values(
     Notes
     -----
     Trees with hard splits whose responses are added, in units in which no link follows, are
-    explained exactly: for each pair of a row and a background row, a walk over the tree visits
-    only the leaves that mixtures of the two can reach. A walk ends after ``2 ** max_exact - 1``
-    branches, in trees of sparse directions with more than ``2 ** max_exact`` sets of mixtures, or
-    at a split that depends on more than `max_exact` undecided features; a pair of
-    rows that differ in at most `max_exact` features is always explained exactly. Otherwise the
-    values of the pair are sampled. What is sampled for all pairs: forests with margins or soft
-    splits (hinge forests, end-to-end trees with ``routing="soft"``), probabilities of boosting,
-    and blends with a temperature.
+    explained exactly: for each pair of a row and a background row, the mixtures of the two are
+    divided into sets that reach the same leaf. The values of a pair are sampled where it has more
+    than ``2 ** max_exact`` sets, on average over at most 112 background rows, or where a split
+    depends on more than `max_exact` undecided features, and on more than 6; a pair of rows that
+    differ in at most `max_exact` features is always explained exactly. What is sampled for all
+    pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
+    ``routing="soft"``), probabilities of boosting, and blends with a temperature.
 
     The values of a row add up to its prediction minus the base value in either case, to rounding.
 

@@ -131,10 +131,10 @@ def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):
 
 @pytest.mark.parametrize("kinds", [("sparse",), ("axis", "sparse", "dense"), ("dense",)])
 def test_more_background_rows_and_features_than_a_table_has(kinds):
-    """Tables of splits hold 104 rows z, and five features of a direction."""
+    """Tables of splits hold 112 rows z, and six features of a direction."""
     rng = np.random.default_rng(1)
     forest = random_forest(rng, (2, 4), (False, False), (False, False), kinds=kinds, n_splits=10)
-    X = whole_table(rng, 112, 8, np.float32)
+    X = whole_table(rng, 120, 8, np.float32)
     X[:60] += rng.normal(size=(60, 8)).astype(np.float32)
     part = explain._Part(None, forest, 1.0)
     part.X, part.Z = X[:2], X[2:]

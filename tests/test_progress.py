@@ -252,6 +252,15 @@ def test_a_callback_ends_training_after_a_tree(callback):
     np.testing.assert_array_equal(forest.predict_proba(X), few.predict_proba(X))
 
 
+def test_a_callback_ends_boosting_after_a_round(callback):
+    model = skforest.ObliqueBoostingRegressor(20, n_bags=1, early_stopping=False, random_state=0)
+    with_callback(model, Recorder(stops_at=("epoch", 3)))
+    assert len(model.forest_) == 4
+    few = skforest.ObliqueBoostingRegressor(4, n_bags=1, early_stopping=False, random_state=0)
+    X, y = task(model)
+    np.testing.assert_array_equal(model.predict(X), few.fit(X, y).predict(X))
+
+
 def test_scores_are_monitored_by_number_of_trees(callback):
     monitor = callback.ScoringMonitor(scoring="r2")
     forest = skforest.CO2ForestRegressor(3, random_state=0)

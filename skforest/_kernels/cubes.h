@@ -1,351 +1,373 @@
 /* Sets of mixtures of two rows, and their Shapley values: see shapley.pyx.
  *
- * A cube is a set of mixtures: the players in `x` are taken from the row x, those in `z` from the
- * row z, and the others from either. The players of a pair of rows are the bits of a word. A split
- * divides a list of cubes into those that it sends left and those that it sends right. The loops
- * over cubes have no branches that depend on the players, which a processor could not predict.
+ * A cube is a set of mixtures of a row x with a row z of a block: the players in `x` are taken
+ * from x, those in `z` from z, and the others from either. The players are the bits of a word. A
+ * split divides a list of cubes, in order of their rows z, into those that it sends left and those
+ * that it sends right. The loops over cubes have no branches that depend on the players, which a
+ * processor could not predict.
  */
 #ifndef SKFOREST_CUBES_H
 #define SKFOREST_CUBES_H
 
 #include "simd.h"
 
-#define SKF_TABLED 5 /* players whose sets are the bits of a word */
+#define SKF_TABLED 6 /* players whose sets are the bits of a word */
+
+/* Rows z whose splits are tabulated together: sixteen times an odd number. */
+#define SKF_ROWS_TABLED 112
+
+/* Vectors that are stored and loaded again must not cross cache lines. */
+#if defined(__GNUC__)
+#define SKF_ALIGNED __attribute__((aligned(64)))
+#else
+#define SKF_ALIGNED
+#endif
 
 typedef struct {
     uint64_t x, z;
+    int64_t row; /* of the block */
 } skf_cube;
 
-/* A split of a pair of rows: of the sets of its n players, the set m, which holds player i if m
- * has the bit i, taken from x is sent right if `right` has the bit m. */
+/* Lists that a split divides cubes into, with space for `space` cubes each. */
 typedef struct {
-    uint64_t right;
-    uint64_t player[SKF_TABLED];
-    int n;
-} skf_split;
+    skf_cube *side[2];
+    int64_t n[2], space[2];
+} skf_division;
 
 /* Bit m: the set m is without player i. */
 static const uint64_t skf_without[SKF_TABLED] = {
     0x5555555555555555u, 0x3333333333333333u, 0x0F0F0F0F0F0F0F0Fu,
-    0x00FF00FF00FF00FFu, 0x0000FFFF0000FFFFu,
+    0x00FF00FF00FF00FFu, 0x0000FFFF0000FFFFu, 0x00000000FFFFFFFFu,
 };
 
-SKF_INLINE uint64_t skf_all_sets(int n)
-{
-    return ~(uint64_t)0 >> (64 - (1 << n));
-}
-
-#define SKF_MATTERS ((uint64_t)1 << 32) /* times 1 << p: the player p of a table matters */
-
-/* Rows z whose splits are tabulated together: an odd number of cache lines of words. */
-#define SKF_ROWS_TABLED 104
+/* ------------------------------------------------------------------------ sides of a split */
 
 /* change += weight (x - z): what a feature changes in the projections of rows z. */
-SKF_KERNEL(skf_add_change, (double weight, double x, const float *z, double *change),
-           (weight, x, z, change))
+SKF_KERNEL(skf_add_change, (float weight, float x, const float *z, int n_rows, float *change),
+           (weight, x, z, n_rows, change))
 {
-    for (int i = 0; i < SKF_ROWS_TABLED; i++)
-        change[i] += weight * (x - z[i]);
-}
-
-/* A table with the bits of the players that matter. */
-SKF_INLINE uint64_t skf_add_matters(uint64_t right, const int n)
-{
-    uint64_t matters = 0;
-    for (int p = 0; p < n; p++)
-        if (((right ^ (right >> (1 << p))) & skf_without[p] & skf_all_sets(n)) != 0)
-            matters |= SKF_MATTERS << p;
-    return right | matters;
+    for (int start = 0; start < n_rows; start += 16)
+        for (int i = start; i < start + 16; i++)
+            change[i] += weight * (x - z[i]);
 }
 
 SKF_INLINE void skf_tabulate_n(
-    const double *gap, const double *change, const int n, uint64_t *right, double *nearest)
+    const float *gap, const float *change, const int n, int n_rows, uint64_t *right,
+    float *nearest)
 {
-    for (int start = 0; start < SKF_ROWS_TABLED; start += 8) {
-        double value[1 << SKF_TABLED][8], least[8];
-        uint64_t bits[8], sides[8];
-        for (int i = 0; i < 8; i++) {
+    for (int start = 0; start < n_rows; start += 16) {
+        SKF_ALIGNED float value[32][16], least[16];
+        SKF_ALIGNED uint32_t low[16], high[16];
+        for (int i = 0; i < 16; i++) {
             value[0][i] = gap[start + i];
-            bits[i] = value[0][i] > 0;
-            least[i] = fabs(value[0][i]);
+            low[i] = value[0][i] > 0;
+            high[i] = 0;
+            least[i] = fabsf(value[0][i]);
         }
-        for (int p = 0; p < n; p++)
+        for (int p = 0; p < n && p < 5; p++)
             for (int m = 0; m < 1 << p; m++) {
                 const int set = (1 << p) + m;
-                for (int i = 0; i < 8; i++) {
-                    const double at = value[m][i] + change[p * SKF_ROWS_TABLED + start + i];
+                for (int i = 0; i < 16; i++) {
+                    const float at = value[m][i] + change[p * SKF_ROWS_TABLED + start + i];
                     value[set][i] = at;
-                    bits[i] |= at > 0 ? (uint64_t)1 << set : 0;
-                    least[i] = fabs(at) < least[i] ? fabs(at) : least[i];
+                    low[i] |= at > 0 ? (uint32_t)1 << set : 0;
+                    least[i] = fabsf(at) < least[i] ? fabsf(at) : least[i];
                 }
             }
-        memcpy(sides, bits, sizeof(bits));
-        for (int p = 0; p < n; p++) {
-            const uint64_t own = skf_without[p] & skf_all_sets(n);
-            for (int i = 0; i < 8; i++)
-                bits[i] |= ((sides[i] ^ (sides[i] >> (1 << p))) & own) != 0 ? SKF_MATTERS << p : 0;
-        }
-        for (int i = 0; i < 8; i++) {
-            right[start + i] = bits[i];
+        for (int m = 0; m < 32 && n == 6; m++)
+            for (int i = 0; i < 16; i++) {
+                const float at = value[m][i] + change[5 * SKF_ROWS_TABLED + start + i];
+                high[i] |= at > 0 ? (uint32_t)1 << m : 0;
+                least[i] = fabsf(at) < least[i] ? fabsf(at) : least[i];
+            }
+        for (int i = 0; i < 16; i++) {
+            right[start + i] = low[i] | (uint64_t)high[i] << 32;
             nearest[start + i] = least[i];
         }
     }
 }
 
-/* The tables of a split for rows z: the bits `right` of skf_split, and the bit 32 + p if the
- * player p matters. gap: projections minus the threshold; change, (n, SKF_ROWS_TABLED): what each
- * player changes; nearest: the least absolute value of a mixture. */
+/* The tables of a split for rows z: right[i] has the bit m if row i with the set m of the n
+ * players from x, which holds player p if m has the bit p, is sent right. gap: projections minus
+ * the threshold; change, (n, SKF_ROWS_TABLED): what each player changes; nearest: the least
+ * absolute value of a mixture. */
 SKF_KERNEL(skf_tabulate,
-           (const double *gap, const double *change, int n, uint64_t *right, double *nearest),
-           (gap, change, n, right, nearest))
+           (const float *gap, const float *change, int n, int n_rows, uint64_t *right,
+            float *nearest),
+           (gap, change, n, n_rows, right, nearest))
 {
     switch (n) {
-    case 1: skf_tabulate_n(gap, change, 1, right, nearest); break;
-    case 2: skf_tabulate_n(gap, change, 2, right, nearest); break;
-    case 3: skf_tabulate_n(gap, change, 3, right, nearest); break;
-    case 4: skf_tabulate_n(gap, change, 4, right, nearest); break;
-    default: skf_tabulate_n(gap, change, SKF_TABLED, right, nearest);
+    case 1: skf_tabulate_n(gap, change, 1, n_rows, right, nearest); break;
+    case 2: skf_tabulate_n(gap, change, 2, n_rows, right, nearest); break;
+    case 3: skf_tabulate_n(gap, change, 3, n_rows, right, nearest); break;
+    case 4: skf_tabulate_n(gap, change, 4, n_rows, right, nearest); break;
+    case 5: skf_tabulate_n(gap, change, 5, n_rows, right, nearest); break;
+    default: skf_tabulate_n(gap, change, SKF_TABLED, n_rows, right, nearest);
     }
+}
+
+/* As skf_tabulate, for a single feature; x_right: whether x is sent right. */
+SKF_KERNEL(skf_compare,
+           (const float *z, float threshold, int x_right, int n_rows, uint64_t *right),
+           (z, threshold, x_right, n_rows, right))
+{
+    for (int start = 0; start < n_rows; start += 16)
+        for (int i = start; i < start + 16; i++)
+            right[i] = (uint64_t)(z[i] > threshold) | (uint64_t)x_right << 1;
 }
 
 /* As skf_tabulate for more players, given the ranges of the projections minus the threshold:
  * 0 and 1 where all mixtures are on one side, and 2 elsewhere. */
-SKF_UNUSED static void skf_tabulate_range(
-    const double *low, const double *high, double margin, uint64_t *right)
+SKF_UNUSED static void skf_compare_range(
+    const float *low, const float *high, float margin, int n_rows, uint64_t *right)
 {
-    for (int i = 0; i < SKF_ROWS_TABLED; i++)
+    for (int i = 0; i < n_rows; i++)
         right[i] = high[i] <= -margin ? 0 : low[i] > margin ? 1 : 2;
 }
 
-/* Fill a split from a table and its players, without those that do not matter. */
-SKF_INLINE void skf_fill_split(uint64_t table, const int32_t *player, int n, skf_split *split)
-{
-    split->right = table & skf_all_sets(n);
-    split->n = 0;
-    for (int p = 0; p < n; p++) {
-        if (table & SKF_MATTERS << p) {
-            split->player[split->n++] = (uint64_t)player[p];
-            continue;
-        }
-        /* The sets without it, next to each other. */
-        const int i = split->n, n_left = n - (p - i) - 1;
-        uint64_t rest = 0;
-        for (int m = 0; m < 1 << n_left; m++)
-            rest |= ((split->right >> (((m >> i) << (i + 1)) | (m & ((1 << i) - 1)))) & 1) << m;
-        split->right = rest;
-    }
-}
+/* --------------------------------------------------------------------- divisions by a split */
 
-/* Lists that a split divides cubes into. */
+/* Sets of players of a split: all mixtures with those in `x` from x, and those in `z` from z, are
+ * on one side. */
 typedef struct {
-    skf_cube *side[2];
-    int64_t n[2];
-} skf_division;
+    uint8_t x, z, side;
+} skf_piece;
+
+/* The pieces of all mixtures of a row z with the table `right`. */
+typedef struct {
+    uint64_t right;
+    int32_t n;
+    skf_piece piece[1 << SKF_TABLED];
+} skf_pieces;
+
+/* Pieces that are kept: all for 2 and 3 players, and 256 for each of 4, 5 and 6. */
+#define SKF_KEPT (16 + 256 + 3 * 256)
 
 /* Divide cubes by a player: one side has it from x, the other one from z. */
-SKF_INLINE void skf_divide_by_one(
-    const skf_split *split, const skf_cube *cube, int64_t n, skf_division *found)
+SKF_INLINE int skf_divide_by_one(
+    const uint64_t *right, uint64_t p, const skf_cube *cube, int64_t n, skf_division *found)
 {
-    const int side = split->right == 2; /* of x */
-    const uint64_t p = split->player[0];
-    skf_cube *of_x = found->side[side], *of_z = found->side[!side];
-    int64_t n_x = 0, n_z = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t x = cube[i].x, z = cube[i].z;
-        of_x[n_x].x = x | p;
-        of_x[n_x].z = z;
-        n_x += (z & p) == 0;
-        of_z[n_z].x = x;
-        of_z[n_z].z = z | p;
-        n_z += (x & p) == 0;
-    }
-    found->n[side] = n_x;
-    found->n[!side] = n_z;
-}
-
-/* Divide cubes by two players, of whom one set is on one side and three are on the other.
- *
- * A cube that has one of the players as the three have it is on the other side as a whole. Of any
- * other cube, the one side gets the cube with both as the set has them; the other one gets the
- * cubes in which the first player differs, and in which the second differs and the first does not.
- */
-SKF_INLINE void skf_divide_by_two(
-    const skf_split *split, const skf_cube *cube, int64_t n, skf_division *found)
-{
-    const uint64_t right = split->right, alone = (right & (right - 1)) == 0 ? right : right ^ 15;
-    const int side = alone == right;
-    const uint64_t p = split->player[0], q = split->player[1];
-    const uint64_t p_x = alone & 10 ? p : 0, p_z = p ^ p_x, q_x = alone & 12 ? q : 0, q_z = q ^ q_x;
-    const uint64_t both_x = p_x | q_x, both_z = p_z | q_z;
+    const int side = (right[cube[0].row] >> 1) & 1; /* of x, for all rows z */
     skf_cube *one = found->side[side], *other = found->side[!side];
     int64_t n_one = 0, n_other = 0;
+    if (found->space[0] < n || found->space[1] < n)
+        return 0;
     for (int64_t i = 0; i < n; i++) {
-        const uint64_t x = cube[i].x, z = cube[i].z, decided = x | z;
-        const int differs = ((x & both_z) | (z & both_x)) != 0;
-        const uint64_t open = (uint64_t)differs - 1; /* all bits, if it does not differ */
-        one[n_one].x = x | both_x;
-        one[n_one].z = z | both_z;
-        n_one += !differs;
-        other[n_other].x = x | (p_z & open);
-        other[n_other].z = z | (p_x & open);
-        n_other += differs | ((decided & p) == 0);
-        other[n_other].x = x | p_x | q_z;
-        other[n_other].z = z | p_z | q_x;
-        n_other += !differs & ((decided & q) == 0);
+        const uint64_t x = cube[i].x, z = cube[i].z;
+        /* All bits, if z is on the same side, or if the player is from x already. */
+        const uint64_t same =
+            ((right[cube[i].row] ^ side ^ 1) & 1 ? ~(uint64_t)0 : 0) | (x & p ? ~(uint64_t)0 : 0);
+        one[n_one].x = x | (p & ~same);
+        one[n_one].z = z;
+        one[n_one].row = cube[i].row;
+        n_one += (same | (uint64_t)((z & p) == 0)) & 1;
+        other[n_other].x = x;
+        other[n_other].z = z | p;
+        other[n_other].row = cube[i].row;
+        n_other += same == 0;
     }
     found->n[side] = n_one;
     found->n[!side] = n_other;
-}
-
-/* Divide cubes by any players: the first that matters is taken from x, and then from z. */
-static void skf_divide_by_many(
-    const skf_split *split, const skf_cube *cube, int64_t n, skf_division *found)
-{
-    const uint64_t all = skf_all_sets(split->n);
-    uint64_t x_of[SKF_TABLED], z_of[SKF_TABLED], possible_of[SKF_TABLED];
-    int64_t n_found[2] = {0, 0};
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t x = cube[i].x, z = cube[i].z, possible = all;
-        int top = 0;
-        for (int t = 0; t < split->n; t++) {
-            const uint64_t p = split->player[t];
-            possible &= ~skf_without[t] | ((uint64_t)((x & p) != 0) - 1);
-            possible &= skf_without[t] | ((uint64_t)((z & p) != 0) - 1);
-        }
-        while (1) {
-            const uint64_t right = split->right & possible;
-            if (right == 0 || right == possible) {
-                const int side = right != 0;
-                skf_cube *one = found->side[side] + n_found[side]++;
-                one->x = x;
-                one->z = z;
-                if (top == 0)
-                    break;
-                top--;
-                x = x_of[top];
-                z = z_of[top];
-                possible = possible_of[top];
-                continue;
-            }
-            /* A decided player does not matter: only sets with it, or without it, are possible. */
-            int t = 0;
-            while (((right ^ (right >> (1 << t))) & possible & (possible >> (1 << t)) &
-                    skf_without[t]) == 0)
-                t++;
-            x_of[top] = x;
-            z_of[top] = z | split->player[t];
-            possible_of[top++] = possible & skf_without[t];
-            x |= split->player[t];
-            possible &= ~skf_without[t];
-        }
-    }
-    found->n[0] = n_found[0];
-    found->n[1] = n_found[1];
-}
-
-/* Divide cubes by more players than a table has, given what they change in a projection, in
- * descending order of its absolute value, and the projection of z minus the threshold. Returns 0
- * if rounding could decide on a side, or if a list has no space. */
-static int skf_divide_by_sums(
-    const double *change, const uint64_t *player, int n_players, double gap, double margin,
-    const skf_cube *cube, int64_t n, int64_t space, skf_division *found)
-{
-    uint64_t x_of[64], z_of[64];
-    double low_of[64], high_of[64];
-    int next_of[64];
-    int64_t n_found[2] = {0, 0};
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t x = cube[i].x, z = cube[i].z;
-        double low = gap, high = gap;
-        int top = 0, next = 0;
-        for (int p = 0; p < n_players; p++) {
-            const int is_x = (x & player[p]) != 0, is_open = !is_x && !(z & player[p]);
-            low += is_x || (is_open && change[p] < 0) ? change[p] : 0;
-            high += is_x || (is_open && change[p] > 0) ? change[p] : 0;
-        }
-        while (1) {
-            const int side = low > margin;
-            if (side || high <= -margin) {
-                if (n_found[side] == space)
-                    return 0;
-                found->side[side][n_found[side]].x = x;
-                found->side[side][n_found[side]++].z = z;
-                if (top == 0)
-                    break;
-                top--;
-                x = x_of[top];
-                z = z_of[top];
-                low = low_of[top];
-                high = high_of[top];
-                next = next_of[top];
-                continue;
-            }
-            while (next < n_players && ((x | z) & player[next]) != 0)
-                next++;
-            if (next == n_players)
-                return 0;
-            x_of[top] = x;
-            z_of[top] = z | player[next];
-            low_of[top] = change[next] < 0 ? low - change[next] : low;
-            high_of[top] = change[next] > 0 ? high - change[next] : high;
-            next_of[top++] = next + 1;
-            x |= player[next];
-            low = change[next] > 0 ? low + change[next] : low;
-            high = change[next] < 0 ? high + change[next] : high;
-            next++;
-        }
-    }
-    found->n[0] = n_found[0];
-    found->n[1] = n_found[1];
     return 1;
 }
 
-SKF_INLINE void skf_divide(
-    const skf_split *split, const skf_cube *cube, int64_t n, skf_division *found)
+/* Divide all mixtures of a row z: the first player that matters is taken from x, and from z. */
+static void skf_find_pieces(uint64_t right, int n, skf_pieces *found)
 {
-    if (split->n == 1)
-        skf_divide_by_one(split, cube, n, found);
-    else if (split->n == 2 && split->right != 6 && split->right != 9)
-        skf_divide_by_two(split, cube, n, found);
-    else
-        skf_divide_by_many(split, cube, n, found);
+    const uint64_t all = ~(uint64_t)0 >> (64 - (1 << n));
+    uint64_t possible_of[SKF_TABLED + 1], possible = all;
+    uint8_t x_of[SKF_TABLED + 1], z_of[SKF_TABLED + 1], x = 0, z = 0;
+    int top = 0;
+    found->right = right;
+    found->n = 0;
+    while (1) {
+        const uint64_t own = right & possible;
+        if (own == 0 || own == possible) {
+            skf_piece *piece = found->piece + found->n++;
+            piece->x = x;
+            piece->z = z;
+            piece->side = own != 0;
+            if (top == 0)
+                return;
+            top--;
+            x = x_of[top];
+            z = z_of[top];
+            possible = possible_of[top];
+            continue;
+        }
+        int p = 0;
+        while (((right ^ (right >> (1 << p))) & possible & (possible >> (1 << p)) &
+                skf_without[p]) == 0)
+            p++;
+        x_of[top] = x;
+        z_of[top] = (uint8_t)(z | 1 << p);
+        possible_of[top++] = possible & skf_without[p];
+        x = (uint8_t)(x | 1 << p);
+        possible &= ~skf_without[p];
+    }
 }
 
-/* Add the values of the players, (64, n_outputs), from the cubes that a leaf takes.
+SKF_INLINE const skf_pieces *skf_known_pieces(uint64_t right, const int n, skf_pieces *kept)
+{
+    if (n == 2)
+        kept += right;
+    else if (n == 3)
+        kept += 16 + right;
+    else
+        kept += 272 + 256 * (n - 4) + ((right * 0x9E3779B97F4A7C15u) >> 56);
+    if (kept->n == 0 || kept->right != right)
+        skf_find_pieces(right, n, kept);
+    return kept;
+}
+
+/* Divide cubes by n players. A cube has a part in each piece from which no player differs. */
+SKF_INLINE int skf_divide_n(
+    const uint64_t *right, const int n_players, const uint64_t *of_set, const skf_cube *cube,
+    int64_t n, skf_pieces *kept, skf_division *found)
+{
+    skf_cube *to[2] = {found->side[0], found->side[1]};
+    const skf_cube *end = cube + n;
+    while (cube < end) {
+        const skf_cube *start = cube;
+        const int64_t row = start->row;
+        const skf_pieces *pieces = skf_known_pieces(right[row], n_players, kept);
+        while (cube < end && cube->row == row)
+            cube++;
+        if (found->space[0] < to[0] - found->side[0] + pieces->n * (cube - start) ||
+            found->space[1] < to[1] - found->side[1] + pieces->n * (cube - start))
+            return 0;
+        for (int k = 0; k < pieces->n; k++) {
+            const uint64_t x = of_set[pieces->piece[k].x], z = of_set[pieces->piece[k].z];
+            skf_cube *own = to[pieces->piece[k].side];
+            for (const skf_cube *one = start; one < cube; one++) {
+                own->x = one->x | x;
+                own->z = one->z | z;
+                own->row = row;
+                own += ((one->x & z) | (one->z & x)) == 0;
+            }
+            to[pieces->piece[k].side] = own;
+        }
+    }
+    found->n[0] = to[0] - found->side[0];
+    found->n[1] = to[1] - found->side[1];
+    return 1;
+}
+
+/* Divide cubes by a split that depends on the players whose bits are given; 0 if a list has no
+ * space. */
+SKF_UNUSED static int skf_divide(
+    const uint64_t *right, const uint64_t *bit, int n_players, const skf_cube *cube, int64_t n,
+    skf_pieces *kept, skf_division *found)
+{
+    uint64_t of_set[1 << SKF_TABLED];
+    if (n_players == 1)
+        return skf_divide_by_one(right, bit[0], cube, n, found);
+    of_set[0] = 0;
+    for (int p = 0; p < n_players; p++)
+        for (int m = 0; m < 1 << p; m++)
+            of_set[(1 << p) + m] = of_set[m] | bit[p];
+    switch (n_players) {
+    case 2: return skf_divide_n(right, 2, of_set, cube, n, kept, found);
+    case 3: return skf_divide_n(right, 3, of_set, cube, n, kept, found);
+    default: return skf_divide_n(right, n_players, of_set, cube, n, kept, found);
+    }
+}
+
+/* Divide a cube by a split that depends on any number of players, given what they change in the
+ * projection, in descending order of its absolute value, and the projection of z minus the
+ * threshold. Where rounding could decide, cubes of one mixture are appended to `near`. Returns 0
+ * if a list has no space. */
+SKF_UNUSED static int skf_divide_by_sums(
+    const double *change, const uint64_t *bit, int n, double gap, double margin, skf_cube cube,
+    skf_division *found, skf_cube *near, int32_t *n_near, int space_near)
+{
+    uint64_t x_of[64], z_of[64];
+    double low_of[64], high_of[64], low = gap, high = gap;
+    int next_of[64], top = 0, next = 0;
+    *n_near = 0;
+    for (int p = 0; p < n; p++) {
+        const int is_x = (cube.x & bit[p]) != 0, is_open = !is_x && !(cube.z & bit[p]);
+        low += is_x || (is_open && change[p] < 0) ? change[p] : 0;
+        high += is_x || (is_open && change[p] > 0) ? change[p] : 0;
+    }
+    while (1) {
+        const int side = low > margin;
+        int is_done = side || high <= -margin;
+        if (is_done) {
+            if (found->n[side] >= found->space[side])
+                return 0;
+            found->side[side][found->n[side]++] = cube;
+        } else {
+            while (next < n && ((cube.x | cube.z) & bit[next]) != 0)
+                next++;
+            if (next == n) {
+                if (*n_near == space_near)
+                    return 0;
+                near[(*n_near)++] = cube;
+                is_done = 1;
+            }
+        }
+        if (is_done) {
+            if (top == 0)
+                return 1;
+            top--;
+            cube.x = x_of[top];
+            cube.z = z_of[top];
+            low = low_of[top];
+            high = high_of[top];
+            next = next_of[top];
+            continue;
+        }
+        x_of[top] = cube.x;
+        z_of[top] = cube.z | bit[next];
+        low_of[top] = change[next] < 0 ? low - change[next] : low;
+        high_of[top] = change[next] > 0 ? high - change[next] : high;
+        next_of[top++] = next + 1;
+        cube.x |= bit[next];
+        low = change[next] > 0 ? low + change[next] : low;
+        high = change[next] < 0 ? high + change[next] : high;
+        next++;
+    }
+}
+
+/* ------------------------------------------------------------------------ values of players */
+
+SKF_INLINE int skf_count_bits(uint64_t word)
+{
+#if defined(__GNUC__)
+    return __builtin_popcountll(word);
+#else
+    int n = 0;
+    for (; word; word &= word - 1)
+        n++;
+    return n;
+#endif
+}
+
+/* Weights of the value of a leaf for each player, from the cubes that the leaf takes.
  *
  * share[a * n_share + b] is (a - 1)! b! / (a + b)!; bit[p] is 1 << p. */
-SKF_KERNEL(skf_add_cubes,
+SKF_KERNEL(skf_weigh_cubes,
            (const skf_cube *cube, int64_t n, const double *share, int n_share,
-            const uint64_t *bit, int n_players, const double *leaf, int n_outputs, double *part),
-           (cube, n, share, n_share, bit, n_players, leaf, n_outputs, part))
+            const uint64_t *bit, int n_players, double *weight),
+           (cube, n, share, n_share, bit, n_players, weight))
 {
-    double weight[64];
-    n_players = (n_players + 7) & ~7;
-    for (int p = 0; p < n_players; p++)
-        weight[p] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t x = cube[i].x, z = cube[i].z;
-#if defined(__GNUC__)
-        const int a = __builtin_popcountll(x), b = __builtin_popcountll(z);
-#else
-        int a = 0, b = 0;
-        for (int p = 0; p < n_players; p++) {
-            a += (x & bit[p]) != 0;
-            b += (z & bit[p]) != 0;
+    for (int start = 0; start < n_players; start += 16) {
+        const uint64_t *own = bit + start;
+        SKF_ALIGNED double of_group[16];
+        for (int p = 0; p < 16; p++)
+            of_group[p] = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const uint64_t x = cube[i].x, z = cube[i].z;
+            const int a = skf_count_bits(x), b = skf_count_bits(z);
+            const double of_x = share[a * n_share + b], of_z = -share[b * n_share + a];
+            SKF_SIMD()
+            for (int p = 0; p < 16; p++)
+                of_group[p] += (x & own[p] ? of_x : 0) + (z & own[p] ? of_z : 0);
         }
-#endif
-        const double of_x = share[a * n_share + b], of_z = -share[b * n_share + a];
-        for (int start = 0; start < n_players; start += 8)
-            for (int p = start; p < start + 8; p++)
-                weight[p] += (x & bit[p] ? of_x : 0) + (z & bit[p] ? of_z : 0);
+        for (int p = 0; p < 16; p++)
+            weight[start + p] = of_group[p];
     }
-    if (n_outputs == 1)
-        for (int p = 0; p < n_players; p++)
-            part[p] += weight[p] * leaf[0];
-    else
-        for (int p = 0; p < n_players; p++)
-            for (int k = 0; k < n_outputs; k++)
-                part[p * n_outputs + k] += weight[p] * leaf[k];
 }
 
 #endif

@@ -1,4 +1,4 @@
-# What a walk over a tree keeps, and the class that explains rows.
+# What the division of a tree keeps, and the class that explains rows.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -11,43 +11,35 @@ cdef enum:
     BRANCH = 2           # it depends on an undecided player
     GIVE_UP = 3          # it depends on too many
 
-cdef enum:               # results of `divide`
-    EXACT = 0
-    TOO_MANY = 1         # cubes: to be sampled
-    TOO_WIDE = 2         # to be walked
-
 cdef enum:
-    MOST_BITS = 64       # players of a pair that are bits of a word
-    MOST_TABLED = 5      # SKF_TABLED
-    ROWS_TABLED = 104    # SKF_ROWS_TABLED
+    MOST_BITS = 64       # players of a path that are bits of a word
+    MOST_TABLED = 6      # SKF_TABLED
+    N_KEPT = 1040        # SKF_KEPT
+    ROWS_TABLED = 112    # SKF_ROWS_TABLED
 
 cdef extern from "cubes.h" nogil:
     ctypedef struct Cube "skf_cube":
         uint64_t x
         uint64_t z
-    ctypedef struct Split "skf_split":
-        uint64_t right
-        uint64_t player[5]
-        int n
+        int64_t row
     ctypedef struct Division "skf_division":
         Cube* side[2]
         int64_t n[2]
-    void skf_add_change(double, double, const float*, double*)
-    void skf_tabulate(const double*, const double*, int, uint64_t*, double*)
-    void skf_tabulate_range(const double*, const double*, double, uint64_t*)
-    uint64_t skf_add_matters(uint64_t, int)
-    void skf_fill_split(uint64_t, const int32_t*, int, Split*)
-    int skf_divide_by_sums(
-        const double*, const uint64_t*, int, double, double, const Cube*, int64_t, int64_t,
-        Division*
+        int64_t space[2]
+    ctypedef struct Pieces "skf_pieces":
+        pass
+    int skf_count_bits(uint64_t)
+    void skf_add_change(float, float, const float*, int, float*)
+    void skf_tabulate(const float*, const float*, int, int, uint64_t*, float*)
+    void skf_compare(const float*, float, int, int, uint64_t*)
+    void skf_compare_range(const float*, const float*, float, int, uint64_t*)
+    bint skf_divide_by_sums(
+        const double*, const uint64_t*, int, double, double, Cube, Division*, Cube*, int32_t*, int
     )
-    void skf_divide(const Split*, const Cube*, int64_t, Division*)
-    void skf_add_cubes(
-        const Cube*, int64_t, const double*, int, const uint64_t*, int, const double*, int, double*
+    bint skf_divide(
+        const uint64_t*, const uint64_t*, int, const Cube*, int64_t, Pieces*, Division*
     )
-
-cdef enum:
-    MOST_DECIDED = 63    # players that a walk decides at the same time
+    void skf_weigh_cubes(const Cube*, int64_t, const double*, int, const uint64_t*, int, double*)
 
 
 cdef struct Term:
@@ -64,9 +56,8 @@ cdef struct Node:
     int32_t left         # left child, or -1 - row of values
     int32_t code
     int32_t feature      # -1: the direction has several terms
-    int32_t player
     int32_t n_players
-    int32_t[5] players   # the first ones
+    int32_t[6] players   # the first ones
 
 
 cdef struct Change:
@@ -74,23 +65,12 @@ cdef struct Change:
     int32_t player
 
 
-cdef struct Visit:
-    int64_t pair         # for which this holds
-    double gap           # projection of z minus the threshold
-    int32_t n            # number of players that change the projection
-
-
-cdef struct Decision:
-    int32_t player
-    int32_t from_x       # where the walk proceeds with the player from x, and from z: a child of
-    int32_t from_z       # the node that depends on it, or this node
-
-
 cdef struct List:
     const Cube* cube
     int64_t n
     Cube* end[2]         # where lists of the sides of its splits may be written
     int32_t node
+    int32_t n_bits       # players that its cubes may have decided
 
 
 cdef class ShapleyTrees:
@@ -100,54 +80,56 @@ cdef class ShapleyTrees:
     cdef Unfolded unfolded
     cdef const float[:, ::1] X, Z
     cdef const int32_t[::1] player
-    cdef int32_t n_outputs
+    cdef int32_t n_outputs, n_all_players
     cdef const double[:, ::1] values, slopes
     cdef const int64_t[::1] slope_start
     cdef const int32_t[::1] slope_feature
     cdef bint has_slopes
     cdef int32_t max_exact
-    cdef int64_t max_branches, n_pairs
+    cdef int64_t most_cubes, n_pairs
     cdef uint64_t seed
     cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
-    # The tree.
+    # The tree. Its players are numbered, and all arrays below are by this number.
     cdef int64_t n_splits
     cdef Node* nodes
     cdef Term* terms
     cdef double* projections              # of the background rows, by split
+    cdef int32_t n_players
+    cdef int32_t* players
+    cdef int32_t* number_of               # of each player; -1 if the tree does not depend on it
     # The pair of rows.
     cdef const float* x
     cdef const float* z
+    cdef double* taken                    # of each player: 1 if it is from x, else 0
+    cdef double* part                     # values of the players
+    cdef float* mixture
+    cdef Change* changes
+    # The lists of cubes.
+    cdef const float[:, ::1] columns      # of Z, and zeros
+    cdef int64_t n_rows                   # their number
+    cdef int64_t first                    # row of the block
+    cdef int64_t size                     # number of its rows
+    cdef int64_t next_size                # of the next block
+    cdef uint8_t* failed                  # whether rows are to be sampled
+    cdef bint is_lost                     # some of them may have been added
+    cdef uint64_t[112] right              # table of a split for the rows of the block
+    cdef uint64_t[64] bit                 # 1 << p
+    cdef int32_t* bit_of                  # number of the bit of a player
+    cdef int32_t[64] player_of            # player of a bit
+    cdef int32_t n_bits                   # in use on the path
+    cdef int64_t n_cubes                  # size of each of the arrays
+    cdef float* floats                    # for tables of splits
+    cdef Pieces* kept                     # pieces of tables of splits
+    cdef Cube* cubes[2]                   # the lists of the left sides, and of the right sides
+    cdef List* lists                      # those that wait
+    cdef double* from_x
+    cdef double* from_z
+    # The permutations.
     cdef const double* of_z               # projections of z
-    cdef int64_t pair                     # its number
-    cdef double* open                     # of each player: 1 while it is undecided, else 0
-    cdef double* taken                    # 1 if it is from x, else 0
-    cdef double* part                     # values of the players in `touched`
+    cdef int64_t pair                     # number of the pair of rows
     cdef int64_t* touched_by              # last pair that depends on a player
     cdef int32_t* touched
     cdef int32_t n_touched
-    # The lists of cubes.
-    cdef bint is_oblique                  # some direction of the tree has several features
-    cdef const float[:, ::1] columns      # of Z, and zeros
-    cdef int64_t n_rows                   # their number
-    cdef int64_t first, row               # z is this row of the block that starts with that one
-    cdef int64_t block                    # number of the block, of all pairs of x and a block
-    cdef uint64_t* tables                 # of the splits for the rows of the block
-    cdef int64_t* tabled_for              # block for which the table of a split is made
-    cdef uint64_t[64] bit                 # 1 << p
-    cdef int32_t* bit_of                  # number of a player in `touched`
-    cdef double* of_bit                   # values of the players in `touched`
-    cdef int64_t most_cubes               # that may reach leaves
-    cdef int64_t n_cubes                  # size of each of the arrays
-    cdef Cube* cubes[2]                   # the lists of the left sides, and of the right sides
-    cdef List* lists                      # those that wait
-    # The walk.
-    cdef Change* changes                  # those of a node start at its first term
-    cdef Visit* visits                    # of every node
-    cdef Decision* decisions              # on the way to the current node
-    cdef int32_t n_decided, n_from_x
-    cdef double* sums                     # over leaves, for players from x and for players from z
-    cdef double* before                   # these sums where the last player was decided
-    # The permutations.
     cdef int32_t* order
     cdef double* total                    # sums over pairs of permutations
     cdef double* squares
@@ -156,38 +138,38 @@ cdef class ShapleyTrees:
     cdef int32_t* path                    # nodes from the root to a leaf,
     cdef int32_t* side                    # the side to which each sends the mixture,
     cdef double* path_value               # and its projections
-    cdef float* mixture
 
-    cdef void project_background(self, const Node* node, int64_t split) noexcept nogil
+    cdef void number_players(
+        self, const int32_t[::1] child, const int32_t[::1] feature
+    ) noexcept nogil
     cdef void count_players(self, Node* node) noexcept nogil
-    cdef void tabulate(self, const Node* node, int64_t number) noexcept nogil
-    cdef void correct(
-        self, const Node* node, double gap, const double* change, int32_t row, uint64_t* right
-    ) noexcept nogil
-    cdef int32_t divide(self) noexcept nogil
-    cdef int32_t view(self, const Node* node, Split* split) noexcept nogil
-    cdef bint divide_wide(
-        self, const Node* node, const Cube* cube, int64_t n_cubes, Division* found
-    ) noexcept nogil
-    cdef double rounded(
-        self, const Node* node, const int32_t* player, int32_t n, int32_t set
-    ) noexcept nogil
-    cdef uint64_t bit_for(self, int32_t player) noexcept nogil
-    cdef void add_bits(self, double* out, double scale) noexcept nogil
-    cdef bint walk(self) noexcept nogil
-    cdef void touch(self, int32_t player) noexcept nogil
-    cdef int32_t find_side(self, int32_t number, Decision* decision) noexcept nogil
-    cdef int32_t find_changes(self, const Node* node) noexcept nogil
-    cdef void visit(self, const Node* node, Visit* visit) noexcept nogil
-    cdef int32_t exact_side(self, int32_t number, Decision* decision) noexcept nogil
-    cdef int32_t predicted_side(self, const Node* node) noexcept nogil
-    cdef void add_leaf(self, int64_t row) noexcept nogil
-    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil
-    cdef void add_slopes(self, int64_t row, int32_t a, int32_t b) noexcept nogil
+    cdef void project_background(self, const Node* node, int64_t split) noexcept nogil
     cdef void add_part(self, double* out, double scale) noexcept nogil
+    cdef bint divide_block(self) noexcept nogil
+    cdef bint divide(self) noexcept nogil
+    cdef bint divide_list(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
+    ) noexcept nogil
+    cdef bint divide_wide(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
+    ) noexcept nogil
+    cdef int32_t side_of_cube(
+        self, const Node* node, const Cube* cube, int32_t n_changes, double gap
+    ) noexcept nogil
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil
+    cdef void tabulate(self, const Node* node) noexcept nogil
+    cdef void correct(self, const Node* node, int64_t row) noexcept nogil
+    cdef int32_t predicted_side(self, const Node* node) noexcept nogil
+    cdef int32_t predicted_side_of(self, const Node* node, const Cube* cube) noexcept nogil
+    cdef uint64_t known_bit(self, int32_t player) noexcept nogil
+    cdef uint64_t bit_for(self, int32_t player) noexcept nogil
+    cdef void add_leaf(self, int64_t row, const Cube* cube, int64_t n) noexcept nogil
+    cdef void add_linear(self, int64_t row, const Cube* cube) noexcept nogil
     cdef void sample(self, uint64_t seed) noexcept nogil
     cdef void follow(self) noexcept nogil
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil
     cdef int32_t side_of(self, const Node* node, double value) noexcept nogil
     cdef bint update(self, const Node* node, int32_t player, double* value) noexcept nogil
+    cdef void touch(self, int32_t player) noexcept nogil
+    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil
     cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil

@@ -6,17 +6,15 @@ The players are the columns of X. For an explained row x and a background row z,
 
 and the values of a row are the means over the background rows. Each is found in one of two ways:
 
-- exactly, from sets of mixtures that reach the same leaf: those with a players from x, b players
-  from z, and the others undecided. A leaf of value u adds for each of these sets
+- exactly, from cubes: sets of mixtures that reach the same leaf, those with a players from x, b
+  players from z, and the others undecided. A leaf of value u adds for each of these sets
 
       u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b.
 
-  Players are decided only where a split needs it: as long as players are undecided, the projection
-  on a direction lies in a range, and a split whose threshold is outside of it sends all mixtures
-  to one side. There are two ways to find these sets. `divide` sends the list of all sets that
-  reach a node through its split at once (cubes.h), from a table of the sides of the mixtures,
-  which is made for many rows z at once. `walk` follows one set at a time, depth first, for trees
-  whose splits have a single feature, many features, or linear leaves;
+  Players are decided only where a split needs it. `divide` takes a block of rows z at once: the
+  list of the cubes of all rows z that reach a node is divided by its split (cubes.h), from a
+  table of the sides of the mixtures with each row z. A split of more players than a table has
+  divides one cube after the other, from the range in which the projections of its mixtures lie;
 - by pairs of a random permutation of the players and its reverse, where this would take too
   long. Projections are updated as players change from z to x one after the other.
 
@@ -27,6 +25,7 @@ called on the mixture, so that each mixture reaches the leaf that `predict` find
 cimport cython
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
 
 import numpy as np
 
@@ -37,23 +36,12 @@ from .memory cimport Scratch, allocate
 from .poll cimport poll
 from .random cimport Random, hash_seed, shuffle
 
-cdef void add_range(const double* change, double* low, double* high) noexcept nogil:
+cdef void add_range(const float* change, int32_t n, float* low, float* high) noexcept nogil:
     """Extend the ranges of projections by what a player changes."""
     cdef int32_t i
-    for i in range(ROWS_TABLED):
-        low[i] += min(change[i], 0.0)
-        high[i] += max(change[i], 0.0)
-
-
-cdef inline int32_t next_node(
-    const Node* node, int32_t number, double largest, double smallest
-) noexcept nogil:
-    """The child that takes all projections (minus the threshold) of a range; or the node."""
-    if largest <= -node.margin:
-        return node.left
-    if smallest > node.margin:
-        return node.left + 1
-    return number
+    for i in range(n):
+        low[i] += min(change[i], <float>0)
+        high[i] += max(change[i], <float>0)
 
 
 @cython.final
@@ -62,14 +50,15 @@ cdef class ShapleyTrees:
 
     X and Z are mapped rows, float32; `player` is the player of every feature. `values` are the
     rows of leaf values, (n_values, n_outputs), and `slopes` their linear functions, (n_slopes,
-    n_outputs), both float64. A walk makes at most 2^max_exact - 1 branches; `n_pairs` pairs of
-    permutations replace it.
+    n_outputs), both float64. `n_pairs` pairs of permutations replace the cubes where a pair of
+    rows has more than 2^max_exact of them, or where a split without a table has more than
+    max_exact undecided players.
     """
 
     def __init__(
         self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
     ):
-        cdef int64_t p, size, n = MOST_DECIDED + 2
+        cdef int64_t p, size, n = MOST_BITS + 2
         cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
         cdef Scratch scratch = Scratch()
         self.arrays = arrays = forest.arrays
@@ -77,8 +66,8 @@ cdef class ShapleyTrees:
         self.directions = as_directions(arrays, forest.n_features, grid)
         self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
         self.X, self.Z, self.player = X, Z, player
-        # Columns of Z, and rows of zeros behind them.
-        self.n_rows = (self.Z.shape[0] + ROWS_TABLED - 1) // ROWS_TABLED * ROWS_TABLED
+        # Columns of Z, and rows of zeros behind them that loops over sixteen rows read.
+        self.n_rows = self.Z.shape[0] + 16
         columns = np.zeros((forest.n_features, self.n_rows), dtype=np.float32)
         columns[:, : len(Z)] = Z.T
         self.columns = columns
@@ -86,35 +75,39 @@ cdef class ShapleyTrees:
         self.slope_start, self.slope_feature = arrays["slope_start"], arrays["slope_feature"]
         self.has_slopes = len(arrays["slope_feature"]) > 0
         self.n_outputs = self.values.shape[1]
-        self.max_exact, self.max_branches, self.n_pairs = max_exact, 2**max_exact - 1, n_pairs
-        self.seed = seed
+        self.n_all_players = n_players
+        self.max_exact, self.n_pairs, self.seed = max_exact, n_pairs, seed
+        self.most_cubes = 2**max_exact
         factorial = [1]
-        for p in range(1, 2 * MOST_DECIDED + 3):
+        for p in range(1, 2 * n):
             factorial.append(factorial[p - 1] * p)
         self.share = np.array([
             [factorial[a - 1] * factorial[b] / factorial[a + b] if a else 0 for b in range(n)]
             for a in range(n)
         ])
         size = n_players * self.n_outputs
-        allocate[double](scratch, n_players, [&self.open, &self.taken, NULL])
         allocate[double](scratch, size, [&self.part, &self.total, &self.squares, NULL])
-        allocate[double](scratch, self.n_outputs, [&self.leaf_value, &self.next_value, NULL])
-        allocate[int32_t](scratch, n_players, [&self.touched, &self.order, NULL])
+        allocate[double](scratch, self.n_outputs, [
+            &self.leaf_value, &self.next_value, &self.from_x, &self.from_z, NULL
+        ])
+        allocate[int32_t](scratch, n_players, [
+            &self.number_of, &self.players, &self.touched, &self.order, &self.bit_of, NULL
+        ])
+        self.taken = scratch.doubles(n_players)
         self.touched_by = scratch.longs(n_players)
-        self.bit_of = scratch.ints(n_players)
-        for p in range(MOST_BITS):
-            self.bit[p] = <uint64_t>1 << p
-        self.most_cubes = 2**max_exact
-        self.n_cubes = 8 * self.most_cubes + 256
-        for p in range(2):
-            self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
-        self.of_bit = scratch.doubles(MOST_BITS * self.n_outputs)
-        self.decisions = <Decision*>scratch.bytes_of(MOST_DECIDED * <int64_t>sizeof(Decision))
-        self.sums = scratch.doubles(2 * self.n_outputs)
-        self.before = scratch.doubles(2 * self.n_outputs * (MOST_DECIDED + 1))
         self.mixture = scratch.floats(forest.n_features)
         for p in range(n_players):
-            self.open[p] = 1
+            self.number_of[p] = -1
+        for p in range(MOST_BITS):
+            self.bit[p] = <uint64_t>1 << p
+        self.kept = <Pieces*>scratch.bytes_of(N_KEPT * <int64_t>sizeof(Pieces))
+        # From the start of a cache line.
+        self.floats = scratch.floats((MOST_TABLED + 3) * ROWS_TABLED + 16)
+        self.floats += (-(<int64_t>self.floats) & 63) // <int64_t>sizeof(float)
+        self.failed = <uint8_t*>scratch.bytes_of(ROWS_TABLED)
+        self.n_cubes = 8 * self.most_cubes + 4096
+        for p in range(2):
+            self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
 
     def load(
         self, const int32_t[::1] child, const float[::1] threshold, const int32_t[::1] code,
@@ -128,23 +121,18 @@ cdef class ShapleyTrees:
         self.of_tree = scratch
         self.n_splits = threshold.shape[0]
         self.nodes = <Node*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Node))
-        self.visits = <Visit*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Visit))
         self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
         self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
         self.projections = scratch.doubles(self.n_rows * self.n_splits)
-        self.tables = <uint64_t*>scratch.bytes_of(
-            self.n_splits * ROWS_TABLED * <int64_t>sizeof(uint64_t)
-        )
-        self.tabled_for = scratch.longs(self.n_splits)
-        self.block = 0
         allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
         self.path_value = scratch.doubles(self.n_splits)
         self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))
+        self.next_size = ROWS_TABLED
+        self.number_players(child, feature)
         for t in range(n_terms):
             self.terms[t].weight = weight[t]
             self.terms[t].feature = feature[t]
-            self.terms[t].player = self.player[feature[t]]
-        self.is_oblique = False
+            self.terms[t].player = self.number_of[self.player[feature[t]]]
         for node in range(n_nodes):
             one = self.nodes + node
             one.left = child[node]
@@ -156,12 +144,34 @@ cdef class ShapleyTrees:
             one.start, one.end = start[s], start[s + 1]
             one.feature = -1
             if one.code < self.directions.n_features:
-                one.feature, one.player, one.margin = one.code, self.player[one.code], 0
-                one.n_players, one.players[0] = 1, one.player
+                one.feature, one.margin = one.code, 0
+                one.players[0] = self.number_of[self.player[one.code]]
+                one.n_players = 1
             else:
                 self.count_players(one)
-                self.is_oblique = True
                 self.project_background(one, s)
+
+    cdef void number_players(
+        self, const int32_t[::1] child, const int32_t[::1] feature
+    ) noexcept nogil:
+        """Number the players of the tree, in their order."""
+        cdef int64_t i, t, row
+        cdef int32_t p
+        for p in range(self.n_players):
+            self.number_of[self.players[p]] = -1
+        for t in range(feature.shape[0]):
+            self.number_of[self.player[feature[t]]] = 0
+        for i in range(child.shape[0] if self.has_slopes else 0):
+            if child[i] < 0:
+                row = -1 - <int64_t>child[i]
+                for t in range(self.slope_start[row], self.slope_start[row + 1]):
+                    self.number_of[self.player[self.slope_feature[t]]] = 0
+        self.n_players = 0
+        for p in range(self.n_all_players):
+            if self.number_of[p] == 0:
+                self.number_of[p] = self.n_players
+                self.players[self.n_players] = p
+                self.n_players = self.n_players + 1
 
     cdef void count_players(self, Node* node) noexcept nogil:
         cdef int64_t t
@@ -192,7 +202,6 @@ cdef class ShapleyTrees:
         Returns the number of pairs of rows that were sampled.
         """
         cdef int64_t i, b, work = 0, n_sampled = 0
-        cdef int32_t outcome
         cdef uint64_t seed
         with nogil:
             for i in range(self.X.shape[0]):
@@ -200,78 +209,95 @@ cdef class ShapleyTrees:
                     break
                 seed = hash_seed(hash_seed(self.seed, <uint64_t>i), tree)
                 self.x = &self.X[i, 0]
-                for b in range(self.Z.shape[0]):
-                    self.row = b % ROWS_TABLED
-                    if self.row == 0:
-                        self.block, self.first = self.block + 1, b
-                    self.z = &self.Z[b, 0]
-                    self.of_z = self.projections + b
-                    outcome = self.divide()
-                    if outcome == TOO_WIDE and self.walk():
-                        self.add_part(&out[i, 0, 0], scale)
-                    elif outcome == EXACT:
-                        self.add_bits(&out[i, 0, 0], scale)
-                    else:
-                        n_sampled += 1
-                        self.sample(hash_seed(seed, <uint64_t>b))
-                        self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
+                self.first = 0
+                while self.first < self.Z.shape[0]:
+                    self.size = min(self.next_size, self.Z.shape[0] - self.first)
+                    if not self.divide_block():
+                        # Fewer rows have fewer cubes.
+                        self.next_size = max(self.size // 4, 1)
+                        continue
+                    self.add_part(&out[i, 0, 0], scale)
+                    for b in range(self.size):
+                        if self.failed[b]:
+                            n_sampled += 1
+                            self.z = &self.Z[self.first + b, 0]
+                            self.of_z = self.projections + self.first + b
+                            self.sample(hash_seed(seed, <uint64_t>(self.first + b)))
+                            self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
+                    self.first = self.first + self.size
+                    self.next_size = min(2 * self.size, ROWS_TABLED)
         return n_sampled
 
-    # --------------------------------------------------------------------------- lists of cubes
+    cdef void add_part(self, double* out, double scale) noexcept nogil:
+        """Add the values of the players of the tree to those of the row."""
+        cdef int32_t i, k
+        cdef int64_t at
+        for i in range(self.n_players):
+            at = self.players[i] * <int64_t>self.n_outputs
+            for k in range(self.n_outputs):
+                out[at + k] += scale * self.part[i * <int64_t>self.n_outputs + k]
 
-    cdef int32_t divide(self) noexcept nogil:
-        """Add the leaves of all mixtures to `of_bit`, by lists of cubes.
+    # -------------------------------------------------------------------------- exactly, by cubes
+
+    cdef bint divide_block(self) noexcept nogil:
+        """Set `part` to the sums of the values over rows z, but those in `failed`.
+
+        False if the rows have too many cubes; a single row fails instead.
+        """
+        cdef int64_t n_parts = self.n_players * <int64_t>self.n_outputs
+        memset(self.failed, 0, self.size)
+        while True:
+            memset(self.part, 0, n_parts * sizeof(double))
+            self.is_lost = False
+            if not self.divide():
+                if self.size > 1:
+                    return False
+                memset(self.part, 0, n_parts * sizeof(double))
+                self.failed[0] = True
+                return True
+            # Rows that failed after they were added are left out in another pass.
+            if not self.is_lost:
+                return True
+
+    cdef bint divide(self) noexcept nogil:
+        """Add the leaves of all mixtures to `part`; False if there are too many.
 
         Lists of left sides and lists of right sides are in an array each, which is a stack: those
         at its end are divided first.
         """
         cdef Division found
-        cdef Split split
-        cdef Cube[1] root
+        cdef Cube[112] root
         cdef List* top = self.lists - 1
         cdef const Cube* cube = root
         cdef const Node* node = self.nodes
-        cdef int64_t n = 1, n_done = 0, n_waiting = 0
+        cdef int64_t n = 0, n_added = 0, i
         cdef int32_t side
-        if self.has_slopes or not self.is_oblique or node.n_players > MOST_TABLED:
-            return TOO_WIDE
-        self.pair = self.pair + 1
-        self.n_touched = 0
-        root[0].x = root[0].z = 0
+        for i in range(self.size):
+            if not self.failed[i]:
+                root[n].x = root[n].z = 0
+                root[n].row = i
+                n += 1
+        self.n_bits = 0
         found.side[0], found.side[1] = self.cubes[0], self.cubes[1]
         while True:
-            side = LEFT
-            while node.left >= 0:
-                side = self.view(node, &split)
-                if side > RIGHT:
-                    break
-                node = self.nodes + node.left + side
-            if node.left < 0:
-                n_done += n
-                skf_add_cubes(
-                    cube, n, &self.share[0, 0], MOST_DECIDED + 2, self.bit, self.n_touched,
-                    &self.values[-1 - node.left, 0], self.n_outputs, self.of_bit
-                )
+            if n == 0 or node.left < 0:
+                if n:
+                    self.add_leaf(-1 - <int64_t>node.left, cube, n)
+                n_added += n
+                if n_added > self.size * self.most_cubes:
+                    return False
                 if top < self.lists:
-                    return EXACT
+                    return True
                 cube, n, node = top.cube, top.n, self.nodes + top.node
                 found.side[0], found.side[1] = top.end[0], top.end[1]
-                n_waiting -= n
+                self.n_bits = top.n_bits
                 top -= 1
                 continue
-            if side == GIVE_UP:
-                return TOO_WIDE
-            if node.n_players > MOST_TABLED:
-                if not self.divide_wide(node, cube, n, &found):
-                    return TOO_WIDE
-            elif max(
-                found.side[0] - self.cubes[0], found.side[1] - self.cubes[1]
-            ) + (n << split.n) > self.n_cubes:
-                return TOO_WIDE
-            else:
-                skf_divide(&split, cube, n, &found)
-            if n_done + n_waiting + found.n[LEFT] + found.n[RIGHT] > self.most_cubes:
-                return TOO_MANY
+            for side in range(2):
+                found.n[side] = 0
+                found.space[side] = self.n_cubes - (found.side[side] - self.cubes[side])
+            if not self.divide_list(node, cube, n, &found):
+                return False
             # The list of one side is divided first; the other one waits.
             side = found.n[RIGHT] > 0
             cube, n = found.side[side], found.n[side]
@@ -280,348 +306,203 @@ cdef class ShapleyTrees:
                 top.cube, top.n, top.node = found.side[LEFT], found.n[LEFT], node.left
                 found.side[LEFT] += found.n[LEFT]
                 top.end[0], top.end[1] = found.side[0], found.side[1]
-                n_waiting += found.n[LEFT]
+                top.n_bits = self.n_bits
             found.side[side] += n
             node = self.nodes + node.left + side
 
-    cdef inline int32_t view(self, const Node* node, Split* split) noexcept nogil:
-        """Where a node sends all mixtures; BRANCH fills `split`; GIVE_UP if it is too wide."""
-        cdef int64_t number = (node.left - 1) >> 1
-        cdef int32_t i
-        cdef uint64_t right
-        if self.tabled_for[number] != self.block:
-            self.tabulate(node, number)
-        right = self.tables[number * ROWS_TABLED + self.row]
-        if node.n_players > MOST_TABLED:
-            return <int32_t>right
-        if right >> <uint64_t>32 == 0:
-            return LEFT if right == 0 else RIGHT
-        skf_fill_split(right, node.players, node.n_players, split)
-        for i in range(split.n):
-            split.player[i] = self.bit_for(<int32_t>split.player[i])
-            if split.player[i] == 0:
-                return GIVE_UP
-        return BRANCH
-
-    cdef inline bint divide_wide(
-        self, const Node* node, const Cube* cube, int64_t n_cubes, Division* found
+    cdef bint divide_list(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
     ) noexcept nogil:
-        """Divide cubes by a split of many players; False if the walk is to be used."""
-        cdef const Change* found_change = self.changes + node.start
-        cdef double[64] change
-        cdef uint64_t[64] player
-        cdef double gap = self.of_z[((node.left - 1) >> 1) * self.n_rows] - node.threshold
-        cdef int64_t space = self.n_cubes
-        cdef int32_t j, i, n = self.find_changes(node)
-        cdef uint64_t bit
-        if n > self.max_exact and n_cubes == 1:
-            return False
-        for j in range(n):
-            bit = self.bit_for(found_change[j].player)
-            if bit == 0:
+        """Divide cubes by the split of a node; False if there are too many."""
+        cdef uint64_t[6] bit
+        cdef int32_t p
+        self.tabulate(node)
+        if node.n_players > MOST_TABLED:
+            return self.divide_wide(node, cube, n, found)
+        for p in range(node.n_players):
+            bit[p] = self.bit_for(node.players[p])
+            if bit[p] == 0:
                 return False
-            i = j
-            while i > 0 and fabs(change[i - 1]) < fabs(found_change[j].size):
-                change[i], player[i] = change[i - 1], player[i - 1]
-                i -= 1
-            change[i], player[i] = found_change[j].size, bit
-        for i in range(2):
-            space = min(space, self.n_cubes - (found.side[i] - self.cubes[i]))
-        return skf_divide_by_sums(
-            change, player, n, gap, node.margin, cube, n_cubes, space, found
-        )
+        return skf_divide(self.right, bit, node.n_players, cube, n, self.kept, found)
 
-    cdef void tabulate(self, const Node* node, int64_t number) noexcept nogil:
-        """Tabulate the sides of the mixtures of x with the rows z of a block."""
+    cdef bint divide_wide(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
+    ) noexcept nogil:
+        """Divide cubes by a split of many players; False if there are too many."""
+        cdef Cube[64] near
+        cdef double[64] change
+        cdef uint64_t[64] bit
+        cdef double gap = 0
+        cdef int64_t i, row = -1
+        cdef int32_t j, n_changes = 0, n_near, side
+        for i in range(n):
+            if found.n[0] == found.space[0] or found.n[1] == found.space[1]:
+                return False
+            if cube[i].row != row:
+                row = cube[i].row
+                side = <int32_t>self.right[row]
+                if side == BRANCH:
+                    self.z = &self.Z[self.first + row, 0]
+                    n_changes = self.find_changes(node)
+                    gap = self.projections[
+                        ((node.left - 1) >> 1) * self.n_rows + self.first + row
+                    ] - node.threshold
+            if self.failed[row]:
+                continue
+            side = <int32_t>self.right[row]
+            if side == BRANCH:
+                side = self.side_of_cube(node, cube + i, n_changes, gap)
+            if side <= RIGHT:
+                found.side[side][found.n[side]] = cube[i]
+                found.n[side] += 1
+                continue
+            if side == BRANCH:
+                if n_changes > MOST_BITS:
+                    side = GIVE_UP
+                for j in range(min(n_changes, MOST_BITS)):
+                    bit[j], change[j] = self.bit_for(self.changes[j].player), self.changes[j].size
+                    if bit[j] == 0:
+                        side = GIVE_UP
+            if side == GIVE_UP:
+                # Other cubes of the row may have been added, or wait.
+                self.failed[row] = True
+                self.is_lost |= node != self.nodes
+                continue
+            if not skf_divide_by_sums(
+                change, bit, n_changes, gap, node.margin, cube[i], found, near, &n_near, 64
+            ):
+                return False
+            for j in range(n_near):
+                side = self.predicted_side_of(node, &near[j])
+                if found.n[side] == found.space[side]:
+                    return False
+                found.side[side][found.n[side]] = near[j]
+                found.n[side] += 1
+        return True
+
+    cdef int32_t side_of_cube(
+        self, const Node* node, const Cube* cube, int32_t n_changes, double gap
+    ) noexcept nogil:
+        """The side of all mixtures of a cube with the row z; GIVE_UP if too many are undecided."""
+        cdef int32_t j, n_open = 0
+        cdef uint64_t bit
+        cdef double low = gap, high = gap, size
+        for j in range(n_changes):
+            size, bit = self.changes[j].size, self.known_bit(self.changes[j].player)
+            if (cube.x | cube.z) & bit == 0:
+                n_open += 1
+                low += min(size, 0.0)
+                high += max(size, 0.0)
+            elif cube.x & bit:
+                low += size
+                high += size
+        if low > node.margin:
+            return RIGHT
+        if high <= -node.margin:
+            return LEFT
+        return BRANCH if n_open <= self.max_exact else GIVE_UP
+
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
+        """Compute what each player changes in the projection, the largest changes first.
+
+        A player may change a rounding, though it does not change the sum.
+        """
+        cdef int64_t t = node.start
+        cdef int32_t p, i, n = 0
+        cdef double size
+        cdef bint differs
+        cdef Change* change = self.changes
+        cdef const Term* terms = self.terms
+        while t < node.end:
+            p = terms[t].player
+            size = 0
+            differs = False
+            while t < node.end and terms[t].player == p:
+                differs |= self.x[terms[t].feature] != self.z[terms[t].feature]
+                size += terms[t].weight * (
+                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
+                )
+                t += 1
+            if differs:
+                i = n
+                while i > 0 and fabs(change[i - 1].size) < fabs(size):
+                    change[i] = change[i - 1]
+                    i -= 1
+                change[i].size, change[i].player = size, p
+                n += 1
+        return n
+
+    cdef void tabulate(self, const Node* node) noexcept nogil:
+        """Tabulate the sides of the mixtures of x with the rows z of the block."""
         cdef const Term* term
-        cdef double[104] gap, high
-        cdef double[520] change
-        cdef double[104] nearest
-        cdef uint64_t* right = self.tables + number * ROWS_TABLED
+        cdef float* gap = self.floats
+        cdef float* high = gap + ROWS_TABLED
+        cdef float* nearest = high + ROWS_TABLED
+        cdef float* change = nearest + ROWS_TABLED
         cdef const float* columns = &self.columns[0, self.first]
-        cdef int64_t t
-        cdef uint64_t x_right, z_right
-        cdef int32_t p = -1, i, n = 0
-        self.tabled_for[number] = self.block
+        cdef const double* of_z
+        cdef int64_t t, i
+        cdef int32_t p = -1, n = 0, n_rows = (self.size + 15) & -16
+        # Sums in float32 have larger errors.
+        cdef float margin = <float>(4 * node.margin)
         if node.feature >= 0:
-            columns += node.feature * self.n_rows
-            # The set of x, and the player matters if z is on the other side.
-            x_right = self.x[node.feature] > node.threshold
-            for i in range(ROWS_TABLED):
-                z_right = columns[i] > node.threshold
-                right[i] = z_right | x_right << 1 | (x_right ^ z_right) << 32
+            skf_compare(
+                columns + node.feature * self.n_rows, <float>node.threshold,
+                self.x[node.feature] > node.threshold, n_rows, self.right
+            )
             return
-        for i in range(ROWS_TABLED):
-            gap[i] = self.projections[number * self.n_rows + self.first + i] - node.threshold
+        of_z = self.projections + ((node.left - 1) >> 1) * self.n_rows + self.first
+        for i in range(n_rows):
+            gap[i] = <float>(of_z[i] - node.threshold)
             high[i] = gap[i]
         for t in range(node.start, node.end):
             term = self.terms + t
             if term.player != p:
                 if n and node.n_players > MOST_TABLED:
-                    add_range(change, gap, high)
+                    add_range(change, n_rows, gap, high)
                     n = 0
-                for i in range(ROWS_TABLED):
-                    change[n * ROWS_TABLED + i] = 0
+                memset(change + n * ROWS_TABLED, 0, n_rows * sizeof(float))
                 p = term.player
                 n += 1
             skf_add_change(
-                term.weight, self.x[term.feature], columns + term.feature * self.n_rows,
-                change + (n - 1) * ROWS_TABLED
+                <float>term.weight, self.x[term.feature],
+                columns + term.feature * self.n_rows, n_rows, change + (n - 1) * ROWS_TABLED
             )
         if node.n_players > MOST_TABLED:
-            add_range(change, gap, high)
-            skf_tabulate_range(gap, high, node.margin, right)
+            add_range(change, n_rows, gap, high)
+            skf_compare_range(gap, high, margin, n_rows, self.right)
             return
-        skf_tabulate(gap, change, n, right, nearest)
-        for i in range(ROWS_TABLED):
-            if nearest[i] <= node.margin and self.first + i < self.Z.shape[0]:
-                self.correct(node, gap[i], change, i, right + i)
+        skf_tabulate(gap, change, n, n_rows, self.right, nearest)
+        for i in range(self.size):
+            if nearest[i] <= margin:
+                self.correct(node, i)
 
-    cdef void correct(
-        self, const Node* node, double gap, const double* change, int32_t row, uint64_t* right
-    ) noexcept nogil:
+    cdef void correct(self, const Node* node, int64_t row) noexcept nogil:
         """Set the sides of a row of a block where rounding could decide."""
-        cdef const float* z = self.z
         cdef int32_t i, m
+        cdef int64_t t
         cdef double value
-        cdef uint64_t found = 0
+        cdef uint64_t right = 0
         self.z = &self.Z[self.first + row, 0]
         for m in range(1 << node.n_players):
-            value = gap
             for i in range(node.n_players):
-                if (m >> i) & 1:
-                    value += change[i * ROWS_TABLED + row]
-            # Sums in another order: a margin that is twice as large includes the same.
-            if fabs(value) <= 2 * node.margin:
-                value = self.rounded(node, node.players, node.n_players, m)
-            found |= <uint64_t>(value > 0) << m
-        right[0] = skf_add_matters(found, node.n_players)
-        self.z = z
-
-    cdef double rounded(
-        self, const Node* node, const int32_t* player, int32_t n, int32_t set
-    ) noexcept nogil:
-        """1 or -1: the side on which prediction finds the mixture with a set of players from x."""
-        cdef int32_t i, side
-        for i in range(n):
-            self.taken[player[i]] = (set >> i) & 1
-        side = self.predicted_side(node)
-        for i in range(n):
-            self.taken[player[i]] = 0
-        return 1 if side == RIGHT else -1
-
-    cdef inline uint64_t bit_for(self, int32_t player) noexcept nogil:
-        """The bit of a player of the pair; 0 if there are no more."""
-        cdef int32_t k
-        if self.touched_by[player] != self.pair:
-            if self.n_touched == MOST_BITS:
-                return 0
-            self.touched_by[player] = self.pair
-            self.touched[self.n_touched] = player
-            for k in range(self.n_outputs):
-                self.of_bit[self.n_touched * self.n_outputs + k] = 0
-            self.bit_of[player] = self.n_touched
-            self.n_touched = self.n_touched + 1
-        return self.bit[self.bit_of[player]]
-
-    cdef void add_bits(self, double* out, double scale) noexcept nogil:
-        """Add the values of the pair to those of the row."""
-        cdef int32_t i, k
-        cdef int64_t at
-        for i in range(self.n_touched):
-            at = <int64_t>self.touched[i] * self.n_outputs
-            for k in range(self.n_outputs):
-                out[at + k] += scale * self.of_bit[i * self.n_outputs + k]
-
-    # ---------------------------------------------------------------------------------- exactly
-
-    cdef bint walk(self) noexcept nogil:
-        """Add the leaves of all mixtures to `part`; False if there are too many.
-
-        The sums of the shares of the leaves so far grow as the walk proceeds: what is below a node
-        is the difference of two of them.
-        """
-        cdef int32_t node = 0, n_outputs = self.n_outputs, k, side
-        cdef int64_t n_branches = 0
-        cdef Decision* top = self.decisions - 1
-        cdef Decision decision
-        cdef double* part
-        self.pair = self.pair + 1
-        self.n_touched = self.n_decided = self.n_from_x = 0
-        for k in range(2 * n_outputs):
-            self.sums[k] = 0
-        while True:
-            if self.nodes[node].left < 0:
-                self.add_leaf(-1 - <int64_t>self.nodes[node].left)
-                while True:
-                    if self.n_decided == 0:
-                        return True
-                    part = self.part + <int64_t>top.player * n_outputs
-                    if self.taken[top.player] == 1:
-                        break
-                    for k in range(n_outputs):
-                        part[k] -= self.sums[n_outputs + k] - self.before[n_outputs + k]
-                    self.open[top.player] = 1
-                    self.n_decided = self.n_decided - 1
-                    self.before = self.before - 2 * n_outputs
-                    top -= 1
-                for k in range(n_outputs):
-                    part[k] += self.sums[k] - self.before[k]
-                    self.before[n_outputs + k] = self.sums[n_outputs + k]
-                self.taken[top.player] = 0
-                self.n_from_x = self.n_from_x - 1
-                node = top.from_z
-                continue
-            side = self.find_side(node, &decision)
-            if side <= RIGHT:
-                node = self.nodes[node].left + side
-                continue
-            n_branches += 1
-            if (
-                side == GIVE_UP or n_branches > self.max_branches
-                or self.n_decided == MOST_DECIDED
-            ):
-                for k in range(self.n_decided):
-                    self.open[self.decisions[k].player] = 1
-                    self.taken[self.decisions[k].player] = 0
-                self.before = self.before - 2 * n_outputs * self.n_decided
-                return False
-            self.touch(decision.player)
-            self.open[decision.player] = 0
-            self.taken[decision.player] = 1
-            self.n_from_x = self.n_from_x + 1
-            self.n_decided = self.n_decided + 1
-            self.before = self.before + 2 * n_outputs
-            top += 1
-            top[0] = decision
-            node = decision.from_x
-            for k in range(n_outputs):
-                self.before[k] = self.sums[k]
-
-    cdef inline void touch(self, int32_t player) noexcept nogil:
-        """Set the values of a player to 0, the first time that the pair depends on it."""
-        cdef int32_t k
-        if self.touched_by[player] == self.pair:
-            return
-        self.touched_by[player] = self.pair
-        self.touched[self.n_touched] = player
-        self.n_touched = self.n_touched + 1
-        for k in range(self.n_outputs):
-            self.part[player * <int64_t>self.n_outputs + k] = 0
-
-    cdef inline int32_t find_side(self, int32_t number, Decision* decision) noexcept nogil:
-        """Where a node sends all mixtures with the decided players; BRANCH fills `decision`."""
-        cdef const Node* node = self.nodes + number
-        cdef Visit* visit = self.visits + number
-        cdef const Change* change
-        cdef const double* taken = self.taken
-        cdef const double* is_open = self.open
-        cdef bint x_right, z_right
-        cdef double value, up = 0, down = 0, n_open = 0, size, largest = 0, change_of = 0
-        cdef int32_t t, p
-        if node.feature >= 0:
-            x_right = self.x[node.feature] > node.threshold
-            z_right = self.z[node.feature] > node.threshold
-            if x_right == z_right:
-                return z_right
-            p = node.player
-            if is_open[p] == 0:
-                return x_right if taken[p] == 1 else z_right
-            decision.player = p
-            decision.from_x, decision.from_z = node.left + x_right, node.left + z_right
-            return BRANCH
-        if visit.pair != self.pair:
-            self.visit(node, visit)
-        value = visit.gap
-        change = self.changes + node.start
-        # Without branches on the states of players, which a processor could not predict.
-        for t in range(visit.n):
-            p = change[t].player
-            value += taken[p] * change[t].size
-            up += is_open[p] * max(change[t].size, 0.0)
-            down += is_open[p] * min(change[t].size, 0.0)
-            n_open += is_open[p]
-            size = is_open[p] * fabs(change[t].size)
-            if size > largest:
-                largest, change_of = size, change[t].size
-                decision.player = p
-        if value + up <= -node.margin:
-            return LEFT
-        if value + down > node.margin:
-            return RIGHT
-        if n_open == 0:
-            return self.exact_side(number, decision)
-        if n_open > self.max_exact:
-            return GIVE_UP
-        # Most often, the player decides.
-        up -= max(change_of, 0.0)
-        down -= min(change_of, 0.0)
-        decision.from_z = next_node(node, number, value + up, value + down)
-        value += change_of
-        decision.from_x = next_node(node, number, value + up, value + down)
-        return BRANCH
-
-    cdef void visit(self, const Node* node, Visit* visit) noexcept nogil:
-        """Compute the range of the projections of all mixtures on a direction, for this pair."""
-        cdef int32_t i
-        cdef double up = 0, down = 0
-        cdef const Change* change = self.changes + node.start
-        visit.pair = self.pair
-        visit.gap = self.of_z[((node.left - 1) >> 1) * self.n_rows] - node.threshold
-        visit.n = self.find_changes(node)
-        for i in range(visit.n):
-            up += max(change[i].size, 0.0)
-            down += min(change[i].size, 0.0)
-        # All mixtures are on one side: no player matters, whatever is decided.
-        if visit.gap + up <= -node.margin:
-            visit.gap += up
-            visit.n = 0
-        elif visit.gap + down > node.margin:
-            visit.gap += down
-            visit.n = 0
-
-    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
-        """Compute what each player changes in the projection; return the number of players."""
-        cdef int64_t t = node.start
-        cdef int32_t p, n = 0
-        cdef double size
-        cdef Change* change = self.changes + node.start
-        cdef const Term* terms = self.terms
-        while t < node.end:
-            p = terms[t].player
-            size = 0
-            while True:
-                size += terms[t].weight * (
-                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
+                self.taken[node.players[i]] = (m >> i) & 1
+            value = -node.threshold
+            for t in range(node.start, node.end):
+                i = self.terms[t].feature
+                value += self.terms[t].weight * (
+                    self.x[i] if self.taken[self.terms[t].player] == 1 else self.z[i]
                 )
-                t += 1
-                if t == node.end or terms[t].player != p:
-                    break
-            if size != 0:
-                change[n].size = size
-                change[n].player = p
-                n += 1
-        return n
-
-    cdef int32_t exact_side(self, int32_t number, Decision* decision) noexcept nogil:
-        """The side that prediction finds for the mixture, where rounding could decide.
-
-        BRANCH if an undecided player could change a rounding, though it does not change the sum.
-        """
-        cdef const Node* node = self.nodes + number
-        cdef int64_t t
-        cdef int32_t f
-        for t in range(node.start, node.end):
-            f = self.terms[t].feature
-            if self.open[self.terms[t].player] == 1 and self.x[f] != self.z[f]:
-                decision.player = self.terms[t].player
-                decision.from_x = decision.from_z = number
-                return BRANCH
-        return self.predicted_side(node)
+            if fabs(value) <= node.margin:
+                value = 1 if self.predicted_side(node) == RIGHT else -1
+            right |= <uint64_t>(value > 0) << m
+        for i in range(node.n_players):
+            self.taken[node.players[i]] = 0
+        self.right[row] = right
 
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
-        """The side that prediction finds for the mixture."""
-        cdef int64_t offset = 0
+        """The side that prediction finds for the mixture of `taken` players from x."""
+        cdef int64_t t, offset = 0
         cdef int32_t f
         cdef float value
         cdef Table table
@@ -629,74 +510,96 @@ cdef class ShapleyTrees:
         table.n_samples = 1
         table.n_features = <int32_t>self.player.shape[0]
         table.data = self.mixture
-        for f in range(table.n_features):
-            self.mixture[f] = self.x[f] if self.taken[self.player[f]] == 1 else self.z[f]
+        for t in range(node.start, node.end):
+            f = self.terms[t].feature
+            self.mixture[f] = self.x[f] if self.taken[self.terms[t].player] == 1 else self.z[f]
         unfold(&self.unfolded, &self.directions, node.code, &table)
         project(&self.unfolded, &table, &offset, 1, &value)
         return value > <float>node.threshold
 
-    cdef inline void add_leaf(self, int64_t row) noexcept nogil:
-        """Add the shares of the value of a leaf, for a player from x and for one from z."""
-        cdef int32_t k, a = self.n_from_x, b = self.n_decided - a
-        cdef const double* value = &self.values[row, 0]
-        cdef double* from_x = self.sums
-        cdef double* from_z = self.sums + self.n_outputs
+    cdef int32_t predicted_side_of(self, const Node* node, const Cube* cube) noexcept nogil:
+        """The side that prediction finds for the mixture of a cube with all players decided."""
+        cdef int32_t i, side
+        for i in range(self.n_bits):
+            self.taken[self.player_of[i]] = 1 if cube.x & self.bit[i] else 0
+        side = self.predicted_side(node)
+        for i in range(self.n_bits):
+            self.taken[self.player_of[i]] = 0
+        return side
+
+    cdef inline uint64_t known_bit(self, int32_t player) noexcept nogil:
+        """The bit of a player; 0 if it has none."""
+        cdef int32_t bit = self.bit_of[player]
+        return self.bit[bit] if bit < self.n_bits and self.player_of[bit] == player else 0
+
+    cdef inline uint64_t bit_for(self, int32_t player) noexcept nogil:
+        """The bit of a player, which it may be given; 0 if there are no more."""
+        cdef uint64_t bit = self.known_bit(player)
+        if bit == 0 and self.n_bits < MOST_BITS:
+            bit = self.bit[self.n_bits]
+            self.bit_of[player] = self.n_bits
+            self.player_of[self.n_bits] = player
+            self.n_bits = self.n_bits + 1
+        return bit
+
+    cdef void add_leaf(self, int64_t row, const Cube* cube, int64_t n) noexcept nogil:
+        """Add the shares of the value of a leaf that takes cubes."""
+        cdef double[64] weight
+        cdef int32_t p, k
+        cdef int64_t i
+        cdef double* part
         if self.has_slopes:
-            self.evaluate_leaf(row, self.leaf_value)
-            value = self.leaf_value
-            self.add_slopes(row, a, b)
-        for k in range(self.n_outputs):
-            from_x[k] += self.share[a, b] * value[k]
-            from_z[k] += self.share[b, a] * value[k]
-
-    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
-        """Value of a leaf at the mixture; undecided players are from z."""
-        cdef int64_t j
-        cdef int32_t k, f
-        cdef double at
-        for k in range(self.n_outputs):
-            value[k] = self.values[row, k]
-        if not self.has_slopes:
+            for i in range(n):
+                self.add_linear(row, cube + i)
             return
-        for j in range(self.slope_start[row], self.slope_start[row + 1]):
-            f = self.slope_feature[j]
-            at = self.x[f] if self.taken[self.player[f]] == 1 else self.z[f]
+        skf_weigh_cubes(
+            cube, n, &self.share[0, 0], <int>self.share.shape[1], self.bit, self.n_bits, weight
+        )
+        for p in range(self.n_bits):
+            part = self.part + self.player_of[p] * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
-                value[k] += self.slopes[j, k] * at
+                part[k] += weight[p] * self.values[row, k]
 
-    cdef void add_slopes(self, int64_t row, int32_t a, int32_t b) noexcept nogil:
-        """Add what undecided players change in the linear function of a leaf.
+    cdef void add_linear(self, int64_t row, const Cube* cube) noexcept nogil:
+        """Add the shares of the linear function of a leaf that takes a cube.
 
-        The change of such a player counts where it and all of the a players are from x, and all of
-        the b players are from z: the a and the player itself share it.
+        Undecided players are from z, and what one of them changes counts where it and all of the a
+        players are from x, and all of the b players are from z: the a and the player share it.
         """
         cdef int64_t j
-        cdef int32_t k, f, own
-        cdef double change
+        cdef int32_t k, p, i, f
+        cdef int32_t a = skf_count_bits(cube.x), b = skf_count_bits(cube.z)
+        cdef const float* z = &self.Z[self.first + cube.row, 0]
+        cdef uint64_t bit
+        cdef double of_x, of_z, change
         cdef double* part
-        cdef double* from_x = self.sums
-        cdef double* from_z = self.sums + self.n_outputs
+        for k in range(self.n_outputs):
+            self.from_x[k] = self.share[a, b] * self.values[row, k]
+            self.from_z[k] = self.share[b, a] * self.values[row, k]
         for j in range(self.slope_start[row], self.slope_start[row + 1]):
             f = self.slope_feature[j]
-            own = self.player[f]
-            if self.open[own] == 0 or self.x[f] == self.z[f]:
-                continue
-            self.touch(own)
-            part = self.part + own * <int64_t>self.n_outputs
+            p = self.number_of[self.player[f]]
+            bit = self.known_bit(p)
+            of_x = self.x[f]
+            of_z = of_x if cube.x & bit else z[f]
+            part = self.part + p * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
-                change = self.slopes[j, k] * (<double>self.x[f] - self.z[f])
-                part[k] += self.share[a + 1, b] * change
-                from_x[k] += self.share[a + 1, b] * change
-                from_z[k] += self.share[b, a + 1] * change
-
-    cdef void add_part(self, double* out, double scale) noexcept nogil:
-        """Add the values of the pair to those of the row."""
-        cdef int32_t i, k
-        cdef int64_t at
-        for i in range(self.n_touched):
-            at = <int64_t>self.touched[i] * self.n_outputs
-            for k in range(self.n_outputs):
-                out[at + k] += scale * self.part[at + k]
+                self.from_x[k] += self.share[a, b] * self.slopes[j, k] * of_z
+                self.from_z[k] += self.share[b, a] * self.slopes[j, k] * of_z
+            if (cube.x | cube.z) & bit == 0:
+                for k in range(self.n_outputs):
+                    change = self.slopes[j, k] * (of_x - of_z)
+                    part[k] += self.share[a + 1, b] * change
+                    self.from_x[k] += self.share[a + 1, b] * change
+                    self.from_z[k] += self.share[b, a + 1] * change
+        for i in range(self.n_bits):
+            part = self.part + self.player_of[i] * <int64_t>self.n_outputs
+            if cube.x & self.bit[i]:
+                for k in range(self.n_outputs):
+                    part[k] += self.from_x[k]
+            elif cube.z & self.bit[i]:
+                for k in range(self.n_outputs):
+                    part[k] -= self.from_z[k]
 
     # --------------------------------------------------------------------------- by permutations
 
@@ -710,8 +613,9 @@ cdef class ShapleyTrees:
         self.pair = self.pair + 1
         self.n_touched = 0
         for f in range(<int32_t>self.player.shape[0]):
-            if self.x[f] != self.z[f]:
-                self.touch(self.player[f])
+            player = self.number_of[self.player[f]]
+            if player >= 0 and self.x[f] != self.z[f]:
+                self.touch(player)
         for i in range(self.n_touched):
             self.order[i] = self.touched[i]
             at = <int64_t>self.touched[i] * self.n_outputs
@@ -780,7 +684,7 @@ cdef class ShapleyTrees:
                 return -1 - <int64_t>one.left
             if one.feature >= 0:
                 f = one.feature
-                value = self.x[f] if self.taken[one.player] == 1 else self.z[f]
+                value = self.x[f] if self.taken[one.players[0]] == 1 else self.z[f]
             else:
                 value = self.of_z[((one.left - 1) >> 1) * self.n_rows]
                 for t in range(one.start, one.end):
@@ -808,7 +712,7 @@ cdef class ShapleyTrees:
         cdef int64_t t = node.start, end = node.end, middle
         cdef int32_t f
         if node.feature >= 0:
-            if node.player != player:
+            if node.players[0] != player:
                 return False
             value[0] = self.x[node.feature]
             return True
@@ -826,17 +730,44 @@ cdef class ShapleyTrees:
             t += 1
         return True
 
+    cdef inline void touch(self, int32_t player) noexcept nogil:
+        """Set the values of a player to 0, the first time that the pair depends on it."""
+        cdef int32_t k
+        if self.touched_by[player] == self.pair:
+            return
+        self.touched_by[player] = self.pair
+        self.touched[self.n_touched] = player
+        self.n_touched = self.n_touched + 1
+        for k in range(self.n_outputs):
+            self.part[player * <int64_t>self.n_outputs + k] = 0
+
+    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
+        """Value of a leaf at the mixture."""
+        cdef int64_t j
+        cdef int32_t k, f
+        cdef double at
+        for k in range(self.n_outputs):
+            value[k] = self.values[row, k]
+        if not self.has_slopes:
+            return
+        for j in range(self.slope_start[row], self.slope_start[row + 1]):
+            f = self.slope_feature[j]
+            at = self.x[f] if self.taken[self.number_of[self.player[f]]] == 1 else self.z[f]
+            for k in range(self.n_outputs):
+                value[k] += self.slopes[j, k] * at
+
     cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil:
         """Add the means over pairs of permutations, and their variances, to those of the row."""
         cdef int32_t i, k
         cdef double mean, excess
         cdef double n = <double>self.n_pairs
-        cdef int64_t at
+        cdef int64_t at, to
         for i in range(self.n_touched):
             at = <int64_t>self.touched[i] * self.n_outputs
+            to = <int64_t>self.players[self.touched[i]] * self.n_outputs
             for k in range(self.n_outputs):
                 mean = self.total[at + k] / n
                 excess = self.squares[at + k] / n - mean * mean
-                out[at + k] += scale * mean
+                out[to + k] += scale * mean
                 if excess > 0:
-                    variance[at + k] += scale * scale * excess / (n - 1)
+                    variance[to + k] += scale * scale * excess / (n - 1)

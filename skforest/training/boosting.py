@@ -243,8 +243,8 @@ class BoostingTraining:
             if number == n_rounds or is_stalled or self.stop[0]:
                 break
             self._boost(number)
-            if report is not None:
-                report(number + 1, n_rounds)
+            if report is not None and report(number + 1, n_rounds):
+                break
         total = self.weight.sum()
         self.losses = [loss / total for loss in self.losses]
         self.losses.append(self._training_loss(self.raw[self.train]) / total)
