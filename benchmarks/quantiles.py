@@ -1,14 +1,18 @@
-"""Coverage of intervals between two quantiles of random hinge forests.
+"""Coverage of intervals between two quantiles of random hinge forests and oblique boosting.
 
     python benchmarks/quantiles.py coverage [--data FOLDER] [--quick] [--sets NAME ...]
+    python benchmarks/quantiles.py boosting [--data FOLDER] [--quick] [--sets NAME ...]
 
 Intervals go from the 5 % to the 95 % quantile, with default parameters but for
 ``early_stopping``; their coverage of test rows should be 90 %. The pinball losses are sums over
-both quantiles, in units of the standard deviation of the test target. Rows are merged into
+both quantiles, in units of the standard deviation of the test target. ``coverage`` fits hinge
+forests, one for each quantile. ``boosting`` fits one model of both to the regression tables; its
+notes compare it with the same model without calibration. Rows are merged into
 ``benchmarks/results/quantiles.json``.
 """
 
 import statistics
+from unittest import mock
 
 import data
 import groups
@@ -18,7 +22,7 @@ from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import train_test_split
 
-from skforest import RandomHingeForestRegressor
+from skforest import ObliqueBoostingRegressor, RandomHingeForestRegressor
 
 LEVELS = (0.05, 0.95)
 TABLES = ["california", "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind"]
@@ -31,6 +35,9 @@ MEASURES = {
     )
     for name in SETS
     for stopping in STOPPING
+} | {
+    f"boosting/{name}": Measure(f"coverage of 5-95 % intervals, boosting, {name}", "%")
+    for name in data.REGRESSION
 }
 
 
@@ -92,5 +99,43 @@ def coverage(options):
             yield Row(f"coverage/{name}-{stopping}", covered, note)
 
 
+def _covered_and_loss(predicted, y):
+    """Share of the targets in the interval, in percent, and the sum of both pinball losses."""
+    low, high = np.sort(predicted, axis=1).T
+    losses = [
+        mean_pinball_loss(y, found, alpha=level) / np.std(y)
+        for found, level in zip((low, high), LEVELS)
+    ]
+    return 100 * float(np.mean((low <= y) & (y <= high))), sum(losses)
+
+
+def boosting(options):
+    """Share of the test rows within the interval of one model of two quantiles, in percent."""
+    from skforest import boosting as module
+
+    for name in options.sets or data.REGRESSION:
+        found = {"calibrated": [], "plain": []}
+        for seed in range(options.rounds or 1):
+            split = data.load_table(name, options.data, seed)
+            split = split.head(300, 300) if options.quick else split
+            model = ObliqueBoostingRegressor(
+                loss="quantile", quantile=LEVELS, n_jobs=1, random_state=seed
+            )
+            with mock.patch.object(module, "calibrated", wraps=module.calibrated) as calibrated:
+                model.fit(split.X_train, split.y_train)
+            plain, _ = calibrated.call_args.args
+            for kind, forest in (("calibrated", model.forest_), ("plain", plain)):
+                response = forest.response(split.X_test)
+                found[kind].append(_covered_and_loss(response, split.y_test))
+        covered, loss = (list(column) for column in zip(*found["calibrated"]))
+        before, loss_before = (statistics.fmean(column) for column in zip(*found["plain"]))
+        ratio = statistics.fmean(loss) / loss_before
+        note = (
+            f"pinball losses {statistics.fmean(loss):.4f}; without calibration {before:.1f} % "
+            f"covered, {loss_before:.4f}, ratio {ratio:.4f}"
+        )
+        yield Row(f"boosting/{name}", covered, note)
+
+
 if __name__ == "__main__":
-    groups.main(__doc__, [coverage], MEASURES, groups.SETS)
+    groups.main(__doc__, [coverage, boosting], MEASURES, groups.SETS)

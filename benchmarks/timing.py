@@ -3,6 +3,7 @@
 import os
 import platform
 import statistics
+import sys
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -70,7 +71,7 @@ def versions():
 def environment():
     """Versions, processor and vector instructions of this process."""
     return {
-        "python": platform.python_version(),
+        "python": platform.python_version() + getattr(sys, "abiflags", ""),  # t: free-threaded
         **versions(),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _cpuinfo("model name") or platform.processor() or platform.machine(),

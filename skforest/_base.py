@@ -36,7 +36,6 @@ from ._feature_map import (
     as_bytes,
     canonical_csr,
     dense,
-    dense_blocks,
 )
 from ._kernels.rows import tree_seed
 from ._table import FEW_ROWS, FrameReader, as_frame
@@ -45,7 +44,7 @@ from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, wi
 from ._training_set import TrainingSet
 from ._validation import TableEstimator
 from .forest import Forest
-from .forest.statistics import decision_path
+from .forest.statistics import decision_path, responses
 from .forest.storage import join
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
@@ -59,6 +58,7 @@ RECORDS = (
     "n_active_leaves_",
     "refine_curve_",
     "n_iter_",
+    "_trained_rounds",
 )
 
 
@@ -98,9 +98,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Or of shape ``(n_samples, *feature_shape)``. Numbers, categories and missing values,
             see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
-            forests and oblique boosting.
-            Estimators that compare features as they are keep uint8 and bool as bytes and convert
-            other numbers to float32; those that scale features do so in float64.
+            forests and oblique boosting. Estimators that compare features as they are keep uint8
+            and bool as bytes and convert other numbers to float32; others scale them in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -152,7 +151,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             )
             return
         forest = self._fit_forest(data, range(n_done, n_wanted))
-        self.forest_ = self._joined([self.forest_, forest]) if is_warm_start else forest
+        self.forest_ = self._joined([self.forest_, forest]) if n_done else forest
         self._finish_fit(data)
 
     def _prepare(self, X, y, sample_weight, is_warm_start=False):
@@ -430,8 +429,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         n_members = np.zeros(len(data))
         for number in range(self._member_counts(True)[2]):
             mask = is_predicted(number)
-            respond = self._member(number).response_mapped
-            total[mask] += np.concatenate([respond(block) for block in dense_blocks(data.X[mask])])
+            total[mask] += responses(self._member(number), data.X[mask])
             n_members += mask
         with np.errstate(invalid="ignore"):
             return total / n_members[:, None], n_members

@@ -1,4 +1,4 @@
-"""Constraints of the columns of X, as estimators take them: monotonic, and interactions."""
+"""Constraints of the columns of X: monotonic ones, and those of interactions."""
 
 from numbers import Integral
 
@@ -35,8 +35,12 @@ def read_monotonic(given, names, categories):
 def read_groups(given, names):
     """The groups of columns that may interact, bool of shape (n_groups, n_columns).
 
-    `given` is a list of sets of numbers or names of columns. Columns in no set form a group.
+    `given` is the parameter `interaction_cst`: a list of sets of numbers or names of columns,
+    where columns in no set form a group. For "pairwise" and "no_interactions", the largest number
+    of columns of any group; for None, None: all may interact.
     """
+    if given is None or isinstance(given, str):
+        return {"no_interactions": 1, "pairwise": 2}.get(given)
     numbers = {name: j for j, name in enumerate(names) if isinstance(name, str)}
     groups = []
     is_list = isinstance(given, list | tuple)
@@ -62,3 +66,61 @@ def read_groups(given, names):
     groups = np.array(groups, dtype=bool).reshape(-1, len(names))
     rest = ~groups.any(axis=0)
     return np.vstack([groups, rest]) if rest.any() else groups
+
+
+class Interactions:
+    """Which columns of X may be used together by the splits above a leaf.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_groups, n_columns), bool; or int
+        Columns that may interact; an int is the largest number of columns of any group.
+    column : ndarray of shape (n_features,), int
+        The column of X that each feature is made of.
+    """
+
+    def __init__(self, groups, column):
+        self.size = groups if isinstance(groups, int) else None
+        self.groups, self.column = groups, column
+        self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
+
+    def max_terms(self, n):
+        """Largest number of features of a direction, from that without constraints."""
+        return n if self.size is None else min(n, self.size)
+
+    def chances(self, chance):
+        """Chances of the features within each group, one group after the other.
+
+        Those of groups without two features are 0.
+        """
+        if self.size is not None:
+            return chance
+        member = self.groups[:, self.column]
+        return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
+
+    def start(self, grower):
+        """Start a tree: no column has been used by the splits above its only node."""
+        candidate, feature = np.nonzero(grower.column_features())
+        self.used = np.zeros((1, self.n_columns), dtype=np.float32)  # of all nodes
+        self.n_open = 1
+        self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
+        self.taken[candidate, self.column[feature]] = 1
+
+    def descend(self, parent, split):
+        """Add the open nodes, which the given splits have made of the given nodes."""
+        self.n_open = len(parent)
+        children = np.maximum(self.used[parent], self.taken[split])
+        self.used = np.concatenate([self.used, children])
+
+    def allowed(self):
+        """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
+
+        Products count columns, and are exact in float32.
+        """
+        used, taken = self.used[len(self.used) - self.n_open :], self.taken
+        if self.size is not None:
+            n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T
+            return (n_columns <= self.size).astype(np.uint8)
+        outside = (~self.groups.T).astype(np.float32)
+        is_open, holds = (1.0 * (a @ outside == 0) for a in (used, taken))
+        return (is_open @ holds.T > 0).astype(np.uint8)

@@ -13,9 +13,11 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import takewhile
 
+import joblib
 import numpy as np
 from joblib import cpu_count, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
+from sklearn import config_context, get_config
 from sklearn.utils.parallel import Parallel, delayed
 
 try:
@@ -94,6 +96,21 @@ def until_stopped(function):
         return None if control.stop[0] else result
 
     return limited
+
+
+def configured(function):
+    """The function, with the configuration of scikit-learn of this thread, for other threads.
+
+    As in `sklearn.utils.parallel`, but without filters of warnings: those of one thread are those
+    of all threads, in which other estimators may be trained.
+    """
+    config = get_config()
+
+    def called(member, control):
+        with config_context(**config):
+            return function(member, control)
+
+    return called
 
 
 class FitTasks:
@@ -228,10 +245,12 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
     wanted = takewhile(lambda _: not control.stop[0], members)
     backend = _active_backend()
     if len(members) == 1 or _has(backend, "sharedmem"):
-        jobs = Parallel(n_jobs, prefer="threads", require="sharedmem", return_as="generator")
+        options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
+        jobs = joblib.Parallel(n_jobs, **options)
         if limit is not None or tasks is not None:
             function = until_stopped(function)
-        calls = (delayed(function)(member, control) for member in wanted)
+        function = configured(function)
+        calls = (joblib.delayed(function)(member, control) for member in wanted)
     else:
         return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
         jobs = Parallel(n_jobs, return_as=return_as)

@@ -11,7 +11,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from ._feature_map import BLOCK, BYTE_FEATURES, CACHED, as_bytes, rows_of, weighted_sums
+from ._feature_map import (
+    BLOCK,
+    BYTE_FEATURES,
+    CACHED,
+    as_bytes,
+    canonical_csr,
+    rows_of,
+    weighted_sums,
+)
 from ._kernels.rows import RowOrder, draw_counts
 
 
@@ -141,6 +149,18 @@ class TrainingSet:
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
         other.target = None if self.target is None else self.target[rows]
         return other
+
+    def with_held_out(self, other, target):
+        """The set and, with weights of 0, the rows of another one, whose targets are given."""
+        whole = copy(self)
+        if sparse.issparse(self.X):
+            whole.X = canonical_csr(sparse.vstack([self.X, other.X], format="csr"))
+        else:
+            whole.X = np.concatenate([self.X, other.X], dtype=self.X.dtype)
+        whole.y = np.concatenate([self.y, other.y])
+        whole.target = np.concatenate([self.target, target])
+        whole.weight = np.concatenate([self.weight, np.zeros(len(other))])
+        return whole
 
     def of_samples(self, values):
         """Values of the rows, (n_rows, n_columns), for each sample; NaN where its weight is 0."""

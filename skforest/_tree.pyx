@@ -58,7 +58,16 @@ cdef extern from "route.h" nogil:
         const float* dense
         int32_t n_features, n_sparse
 
+    ctypedef struct skf_node:
+        pass
+
     void skf_route_row(const skf_trees*, const float*, int64_t, int64_t, int32_t*, float*)
+    void skf_project_pool(
+        const skf_trees*, const float*, const int32_t*, const int32_t*, int64_t, float*
+    )
+    void skf_route_row_over_pool(
+        const float*, int64_t, const skf_node*, const int64_t*, const int32_t*, int32_t*, float*
+    )
     const int SKF_HAS_BITS, SKF_BIT_ROWS, SKF_CANDIDATES
     void skf_fill_columns(const void*, bint, int64_t, int64_t, int64_t, float*)
     void skf_route_bits(
@@ -81,7 +90,7 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
     FEW_ROWS = 8                   # up to here, rows are routed one by one,
-    FEW_ROWS_OF_POOL = 2           # where a pool would route them
+    FEW_ROWS_OF_POOL = 6           # where a pool routes them
     FEW_TREES = 64                 # whose leaves are found before their values are added
     ROWS_OF_BITS = 4               # from here on, small trees are routed by bits of their leaves
     COLUMNS_PER_TREE = 4           # most features there, for each tree
@@ -126,8 +135,8 @@ cdef class Router:
     cdef bint has_slopes
     cdef Slopes slopes
     cdef readonly DirectionPool pool
-    # What some rows need, by name, once they need it. All else stays as it is after `__init__`, so
-    # that threads may call all methods at the same time; entries are set once, see `prepared_bits`.
+    # What some rows need, by name; see `prepared_bits`. Nothing else changes after `__init__`, so
+    # that threads may call all methods at the same time.
     cdef dict prepared
 
     def __init__(self, arrays, n_features, n_outputs, grid, gate, steepness):
@@ -149,8 +158,7 @@ cdef class Router:
         # Those of the splits, not all that are stored: a view of one tree stays cheap.
         self.max_terms = self.count_terms(self.direction)
         stored = self.directions.n_boxes + self.directions.n_sparse + self.directions.n_dense
-        # Of the whole forest: bags and other ranges of trees share it.
-        self.pool = make_pool(arrays, n_features, stored)
+        self.pool = make_pool(arrays, n_features, stored)      # all bags share it
         self.prepared = {}
 
     cdef Table checked_table(self, X) except *:
@@ -184,20 +192,43 @@ cdef class Router:
             X = X.astype(np.float32)
         cdef Table table = self.checked_table(X)
         response = np.zeros((table.n_samples, self.n_outputs))
-        cdef double[:, ::1] total = response
+        if response.size:
+            self.respond_into(&table, first_tree, last_tree, divisor, baseline, response)
+        return response
+
+    def respond_bags(
+        self, X, const int64_t[::1] bag_start, bint is_mean, const double[::1] baseline
+    ):
+        """`respond` of every bag at once, for few rows: (n_bags, n_samples, n_outputs)."""
+        if self.has_slopes and X.dtype != np.float32:
+            X = X.astype(np.float32)
+        cdef Table table = self.checked_table(X)
+        cdef int64_t bag, first, last, n_bags = bag_start.shape[0] - 1
+        responses = np.zeros((n_bags, table.n_samples, self.n_outputs))
+        cdef double[:, :, ::1] total = responses
+        for bag in range(n_bags if responses.size else 0):
+            first, last = bag_start[bag], bag_start[bag + 1]
+            self.respond_into(
+                &table, first, last, max(last - first, 1) if is_mean else 1, baseline, total[bag]
+            )
+        return responses
+
+    cdef int respond_into(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, double divisor,
+        const double[::1] baseline, double[:, ::1] total
+    ) except -1:
+        """Write what `respond` returns to `total`, which is 0; `baseline` may be None."""
         cdef int64_t i, k
-        if response.size == 0:
-            return response
         if self.gate == SIGMOID:
-            self.respond_soft(&table, first_tree, last_tree, total)
+            self.respond_soft(table, first_tree, last_tree, total)
         else:
-            self.route(&table, first_tree, last_tree, None, total)
+            self.route(table, first_tree, last_tree, None, total)
         if baseline is not None:
             with nogil:
                 for i in range(table.n_samples):
                     for k in range(self.n_outputs):
                         total[i, k] = total[i, k] / divisor + baseline[k]
-        return response
+        return 0
 
     # ------------------------------------------------------------------------ five ways to a leaf
 
@@ -252,13 +283,9 @@ cdef class Router:
         return len(self.prepared_bits()) > 0
 
     cdef tuple prepared_bits(self):
-        """What `leaf_bits` returns for all trees, made at the first call.
-
-        Threads that make it at the same time keep the first one. An attribute that a thread
-        replaces while another one reads it could be freed under the reader without a GIL.
-        """
+        """What `leaf_bits` returns for all trees, made at the first call."""
         cdef tuple found = self.prepared.get("bits")
-        if found is None:
+        if found is None:    # threads that make it together keep one: others may read it already
             found = self.prepared.setdefault("bits", leaf_bits(self.arrays, SKF_CANDIDATES))
         return found
 
@@ -267,7 +294,7 @@ cdef class Router:
         double[:, ::1] response
     ) except -1:
         cdef skf_trees trees = self.as_trees()
-        cdef tuple bits = self.prepared_bits()
+        bits = self.prepared_bits()
         cdef const uint32_t[::1] low = bits[0], high = bits[1]
         cdef const int32_t[::1] node_of_leaf = bits[2]
         cdef Scratch scratch = Scratch()
@@ -297,14 +324,34 @@ cdef class Router:
         cdef float[FEW_TREES] least
         cdef float* margin = least if self.gate == MARGIN else NULL
         cdef float* weight
+        cdef float* projections = NULL
         cdef const float* x = <const float*>table.data
-        cdef int64_t i, t, tree, n
+        cdef int64_t i, t, tree, n, n_columns = 0
+        cdef Scratch scratch = Scratch()
+        cdef DirectionPool pool = self.pool
+        cdef const int32_t[::1] columns
+        if pool is not None and last_tree > first_tree:
+            columns = pool.columns_of(first_tree, last_tree)
+            n_columns = columns.shape[0]
+            projections = scratch.floats(pool.n_columns)
+            projections[pool.n_columns - 1] = 0
         with nogil:
             for i in range(table.n_samples):
                 tree = first_tree
+                if n_columns:
+                    skf_project_pool(
+                        &trees, x + i * table.n_features, &pool.code[0], &columns[0], n_columns,
+                        projections
+                    )
                 while tree < last_tree:
                     n = min(<int64_t>FEW_TREES, last_tree - tree)
-                    skf_route_row(&trees, x + i * table.n_features, tree, n, leaf, margin)
+                    if projections == NULL:
+                        skf_route_row(&trees, x + i * table.n_features, tree, n, leaf, margin)
+                    else:
+                        skf_route_row_over_pool(
+                            projections, n, <const skf_node*>&pool.nodes[0, 0],
+                            &self.tree_start[tree], &pool.depth[tree], leaf, margin
+                        )
                     for t in range(n):
                         weight = NULL if margin == NULL else margin + t
                         self.store(tree + t, table, &leaf[t], weight, i, 1, leaves, response)

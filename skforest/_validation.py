@@ -220,3 +220,13 @@ def check_n_jobs(n_jobs):
         raise ValueError(
             "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
         )
+
+
+def check_unchanged(before, now):
+    """ValueError if the values of parameters, dicts by name, are not those of the last fit."""
+    for name, old in before.items():
+        plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in (old, now[name])]
+        if plain[0] != plain[1]:
+            raise ValueError(
+                f"{name}={now[name]!r}, but warm_start=True continues a fit with {name}={old!r}"
+            )

@@ -507,7 +507,10 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
     Examples
     --------
     >>> from skforest import BlendedForestClassifier
-    {digits}
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     >>> blend = BlendedForestClassifier(["manifold", "hinge"], random_state=0)
     >>> bool(blend.fit(X_train, y_train).score(X_test, y_test) > 0.97)
     True

@@ -11,6 +11,7 @@ import re
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,19 +31,21 @@ from ._base import (
 )
 from ._constraints import read_groups, read_monotonic
 from ._docs import described, with_texts
-from ._feature_map import canonical_csr, dense_blocks
 from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, TimeLimit, thread_count
-from .forest.statistics import labels_of, probabilities, staged_responses
+from ._validation import check_unchanged
+from .forest.statistics import responses, staged_responses
 from .training.boosting import (
     KEPT,
     BinnedRows,
     BoostingSettings,
-    BoostingTraining,
-    shifted,
+    BoostingTask,
+    TrainedRounds,
+    calibrated,
 )
+from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
     ABSENT,
     LOSSES,
@@ -57,12 +60,15 @@ from .training.losses import (
     make_loss,
 )
 
-# linear_leaves="auto" compares models of so many rows and rounds, from so many rows on.
-TRIAL_ROWS, TRIAL_ROUNDS, MIN_LINEAR_ROWS = 4000, 150, 100
+TRIAL_ROWS, MIN_LINEAR_ROWS = 4000, 100  # with which linear_leaves="auto" compares models
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
-FOLD_SEED = 2**61  # far from the numbers of the bags
+# Parameters that a warm start must not change.
+FIXED = (
+    "loss delta quantile power monotonic_cst interaction_cst linear_leaves early_stopping "
+    "validation_fraction"
+).split()
 
 PARAMETERS = """
 n_estimators : int
@@ -72,8 +78,9 @@ learning_rate : "auto" or float
 max_depth : int or None
     Largest depth of a leaf, up to 30; the root has depth 0. None: 30.
 max_leaf_nodes : int or None
-    Largest number of leaves of a tree, at least 2; trees grow level by level, and of a level the
-    splits of largest gain are made. None: no limit.
+    Largest number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
+    split has the largest gain is split next, in the limits of `max_depth`. None: no limit, and
+    trees grow level by level.
 min_samples_leaf : "auto" or int
     Smallest number of distinct rows of a leaf, at least 1. "auto": a fiftieth of the rows, but at
     most 15.
@@ -125,7 +132,9 @@ verbose : int
     1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
     where there is only one bag. More than 1, without tqdm: a line for each of them.
 warm_start : bool
-    Whether to keep the bags of the last fit and add those missing to `n_bags`.
+    Whether to keep the bags of the last fit, on the same rows. With a larger `n_bags`, new ones
+    are added; with a larger `n_estimators`, rounds are added to all bags, see
+    :ref:`boosting_warm_start`.
 """
 
 CLASSIFIER_PARAMETERS = (
@@ -143,11 +152,12 @@ REGRESSOR_PARAMETERS = (
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
     What is minimised, in units of the standard deviation of each output. "squared_error": for
     means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given; with early stopping, predictions are then shifted so that `quantile` of the held-out
-    rows lie below them. "poisson": for counts, 0 or more. "gamma": for positive targets.
-    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
-    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
-    is that of the targets. Or an instance of `Loss`, a loss of your own.
+    given; with early stopping, predictions are then shifted by the quantile of the residuals of
+    held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
+    positive targets. "tweedie": for targets of 0 or more, some of which are 0. With the last
+    three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
+    factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
+    own.
 delta : float
     Difference, more than 0, above which "huber" grows linearly.
 quantile : float or array-like of float of shape (n_quantiles,)
@@ -204,11 +214,13 @@ REGRESSOR_REFERENCES = (
 )
 
 
+@with_texts()
 class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
     _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
+    _continues_rounds = False  # are rounds added to the bags of the last fit?
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -230,7 +242,6 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
-    @with_texts()
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the forest.
 
@@ -260,6 +271,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return super().fit(X, y, sample_weight)
         finally:
             del self._given_validation
+            self.__dict__.pop("_continues_rounds", None)
 
     def _check_validation(self, X_val, y_val, sample_weight_val):
         """The rows for early stopping as `fit` got them; None without any."""
@@ -298,14 +310,59 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             given = getattr(self, name)
             setattr(self, f"{name}_", value if given == "auto" else given)
         data.spread()  # computed once, before threads ask for it
+        holds_folds = self.early_stopping_ and self._given_validation is None
+        n_folds = self.n_bags_ if holds_folds else 0
+        fixed = {name: getattr(self, name, None) for name in FIXED}
+        fixed["X_val"] = None if self._given_validation is None else "rows"
+        if is_warm_start:
+            check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
+            self._check_rounds(n_folds)
+            n_folds = getattr(self, "_n_folds", n_folds)
+        self._n_rounds, self._n_folds = self.n_estimators, n_folds
+        self.__dict__.pop("_fixed_parameters", None)
+        if self.warm_start:
+            self._fixed_parameters = fixed
+
+    def _check_rounds(self, n_folds):
+        """Find whether a warm start adds rounds; ValueError if it cannot."""
+        n_done = getattr(self, "_n_rounds", self.n_estimators)
+        if self.n_estimators < n_done:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to the {n_done} rounds "
+                "of the last fit when warm_start=True"
+            )
+        n_bags = super()._member_counts(True)[2]
+        self._continues_rounds = self.n_estimators > n_done and self.n_bags_ >= n_bags
+        if self._continues_rounds and self._n_folds != n_folds:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} cannot be increased after, or together with, "
+                f"n_bags={self.n_bags_} where early stopping holds out rows: they are others with "
+                "another number of bags"
+            )
+
+    def _member_counts(self, is_warm_start):
+        """No bag is done where rounds are added to all of them."""
+        name, n_wanted, n_done = super()._member_counts(is_warm_start)
+        return name, n_wanted, 0 if self._continues_rounds else n_done
+
+    def _known_rounds(self):
+        """The rounds of the last fit by the seeds of the bags: of its first and last training."""
+        rounds = self.__dict__.get("_trained_rounds")
+        if rounds is None:  # the last fit had warm_start=False, or the model was loaded
+            rounds = [(TrainedRounds(), TrainedRounds(n)) for n in self.n_iter_]
+        return {
+            tree_seed(self._seed, bag): (first, replace(last, forest=self._member(bag)))
+            for bag, (first, last) in enumerate(rounds)
+        }
 
     @property
     def _settings(self):
+        max_depth, max_leaves = int(self.max_depth or 30), int(self.max_leaf_nodes or 0)
         return BoostingSettings(
             n_rounds=int(self.n_estimators),
             learning_rate=float(self.learning_rate_),
-            max_depth=int(self.max_depth or 30),
-            max_leaves=int(self.max_leaf_nodes or 0),
+            max_depth=max_depth,
+            max_leaves=max_leaves if max_leaves < 2**max_depth else 0,
             min_samples_leaf=int(self.min_samples_leaf_),
             l2=max(float(self.l2_regularization), MIN_L2),
             subsample=float(self.subsample),
@@ -324,18 +381,19 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         has_own = self._given_validation is None and self.early_stopping_
         if data.fold is None and has_own and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
-            data = data.with_folds(self._folds(data, n_folds), n_folds)
+            data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
         monotonic = self._monotonic_features(data)
-        groups = self._interaction_groups()
-        if bags[0] == 0:
+        groups = read_groups(self.interaction_cst, self._column_names)
+        if bags[0] == 0 and not self._continues_rounds:
             self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
         held_out = None
         if self._given_validation is not None:
             data, held_out = self._with_validation(data)
-        rows = BinnedRows(data, self.max_bins, monotonic, groups, held_out)
-        is_calibrated = type(self._make_loss()).calibration_shift is not BaseLoss.calibration_shift
+        task = self._task(data, BinnedRows(data, self.max_bins, monotonic, groups, held_out))
+        is_calibrated = type(task.loss).calibration is not BaseLoss.calibration
         found = []
-        shared = {"rows": rows, "keeps_unseen": is_calibrated and held_out is None}
+        shared = {"task": task, "keeps_unseen": is_calibrated and held_out is None}
+        shared["known"] = self._known_rounds() if self._continues_rounds else {}
         forest = super()._fit_forest(data, bags, found, **shared)
         if not is_calibrated:
             return forest
@@ -365,17 +423,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             if "X_val" not in message and "y_val" not in message:
                 message = f"X_val, y_val, sample_weight_val: {message}"
             raise type(error)(message) from error
-        whole = copy(data)
         if sparse.issparse(data.X) != sparse.issparse(other.X):
             raise TypeError("X_val must be sparse where X is, and only there")
-        if sparse.issparse(data.X):
-            whole.X = canonical_csr(sparse.vstack([data.X, other.X], format="csr"))
-        else:
-            whole.X = np.concatenate([data.X, other.X], dtype=data.X.dtype)
-        whole.y = np.concatenate([data.y, other.y])
-        whole.target = np.concatenate([data.target, target])
-        whole.weight = np.concatenate([data.weight, np.zeros(len(other))])
-        return whole, np.concatenate([np.zeros(len(data)), other.weight])
+        return data.with_held_out(other, target), np.concatenate(
+            [np.zeros(len(data)), other.weight]
+        )
 
     def _resolve_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
@@ -396,35 +448,17 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
         data = data.subset(chosen)
-        rows = BinnedRows(data, self.max_bins, None, groups)
-        held_out = np.where(self._draw_held_out(data, seed), data.weight, 0.0)
-        weight = data.weight - held_out
-        scores, control, limit = [], Control(), self._time_limit
-        is_limited = TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext()
-        # The fit itself warns. A filter of warnings would apply to all threads.
-        trial = {"n_rounds": min(TRIAL_ROUNDS, self.n_estimators), "warns": False}
-        with is_limited:
-            for is_linear in (False, True):
-                settings = replace(self._settings, linear_leaves=is_linear, **trial)
-                try:
-                    own = data, rows, weight, held_out, settings, seed, control
-                    scores.append(max(self._training(*own).scores))
-                except ValueError:  # it diverged
-                    scores.append(-np.inf)
-        return bool(scores[1] > scores[0] and not control.stop[0])
+        is_held_out = draw_held_out(len(data), self.validation_fraction, seed)
+        held_out = np.where(is_held_out, data.weight, 0.0)
+        control, limit = Control(), self._time_limit
+        task = self._task(data, BinnedRows(data, self.max_bins, None, groups))
+        with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
+            return task.prefers_linear_leaves(data.weight - held_out, held_out, seed, control)
 
     @property
     def _column_names(self):
         """Names of the columns of X, or numbers where they have none, as a list."""
         return getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-
-    def _interaction_groups(self):
-        """Groups of columns of X, or the number of columns of any group; None if all interact."""
-        sizes = {"no_interactions": 1, "pairwise": 2}
-        given = self.interaction_cst
-        if given is None or isinstance(given, str):
-            return sizes.get(given)
-        return read_groups(given, self._column_names)
 
     def _monotonic_features(self, data):
         """Constraints of the features that are made of the columns of X; None without any."""
@@ -438,19 +472,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             )
         return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
 
-    def _folds(self, data, n_folds):
-        """Fold of each row: at random, with about the same targets in all folds."""
-        random = np.random.RandomState(tree_seed(self._seed, FOLD_SEED) % 2**32)
-        order = random.permutation(len(data))
-        order = order[np.argsort(data.y[order, 0], kind="stable")]
-        fold = np.empty(len(data), dtype=np.int64)
-        for start in range(0, len(data), n_folds):
-            own = order[start : start + n_folds]
-            fold[own] = random.permutation(n_folds)[: len(own)]
-        return fold
-
     def _calibrated(self, forest, data, bags, unseen):
-        """New bags, with predictions moved by the shift of the loss.
+        """New bags, with predictions as the loss calibrates them.
 
         `unseen` has the rows that each bag held out, with its predictions of them. A loss decides
         whether training rows are used where a single bag, or none, has held out rows.
@@ -462,77 +485,86 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             unseen = [(0, rows, responses(forest, data.X[rows]), weight[rows])]
         if not unseen:
             return forest
-        _, *found = zip(*sorted(unseen, key=lambda entry: entry[0]))
-        rows, response, weight = map(np.concatenate, found)
-        shift = loss.calibration_shift(data.y[rows], response, weight)
-        return forest if shift is None else shifted(forest, shift)
+        parts = [
+            (data.y[rows], response, weight)
+            for _, rows, response, weight in sorted(unseen, key=lambda entry: entry[0])
+        ]
+        calibration = loss.calibration(parts)
+        return forest if calibration is None else calibrated(forest, calibration)
 
-    def _fit_tree(self, data, seed, control, rows, keeps_unseen):
-        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows."""
-        held_out = np.zeros(len(data))
-        is_shared = rows.held_out is not None
-        if is_shared:
-            held_out = rows.held_out
-        elif data.fold is not None and self.early_stopping_:
-            held_out = data.left_out_weight
-        elif self.early_stopping_ and len(data) > 1:
-            is_held_out = self._draw_held_out(data, seed)
-            held_out = np.where(is_held_out, data.weight, 0.0)
+    def _fit_tree(self, data, seed, control, task, keeps_unseen, known):
+        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows.
+
+        `known` has the rounds of bags by their seeds, see `_known_rounds`.
+        """
+        held_out = self._held_out_weight(data, seed, task.rows)
+        own = np.flatnonzero(held_out)
+        is_repeated = data.fold is None and len(own) and task.rows.held_out is None  # on all rows
+        first, last = known.get(seed, (None, None))
+        n_threads = thread_count(self.n_jobs) // self.n_bags_
+        train = partial(task.train, seed=seed, control=control, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, data.weight)
-        training = self._training(data, rows, weight, held_out, self._settings, seed, control)
+        training = train(weight, held_out, known=first if is_repeated else last)
         n_rounds = len(training.trees)
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
-        own = np.flatnonzero(held_out)
         if keeps_unseen and len(own):
             record["unseen"] = seed, own, responses(forest, data.X[own]), held_out[own]
-        if data.fold is None and len(own) and not is_shared and n_rounds:
+        first = training.trained_rounds(forest) if is_repeated else None
+        if is_repeated and n_rounds:
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
-            settings = replace(self._settings, n_rounds=more)
-            no_row = np.zeros(len(data))
-            training = self._training(data, rows, data.weight, no_row, settings, seed, control)
+            training = train(data.weight, np.zeros(len(data)), known=last, n_rounds=more)
             forest = self._packed(training, data)
+        if self.warm_start:
+            record["_trained_rounds"] = first, training.trained_rounds()
         record["loss_curve_"] = np.array(training.losses)
         record["n_iter_"] = len(training.trees)
         return forest, record
 
-    def _draw_held_out(self, data, seed):
-        """Mask of the rows that a single bag holds out."""
-        n = min(max(1, round(self.validation_fraction * len(data))), len(data) - 1)
-        random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
-        mask = np.zeros(len(data), dtype=bool)
-        mask[random.permutation(len(data))[:n]] = True
-        return mask
+    def _held_out_weight(self, data, seed, rows):
+        """Weights of the rows on which the training of a bag is stopped, 0 for others."""
+        if rows.held_out is not None:
+            return rows.held_out
+        if data.fold is not None and self.early_stopping_:
+            return data.left_out_weight
+        if not self.early_stopping_ or len(data) < 2:
+            return np.zeros(len(data))
+        is_held_out = draw_held_out(len(data), self.validation_fraction, seed)
+        return np.where(is_held_out, data.weight, 0.0)
 
-    def _training(self, data, rows, weight, held_out, settings, seed, control):
-        """A trained bag."""
+    def _task(self, data, rows):
+        """What all bags share."""
         loss, target, start = self._problem(data)
-        # Sums of weights are compared with `l2_regularization`, so weights need a unit: that of a
-        # typical distinct row, with which copies of all rows change nothing.
-        of_rows = weight + held_out if rows.held_out is None else weight
-        unit = np.median(of_rows[of_rows > 0])
-        weight, held_out = weight / unit, held_out / unit
-        own = rows, target, loss, start, weight, held_out, settings, seed, control.stop
-        n_threads = thread_count(self.n_jobs) // self.n_bags_
-        return BoostingTraining(*own).run(control.report, n_threads)
+        unit, settings = data.units.response, self._settings
+        return BoostingTask(
+            rows=rows, target=target, loss=loss, start=start, unit=unit, settings=settings
+        )
 
     def _packed(self, training, data):
         """A trained bag as a Forest."""
-        arrays = training.pack(data.units.response, data.X.shape[1])
+        arrays = training.pack()
         arrays |= {"baseline": data.baseline, "spread": data.spread()}
         metadata = {"aggregate": "sum", "n_shared_values": 0, "link": self._make_loss().link}
         return self._new_forest(arrays, data, **metadata)
+
+    def staged_predict(self, X):
+        """Predictions after each round, as an iterator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        y : ndarray
+            As `predict` returns it, by the trees of this round and of those before, in all bags; a
+            bag with fewer rounds has all its trees. The last one is what `predict` returns.
+        """
+        return map(self._prediction_of, self._staged_response(X))
 
     def _staged_response(self, X):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
-
-
-def responses(forest, X):
-    """Responses of mapped rows, in blocks."""
-    return np.concatenate([forest.response_mapped(block) for block in dense_blocks(X)])
 
 
 def has_one_output(classifier):
@@ -652,33 +684,17 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if self.n_classes_ == 2 else log_proba
 
-    def staged_predict(self, X):
-        """Classes of largest probability after each round, as a generator.
-
-        {takes_rows}
-
-        Yields
-        ------
-        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            By the trees of this round and of those before, in all bags; a bag with fewer rounds
-            has all its trees. The last one is what `predict` returns.
-        """
-        for response in self._staged_response(X):
-            yield labels_of(response, self._every_classes)
-
     def staged_predict_proba(self, X):
-        """Class probabilities after each round, as a generator.
+        """Class probabilities after each round, as an iterator.
 
         {takes_rows}
 
         Yields
         ------
         proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
-            As for `staged_predict`; the last one is what `predict_proba` returns.
+            By the trees that `staged_predict` uses; the last one is what `predict_proba` returns.
         """
-        for response in self._staged_response(X):
-            several = self._has_several_outputs
-            yield probabilities(response, self.n_classes_) if several else response
+        return map(self._probabilities_of, self._staged_response(X))
 
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REGRESSOR_REFERENCES)
@@ -808,17 +824,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         start = data.baseline if isinstance(loss, UserLoss) else np.zeros(loss.n_outputs)
         return loss, loss.standardize(data.target, data.units), start
 
-    def predict(self, X):
-        """Predicted target.
-
-        {takes_rows}
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
-        """
-        return self._prediction_of(self._response(X))
-
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.
 
@@ -842,20 +847,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             for column, level in zip(predicted, np.asarray(self.quantile).tolist())
         ]
         return float(np.mean(scores))
-
-    def staged_predict(self, X):
-        """Predicted targets after each round, as a generator.
-
-        {takes_rows}
-
-        Yields
-        ------
-        y : ndarray of shape (n_samples,), (n_samples, n_outputs) or (n_samples, n_quantiles)
-            By the trees of this round and of those before, in all bags; a bag with fewer rounds
-            has all its trees. The last one is what `predict` returns.
-        """
-        for response in self._staged_response(X):
-            yield self._prediction_of(response)
 
     def _prediction_of(self, response):
         if self._has_several_quantiles:

@@ -22,6 +22,7 @@ from .forest.storage import KINDS, Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
+OF_WARM_START = ("_trained_rounds", "_fixed_parameters")  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
@@ -63,7 +64,7 @@ def _params_to_json(estimator):
 
 def _header_of(estimator):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
-    apart = {*estimator.get_params(deep=False), *WITH_FOREST}
+    apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START}
     state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,
@@ -364,7 +365,7 @@ def slim(estimator):
     True
     """
     smaller = copy.copy(estimator)
-    for name in OF_TRAINING_ROWS:
+    for name in OF_TRAINING_ROWS + OF_WARM_START:
         vars(smaller).pop(name, None)
     if hasattr(estimator, "members_"):
         smaller.members_ = {

@@ -339,12 +339,13 @@ def grow_boosted(
         min_gain,
         min_leaf,
         max_depth,
+        max_leaves,
         seed,
     )
     grower.write_bins(0, len(X))
     while not grower.is_done():
         grower.search(0, grower.n_searched_columns())
-        grower.split_level(max_leaves)
+        grower.split_nodes()
     found = *grower.finish(), np.split(cut, start[1:-1])
     return found if monotonic is None else (*found, grower.leaf_bounds())
 

@@ -23,7 +23,7 @@ LAYERS = {
     "kernels": ["_version", "_docs", "_kernels", "_tree"],
     "feature map": ["_table", "_target_statistics", "_feature_grid", "_feature_map"],
     "forest": ["forest"],
-    "training": ["_training_set", "training"],
+    "training": ["_training_set", "_constraints", "training"],
     "shared": [
         "_threads",
         "_validation",
@@ -33,7 +33,6 @@ LAYERS = {
         "_greedy",
         "_selection",
         "_members",
-        "_constraints",
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],
@@ -235,11 +234,13 @@ def test_benchmarks_are_never_imported():
         assert "benchmarks" not in packages and "tests" not in packages
 
 
-# Signatures and parameters of two estimators, or of four; one trainer each, or one explainer.
+# Signatures and parameters of two estimators, or of four; one trainer each, one explainer, or one
+# traversal of trees.
 LONG_FILES = {
     "boosting.py",
     "hinge.py",
     "nongreedy.py",
+    "_tree.pyx",
     "boost.pyx",
     "joint.pyx",
     "hinge.pyx",

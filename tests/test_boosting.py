@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow_boosted
+from scipy import sparse
 from scipy.special import expit, softmax
 from skforest._kernels.linear_leaf import LeafRegression, add_linear
 from sklearn import config_context
@@ -21,8 +22,10 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
+from skforest import boosting as boosting_module
 from skforest.training import boosting as training_module
 from skforest.training import losses
+from skforest.training.early_stopping import balanced_folds
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
 LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
@@ -119,18 +122,48 @@ def test_an_oblique_boundary_is_found():
     assert gains[1] > 1.5 * gains[0]
 
 
-@pytest.mark.parametrize("max_leaves, n_splits", [(2, 1), (3, 1), (5, 1), (6, 2), (7, 3)])
-def test_of_a_level_the_splits_of_largest_gain_are_made(max_leaves, n_splits):
+def best_first(tree, max_leaves):
+    """Nodes that are split if the leaf of largest gain is split next, and their gains."""
+    gain = {node: tree["gain"][(child - 1) // 2] for node, child in enumerate(tree["child"])}
+    leaves, split = {0}, []
+    while len(leaves) < max_leaves:
+        node = max((n for n in leaves if tree["child"][n] >= 0), key=gain.get)
+        leaves = leaves - {node} | {tree["child"][node], tree["child"][node] + 1}
+        split.append(node)
+    return split, [gain[node] for node in split]
+
+
+@pytest.mark.parametrize("monotonic", [None, np.array([1, 0, -1], dtype=np.int8)])
+@pytest.mark.parametrize("max_leaves", [2, 3, 5, 9, 17])
+def test_the_leaf_of_largest_gain_is_split_next(max_leaves, monotonic):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 3))
-    derivative = np.column_stack([X @ [3, 2, 1] + rng.normal(size=400), np.ones(400)])
-    whole, _, _ = grow_boosted(X, derivative, min_leaf=9)
-    assert len(whole["gain"]) == 7  # all nodes are split
-    tree, _, _ = grow_boosted(X, derivative, min_leaf=9, max_leaves=max_leaves)
+    X = rng.normal(size=(600, 3))
+    derivative = np.column_stack([np.exp(X @ [2, 0.5, -1]) + rng.normal(size=600), np.ones(600)])
+    options = {"rows": np.arange(0, 600, 2), "min_leaf": 2, "max_depth": 9, "n_directions": 4}
+    options["monotonic"] = monotonic
+    whole, leaf_of_whole, *_ = grow_boosted(X, derivative, **options)
+    tree, leaf, *_ = grow_boosted(X, derivative, max_leaves=max_leaves, **options)
     assert (tree["child"] < 0).sum() == max_leaves
-    first, last = (0, 1) if max_leaves == 2 else (1, 3) if max_leaves == 3 else (3, 7)
-    largest = np.sort(whole["gain"][first:last])[::-1][:n_splits]
-    np.testing.assert_array_equal(np.sort(tree["gain"][first:])[::-1], largest)
+    split, gains = best_first(whole, max_leaves)
+    np.testing.assert_array_equal(tree["gain"], gains)
+    reached, expected = (oracles.boosted_nodes(t, X) for t in (tree, whole))
+    in_order = np.argsort(tree["child"])[max_leaves:]  # a node that is split has its children next
+    np.testing.assert_array_equal(reached[in_order], expected[split])
+    np.testing.assert_array_equal(leaf, reached[tree["child"] < 0].argmax(axis=0))
+    # Level by level, other nodes would be split: deeper ones gain more.
+    assert max_leaves < 9 or split != sorted(split)
+
+
+def test_limits_of_the_leaves_and_the_depth():
+    X, y = rows_of(ObliqueBoostingRegressor, 400)
+    own = {"min_samples_leaf": 2, "early_stopping": False, "n_estimators": 5}
+    model = quick(ObliqueBoostingRegressor, max_leaf_nodes=10, max_depth=None, **own).fit(X, y)
+    assert (model.forest_.n_leaves == 10).all() and model.forest_.max_depth.max() > 4
+    model.set_params(max_depth=4, interaction_cst="no_interactions").fit(X, y)
+    assert model.forest_.n_leaves.max() == 10 and model.forest_.max_depth.max() == 4
+    # A limit that the depth implies has no influence.
+    model.set_params(max_depth=3, max_leaf_nodes=8).fit(X, y)
+    assert_same(model, clone(model).set_params(max_leaf_nodes=None).fit(X, y))
 
 
 # ------------------------------------------------------------------------------------------ losses
@@ -221,31 +254,72 @@ def test_means_of_predictions_are_those_of_targets(loss, n_bags):
     if n_bags == 1:
         assert model.predict(X[:1000]).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
     else:
-        fold = model._folds(data, 3)
+        fold = balanced_folds(data.y[:, 0], 3, model._seed)
         members = [model._member(bag).response_mapped(data.X[fold == bag]) for bag in range(3)]
         assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
 
 
-def test_quantiles_are_those_of_held_out_rows():
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize("levels", [0.9, [0.9, 0.1]])
+def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(3000, 4))
-    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=3000)
-    levels = [0.1, 0.9]
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=150)
-    model.set_params(n_bags=3).fit(X[:600], y[:600])
-    data = copy.deepcopy(model)._prepare(X[:600], y[:600], None)
-    fold = model._folds(data, 3)
-    below = [
-        data.y[fold == bag] <= model._member(bag).response_mapped(data.X[fold == bag])
-        for bag in range(3)
-    ]
-    np.testing.assert_allclose(np.concatenate(below).mean(axis=0), levels, atol=0.005)
-    low, high = model.predict(X[600:]).T
-    assert 0.76 < ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.9
-    # Without held-out rows, quantiles follow the training rows.
-    model.set_params(early_stopping=False).fit(X[:600], y[:600])
-    low, high = model.predict(X[600:]).T
-    assert ((low <= y[600:]) & (y[600:] <= high)).mean() < 0.7
+    X = rng.normal(size=(2000, 3))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=2000)
+    seen = []
+
+    def recorded(forest, calibration):
+        seen.append((forest, calibration))
+        return training_module.calibrated(forest, calibration)
+
+    monkeypatch.setattr(boosting_module, "calibrated", recorded)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
+    model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
+    ((plain, calibration),) = seen
+    before, after = plain.response(X[300:]), model.forest_.response(X[300:])
+    np.testing.assert_allclose(after, before + calibration.added(before), atol=1e-5)
+    if n_bags > 1:
+        data = copy.deepcopy(model)._prepare(X[:300], y[:300], None)
+        fold = balanced_folds(data.y[:, 0], 3, model._seed)
+        members = [plain[slice(*plain.bag_start[bag : bag + 2])] for bag in range(3)]
+        of_bag = [(data.y[fold == b], m.response_mapped(data.X[fold == b]), data.weight[fold == b])
+                  for b, m in enumerate(members)]  # fmt: skip
+        expected = model._make_loss().calibration(of_bag)
+        np.testing.assert_array_equal(calibration.shift, expected.shift)
+        np.testing.assert_array_equal(calibration.slope, expected.slope)
+    below, plain_below = ((y[300:, None] <= f).mean(axis=0) for f in (after, before))
+    aims = np.atleast_1d(levels)
+    if n_bags == 3:  # a single bag is calibrated on 60 rows
+        assert (np.abs(below - aims) < 0.05).all()
+        assert (np.abs(below - aims) < np.abs(plain_below - aims)).all()
+
+
+def test_shifts_of_quantiles_are_quantiles_of_residuals():
+    rng = np.random.default_rng(0)
+    loss = losses.Quantile(1, quantile=0.9)
+    parts = [(rng.normal(size=(99, 1)), np.zeros((99, 1)), np.ones(99)) for _ in range(5)]
+    found = loss.calibration(parts[:1])
+    below = (parts[0][0] < found.shift).sum()
+    assert below == 90 or below == 89
+    assert not found.slope.any()
+    # The mean of several bags has smaller errors than each of them.
+    whole = loss.calibration([tuple(map(np.concatenate, zip(*parts)))])
+    np.testing.assert_allclose(loss.calibration(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
+    # What the other bags suggest must not increase the loss of the rows of a bag.
+    other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
+    assert loss.calibration(other).shift == 0
+
+
+def test_shifts_grow_with_the_width_between_quantiles():
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.1, 3, size=(2000, 1))
+    y, aims = scale * rng.normal(size=(2000, 1)), 1.28 * scale * [1, -1]
+    loss = losses.Quantiles([0.9, 0.1])
+    parts = [(y[own], aims[own] / 2, np.ones(1000)) for own in (slice(1000), slice(1000, None))]
+    found = loss.calibration(parts)
+    moved = aims / 2 + found.added(aims / 2)
+    plain = loss._pinball(y - aims / 2 - (aims / 2).mean(axis=0)).mean()
+    assert loss._pinball(y - moved).mean() < plain
+    assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
 
 
 class OwnSquaredError(skforest.Loss):
@@ -450,7 +524,7 @@ def test_validation_scores_are_losses_of_held_out_rows():
     X, y = rows_of(ObliqueBoostingClassifier)
     model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
     data = copy.deepcopy(model)._prepare(X, y, None)
-    fold = model._folds(data, 3)
+    fold = balanced_folds(data.y[:, 0], 3, model._seed)
     for bag, scores in enumerate(model.validation_scores_):
         forest = model._member(bag)
         own = fold == bag
@@ -559,7 +633,7 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
     options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
     model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
     data = copy.deepcopy(model)._prepare(X, y, weight)
-    fold = model._folds(data, 3) if n_bags > 1 else None
+    fold = balanced_folds(data.y[:, 0], 3, model._seed) if n_bags > 1 else None
     for bag, curve in enumerate(model.loss_curve_):
         forest, own = model._member(bag), np.ones(len(data), dtype=bool)
         if n_bags > 1:
@@ -588,6 +662,140 @@ def test_more_bags_by_warm_start(cls):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
     with pytest.warns(UserWarning, match="without increasing n_bags"):
         model.fit(X, y)
+
+
+CONTINUED = {
+    "several bags": {},
+    "one bag, trained again": {"n_bags": 1},
+    "ended early": {"n_iter_no_change": 2, "early_stopping": True},
+    "one bag ended early": {"n_bags": 1, "n_iter_no_change": 2},
+    "all rounds": {"early_stopping": False},
+    "one bag, all rounds": {"early_stopping": False, "n_bags": 1},
+    "given rows": {"X_val": True},
+    "constants": {"linear_leaves": False, "max_features": 0.5, "max_leaf_nodes": 5},
+    "slopes": {"linear_leaves": True, "subsample": 1.0},
+    "slopes, all rounds": {"linear_leaves": True, "early_stopping": False},
+    "groups": {"interaction_cst": [{0, 1}, {2, 3}]},
+    "monotonic": {"monotonic_cst": [1, 0, 0, 0, 0, 0], "target": "binary"},
+    "binary": {"target": "binary", "linear_leaves": True},
+    "seven": {"target": "seven"},
+    "outputs": {"target": "outputs"},
+    "poisson": {"loss": "poisson"},
+    "quantiles": {"loss": "quantile", "quantile": np.array([0.1, 0.9])},
+    "sparse": {"sparse": True},
+}
+
+
+def assert_same_fit(a, b):
+    assert_same(a, b)
+    assert a.n_iter_ == b.n_iter_ and a.linear_leaves_ == b.linear_leaves_
+    for name in ("validation_scores_", "loss_curve_"):
+        for one, other in zip(getattr(a, name), getattr(b, name), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("case", CONTINUED.values(), ids=CONTINUED)
+def test_more_rounds_by_warm_start(case):
+    """Training that continues has the bits of training at once."""
+    case = dict(case)
+    target, fit = case.pop("target", None), {}
+    X, y = rows_of(ObliqueBoostingRegressor, 120)
+    if target in ("binary", "seven"):
+        y = np.digitize(y, np.quantile(y, [0.5] if target == "binary" else np.arange(1, 7) / 7))
+    elif target == "outputs":
+        y = np.stack([y, X[:, 0]], axis=1)
+    if case.pop("sparse", False):
+        X = sparse.csr_matrix(np.where(X > 0.5, X, 0))
+    if case.pop("X_val", False):
+        fit = {"X_val": X[80:], "y_val": y[80:]}
+        X, y = X[:80], y[:80]
+    is_class = target in ("binary", "seven")
+    cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
+    model = quick(cls, n_estimators=4, warm_start=True, **case).fit(X, y, **fit)
+    leaves = model.linear_leaves_  # "auto" is resolved by the first fit
+    for n in (8, 15):
+        model = pickle.loads(pickle.dumps(model))
+        model.set_params(n_estimators=n).fit(X, y, **fit)
+    at_once = quick(cls, n_estimators=15, **case | {"linear_leaves": leaves})
+    assert_same_fit(model, at_once.fit(X, y, **fit))
+    assert "_continues_rounds" not in vars(model)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"n_bags": 1, "linear_leaves": False, "n_iter_no_change": 100}
+    model = quick(ObliqueBoostingRegressor, early_stopping=early_stopping, **options)
+    model.set_params(warm_start=True).fit(X, y)
+    (n_before,), (scores,) = model.n_iter_, model.validation_scores_
+    grown = training_module.BoostingTraining._grown
+    numbers = []
+
+    def counted(self, number, *others):
+        numbers.append(number)
+        return grown(self, number, *others)
+
+    monkeypatch.setattr(training_module.BoostingTraining, "_grown", counted)
+    model.set_params(n_estimators=28).fit(X, y)
+    (n_after,) = model.n_iter_
+    assert n_after > n_before
+    # Of the training that is stopped early, trees after the best round were not kept.
+    validating = [*range(scores.argmax(), 28)] if early_stopping else []
+    assert numbers == validating + [*range(n_before, n_after)]
+
+
+@BOTH
+def test_rounds_that_were_rounded_are_continued(cls, tmp_path):
+    """Without the numbers before rounding, trees that exist are kept, and training goes on."""
+    X, y = rows_of(cls)
+    for options in ({"early_stopping": False}, {"linear_leaves": True, "n_bags": 1}):
+        model = quick(cls, n_estimators=8, **options).fit(X, y)
+        save(model, tmp_path / "model")
+        models = [model, load(tmp_path / "model")]
+        for other in models:
+            before = other.forest_
+            other.set_params(warm_start=True, n_estimators=16).fit(X, y)
+            own, old = other.forest_, before
+            assert min(other.n_iter_) > max(model.n_iter_) - 1 and len(own) > len(old)
+            first = own[: len(old) // other.n_bags_], old[: len(old) // other.n_bags_]
+            np.testing.assert_allclose(*(f.response(X) for f in first), rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+        at_once = quick(cls, n_estimators=16, **options).fit(X, y)
+        assert abs(at_once.score(X, y) - model.score(X, y)) < 0.02
+
+
+def test_rounds_and_bags_are_added_together():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"early_stopping": False, "loss": "absolute_error"}
+    model = quick(ObliqueBoostingRegressor, warm_start=True, **options).fit(X, y)
+    model.set_params(n_bags=3, n_estimators=30).fit(X, y)
+    at_once = quick(ObliqueBoostingRegressor, n_bags=3, n_estimators=30, **options)
+    assert_same_fit(model, at_once.fit(X, y))
+
+
+def test_what_a_warm_start_must_not_change():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, warm_start=True).fit(X, y)
+    before = vars(model).copy()
+    for changes, message in (
+        ({"n_estimators": 10}, "n_estimators=10 must be larger or equal to the 20 rounds"),
+        ({"loss": "huber"}, "loss='huber', but .* a fit with loss='squared_error'"),
+        ({"linear_leaves": True}, "linear_leaves=True, but"),
+        ({"monotonic_cst": np.array([1, 0, 0, 0, 0, 0])}, "monotonic_cst=.*, but"),
+        ({"early_stopping": True}, "early_stopping=True, but"),
+        ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
+    ):
+        model.set_params(**{"n_estimators": 30} | changes)
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y)
+        model.set_params(**{name: before[name] for name in {"n_estimators": 30} | changes})
+        assert vars(model) == before
+    with pytest.raises(ValueError, match="X_val='rows', but .* a fit with X_val=None"):
+        model.set_params(n_estimators=30).fit(X, y, X_val=X, y_val=y)
+    # Bags that were added hold out other rows than the first ones.
+    model.set_params(n_estimators=20, n_bags=3).fit(X, y)
+    with pytest.raises(ValueError, match="cannot be increased after"):
+        model.set_params(n_estimators=30).fit(X, y)
 
 
 @BOTH

@@ -1198,7 +1198,7 @@ def test_an_interrupted_fit_ends_soon_and_changes_nothing(estimator, shape, n_jo
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=slow), 2])
 @pytest.mark.needs("min_impurity_decrease")
 def test_an_interrupted_fit_leaves_the_fitted_model(estimator, n_jobs):
     X, y = task(estimator)

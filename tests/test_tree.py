@@ -656,6 +656,31 @@ def test_one_pool_serves_all_bags():
     assert forest.router.pool is pool
 
 
+@pytest.mark.parametrize("n_features", [3, 41])
+@pytest.mark.parametrize("gate", ["hard", "margin"])
+@pytest.mark.parametrize("kinds", [("sparse", "dense"), ("sparse",)])
+def test_a_single_row_is_projected_on_shared_directions_once(kinds, gate, n_features):
+    """Trees of several depths descend side by side, some of which have no splits."""
+    rng = np.random.default_rng(n_features)
+    shared = {"shape": (n_features,), "kinds": kinds, "gate": gate, "aggregate": "mean"}
+    deep = random_forest(rng, n_trees=69, n_splits=9, n_each=2, **shared)
+    both = Forest.concatenate(
+        [random_forest(rng, n_trees=1, n_splits=0, n_each=2, **shared), deep]
+    )
+    forest = both.replaced(both.arrays | {"bag_start": np.array([0, 1, 30, 70])}, link="softmax")
+    X = whole_table(rng, 60, n_features, np.float32)
+    X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
+    with np.errstate(invalid="ignore", over="ignore"):
+        leaves, response = forest.apply(X), forest.response_mapped(X)
+        np.testing.assert_array_equal(leaves, np.hstack([tree.apply(X) for tree in forest]))
+        for size in (1, 6):
+            blocks = [X[i : i + size] for i in range(0, 60, size)]
+            np.testing.assert_array_equal(np.concatenate(list(map(forest.apply, blocks))), leaves)
+            parts = [forest.response_mapped(block) for block in blocks]
+            np.testing.assert_array_equal(np.concatenate(parts), response)
+    assert forest.router.pool is not None
+
+
 def complete_forest(depth, n_trees):
     """Complete trees, each of whose splits has a sparse direction of its own."""
     n_splits = 2**depth - 1

@@ -27,8 +27,8 @@ inside = (low <= y_test) & (y_test <= high)
 print(f"share of test rows in the interval: {inside.mean():.3f}, expected 0.8")
 
 # %%
-# Calibration shifts each quantile by the same amount for all rows. Where the noise differs, as
-# here, also look at the share in ranges of the rows.
+# Half of the calibration is in proportion to the width of the interval. Where the noise differs,
+# as here, also look at the share in ranges of the rows.
 
 for start in (0, 5):
     rows = (X_test[:, 0] >= start) & (X_test[:, 0] < start + 5)

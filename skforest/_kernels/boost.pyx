@@ -1,4 +1,4 @@
-"""Trees of gradient boosting: level by level, from histograms of binned columns.
+"""Trees of gradient boosting, from histograms of binned columns.
 
 A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
 at the current predictions. Its columns are the features, binned once, and sparse directions of a
@@ -15,10 +15,13 @@ summed over its rows; the histogram of the other is the parent's minus that. Sum
 their order is that of the rows, so that they depend neither on threads nor on the order of
 columns.
 
-A tree is started (`start`), its directions are binned by rows (`write_bins`), and every level is
-searched by columns (`search`), both from several threads at once; then its nodes are split
-(`split_level`). Rows are partitioned by comparing projections with thresholds in float32, exactly
-as in prediction. Rows outside the sample of the tree are routed along, to find their leaves.
+A tree is started (`start`), its directions are binned by rows (`write_bins`), and its open nodes,
+those that are new, are searched by columns (`search`), both from several threads at once. Then
+nodes are split, and their children are the next open nodes (`split_nodes`): all open nodes, level
+by level; or, with a limit of the leaves, the leaf whose split has the largest gain, best first.
+Every node is searched once, whatever the order. Rows are partitioned by comparing projections with
+thresholds in float32, exactly as in prediction. Rows outside the sample of the tree are routed
+along, to find their leaves.
 """
 
 from libc.math cimport INFINITY
@@ -36,11 +39,12 @@ cdef struct Node:
     int64_t end
     int64_t out_start         # the same among rows outside the sample
     int64_t out_end
-    int32_t number            # in the tree
+    int32_t depth
     int32_t slot              # of its histogram
     int32_t sibling           # the smaller sibling, whose histogram is subtracted; or -1
     bint is_summed            # is its histogram a sum over its rows?
     bint is_searched
+    bint is_waiting           # a leaf that may be split, where leaves are limited
     double gain               # of the best split
     int32_t column
     int32_t bin               # the last one on the left
@@ -105,9 +109,10 @@ cdef class TreeGrower:
     cdef int32_t[::1] out_row
     cdef int32_t[::1] out_copy
     cdef uint8_t[::1] goes_right
-    # The level that is being grown.
+    # All nodes, in order of their numbers; open ones are the last.
     cdef object node_bytes
     cdef Node* nodes
+    cdef int32_t n_nodes
     cdef int32_t n_open
     cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
     cdef int64_t slot_length           # n_bins * stride
@@ -120,12 +125,11 @@ cdef class TreeGrower:
     cdef double min_gain
     cdef int64_t min_leaf
     cdef int32_t max_depth
-    cdef int32_t depth
+    cdef int32_t max_leaves            # 0: no limit
     cdef list child, threshold, direction, gain, weight, bounds
-    cdef list split_node, split_column  # of the open nodes, see `open_splits`
+    cdef list parent, split_column     # of the open nodes, see `open_splits`
     cdef bint is_restricted            # do open nodes search some of the columns only?
     cdef const uint8_t[:, ::1] allowed
-    cdef int32_t n_nodes
     cdef int32_t[::1] leaf             # of every row
 
     def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
@@ -140,7 +144,7 @@ cdef class TreeGrower:
 
     def start(
         self, derivative, rows, out_rows, features, chance, double l2, double min_gain,
-        int64_t min_leaf, int32_t max_depth, seed
+        int64_t min_leaf, int32_t max_depth, int32_t max_leaves, seed
     ):
         """Start a tree.
 
@@ -162,7 +166,7 @@ cdef class TreeGrower:
         self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
         self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
         self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
-        self.max_depth, self.depth = max_depth, 0
+        self.max_depth, self.max_leaves = max_depth, max_leaves
         with nogil:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row)
@@ -175,19 +179,18 @@ cdef class TreeGrower:
         self.child, self.weight = [-1], [float(self.n_in)]
         self.threshold, self.direction, self.gain = [], [], []
         self.bounds = [(-INFINITY, INFINITY)]
-        self.n_nodes = 1
         self.leaf = np.zeros(self.n_rows, dtype=np.int32)
+        self.node_bytes = np.zeros(0, dtype=np.uint8)
         self.reserve_nodes(1)
-        self.n_open = 1
-        self.n_slots = 1
+        self.n_nodes = self.n_open = self.n_slots = 1
         self.free_slots = []
         self.nodes[0].start, self.nodes[0].end = 0, self.n_in
         self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
-        self.nodes[0].number, self.nodes[0].slot = 0, 0
+        self.nodes[0].depth, self.nodes[0].slot = 0, 0
         self.nodes[0].sibling = -1
         self.nodes[0].is_summed = True
         self.nodes[0].lower, self.nodes[0].upper = -INFINITY, INFINITY
-        self.begin_level()
+        self.open_nodes()
 
     cdef int64_t count_bins(self, int32_t column) noexcept:
         if column < self.n_features:
@@ -199,32 +202,41 @@ cdef class TreeGrower:
         with nogil:
             self.directions.write_bins(first, last)
 
-    # --------------------------------------------------------------------------------- one level
+    # ------------------------------------------------------------------------------- open nodes
 
-    cdef int reserve_nodes(self, int32_t n) except -1:
-        self.node_bytes = np.zeros(n * sizeof(Node), dtype=np.uint8)
-        cdef uint8_t[::1] view = self.node_bytes
+    cdef int reserve_nodes(self, int64_t n) except -1:
+        """Memory for n nodes; those that exist are kept, at another address."""
+        cdef uint8_t[::1] view
+        cdef int64_t n_bytes = n * <int64_t>sizeof(Node), n_before = len(self.node_bytes)
+        if n_bytes > n_before:
+            longer = np.zeros(2 * n_bytes, dtype=np.uint8)
+            longer[:n_before] = self.node_bytes
+            self.node_bytes = longer
+        view = self.node_bytes
         self.nodes = <Node*>&view[0]
         return 0
 
-    cdef int begin_level(self) except -1:
+    cdef int open_nodes(self) except -1:
         """Sums of all open nodes, and memory for their histograms."""
-        cdef int32_t i
+        cdef int32_t i, first = self.n_nodes - self.n_open
         cdef uint8_t[::1] view
+        cdef Node* node
+        cdef bint is_searched = False
         self.total = np.zeros((self.n_open, self.stride))
         with nogil:
             for i in range(self.n_open):
-                self.add_up(&self.nodes[i], &self.total[i, 0])
-                self.nodes[i].is_searched = (
-                    self.depth < self.max_depth
-                    and self.nodes[i].end - self.nodes[i].start >= 2 * self.min_leaf
+                node = self.nodes + first + i
+                self.add_up(node, &self.total[i, 0])
+                node.is_searched = (
+                    node.depth < self.max_depth and node.end - node.start >= 2 * self.min_leaf
                 )
+                is_searched = is_searched or node.is_searched
             for i in range(self.n_open):
-                if self.nodes[i].sibling >= 0 and not self.nodes[i].is_searched:
+                node = self.nodes + first + i
+                if node.sibling >= 0 and not node.is_searched:
                     # The smaller sibling is not searched either.
-                    self.nodes[self.nodes[i].sibling].is_summed = False
-        is_longer = self.n_slots * self.slot_length > self.histogram.shape[0]
-        if is_longer and self.depth < self.max_depth:
+                    self.nodes[node.sibling].is_summed = False
+        if is_searched and self.n_slots * self.slot_length > self.histogram.shape[0]:
             longer = np.empty(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
@@ -245,11 +257,13 @@ cdef class TreeGrower:
 
     def is_done(self):
         """Is there no node to split?"""
-        cdef int32_t i
-        for i in range(self.n_open):
-            if self.nodes[i].is_searched:
-                return self.n_columns == 0
-        return True
+        cdef int32_t number
+        if self.n_columns == 0 or (0 < self.max_leaves <= (self.n_nodes + 1) // 2):
+            return True
+        for number in range(self.n_nodes - self.n_open, self.n_nodes):
+            if self.nodes[number].is_searched:
+                return False
+        return self.best_waiting() < 0
 
     def column_features(self):
         """The features of the columns of the tree: bool of shape (n_columns, n_features)."""
@@ -263,9 +277,9 @@ cdef class TreeGrower:
         return used
 
     def open_splits(self):
-        """Position of the parent of each open node in the last level, and the column it used."""
+        """The parent of each open node, and the column that split it."""
         columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
-        return np.array(self.split_node, dtype=np.intp), columns
+        return np.array(self.parent, dtype=np.intp), columns
 
     def restrict(self, allowed):
         """Search the columns in which `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
@@ -284,23 +298,26 @@ cdef class TreeGrower:
     def search(self, int32_t first, int32_t last):
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
         cdef int32_t c, i
+        cdef Node* node
+        cdef Node* open = self.nodes + self.n_nodes - self.n_open
         with nogil:
             for c in range(first, last):
                 for i in range(self.n_open):
-                    if self.nodes[i].is_summed:
-                        self.sum_rows(&self.nodes[i], c)
+                    if open[i].is_summed:
+                        self.sum_rows(open + i, c)
                 for i in range(self.n_open):
-                    if self.nodes[i].sibling >= 0 and self.nodes[i].is_searched:
-                        self.subtract(&self.nodes[i], &self.nodes[self.nodes[i].sibling], c)
+                    if open[i].sibling >= 0 and open[i].is_searched:
+                        self.subtract(open + i, self.nodes + open[i].sibling, c)
                 for i in range(self.n_open):
-                    if not self.nodes[i].is_searched:
+                    node = open + i
+                    if not node.is_searched:
                         continue
                     if self.is_restricted and not self.allowed[i, c]:
                         self.found[<int64_t>i * self.n_columns + c].gain = -1
                     elif self.is_bounded:
-                        self.search_bounded(i, c)
+                        self.search_bounded(node, i, c)
                     else:
-                        self.search_column(i, c)
+                        self.search_column(node, i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
         cdef int32_t column = self.columns[c]
@@ -350,14 +367,12 @@ cdef class TreeGrower:
         for i in range(n):
             sums[i] -= other[i]
 
-    cdef void search_column(self, int32_t i, int32_t c) noexcept nogil:
-        """The best cut of a node in a column."""
+    cdef void search_column(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
+        """The best cut of the open node i in a column."""
         cdef Found* best = self.found + <int64_t>i * self.n_columns + c
         cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[
-            self.nodes[i].slot * self.slot_length + begin
-        ]
+        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
         cdef const double* total = &self.total[i, 0]
         cdef double g = 0, h = 0, count = 0, gain, square, right
         cdef double all_h = total[self.n_search], all_count = total[self.stride - 1]
@@ -401,10 +416,9 @@ cdef class TreeGrower:
                 best.bin = <int32_t>b
         best.column = self.columns[c]
 
-    cdef void search_bounded(self, int32_t i, int32_t c) noexcept nogil:
+    cdef void search_bounded(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
         """As `search_column`, of one output, with the values of the children in their bounds."""
         cdef Found* best = self.found + <int64_t>i * self.n_columns + c
-        cdef const Node* node = &self.nodes[i]
         cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
         cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
@@ -437,93 +451,96 @@ cdef class TreeGrower:
                 best.bin = <int32_t>b
                 best.middle = left_value + (right_value - left_value) / 2
 
-    # ------------------------------------------------------------------------ the next level
+    # ------------------------------------------------------------------------ the next open nodes
 
-    def split_level(self, int32_t max_leaves):
-        """Split the open nodes, those of largest gain first, and open their children."""
-        cdef int32_t i, c, n_split = 0, n_leaves
-        cdef Node* node
-        cdef Found* found
-        n_leaves = (self.n_nodes + 1) // 2
-        for i in range(self.n_open):
-            node = &self.nodes[i]
-            node.gain = -1
-            if not node.is_searched:
-                continue
-            for c in range(self.n_columns):
-                found = self.found + <int64_t>i * self.n_columns + c
-                if found.gain > node.gain:
-                    node.gain, node.column, node.bin = found.gain, found.column, found.bin
-                    node.middle = found.middle
-        order = sorted(range(self.n_open), key=lambda i: -self.nodes[i].gain)
-        for i in order:
-            if not self.nodes[i].gain > self.min_gain:
-                break
-            if max_leaves > 0 and n_leaves + n_split >= max_leaves:
-                self.nodes[i].gain = -1
-                continue
-            n_split += 1
-        self.open_children(n_split)
-
-    cdef int open_children(self, int32_t n_split) except -1:
-        cdef int32_t i, at = 0, one, small, slot
-        cdef Node* node
-        cdef Node* left
-        cdef Node* right
-        cdef Node* child
-        cdef int64_t n_left, n_out_left
-        cdef Node* old = self.nodes
-        parents = self.node_bytes  # keeps the nodes that `old` refers to
-        self.reserve_nodes(max(2 * n_split, 1))
-        self.split_node, self.split_column = [], []
-        for i in range(self.n_open):
-            node = old + i
-            if not node.gain > self.min_gain:
-                self.close(node)
-                self.free_slots.append(node.slot)
-                continue
-            n_left = 0
-            n_out_left = 0
-            with nogil:
-                self.partition(node, &n_left, &n_out_left)
-            if min(n_left, node.end - node.start - n_left) < self.min_leaf:
-                # Rounding may move rows at the limit of a bin to the other side.
-                self.close(node)
-                continue
-            self.child[node.number] = self.n_nodes
-            self.threshold.append(self.threshold_of(node))
-            self.direction.append(node.column)
-            self.gain.append(min(node.gain, 3e38))  # float32
-            left = self.nodes + at
-            right = left + 1
-            left.number, right.number = self.n_nodes, self.n_nodes + 1
-            left.start, left.end = node.start, node.start + n_left
-            right.start, right.end = left.end, node.end
-            left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
-            right.out_start, right.out_end = left.out_end, node.out_end
-            small = 0 if n_left <= right.end - right.start else 1
-            slot = self.n_slots
-            if self.free_slots:
-                slot = self.free_slots.pop()
+    def split_nodes(self):
+        """Split the open nodes, or the leaf of largest gain, and open their children."""
+        cdef int32_t number, end = self.n_nodes, first = end - self.n_open
+        for number in range(first, end):
+            self.choose_split(self.nodes + number, number - first)
+            if not self.nodes[number].gain > self.min_gain:
+                self.free_slots.append(self.nodes[number].slot)
             else:
-                self.n_slots += 1
-            for one in range(2):
-                child = self.nodes + at + one
-                child.is_summed = one == small
-                child.sibling = -1 if one == small else at + small
-                child.slot = slot if one == small else node.slot
-                self.weight.append(float(child.end - child.start))
-                self.child.append(-1)
-            if self.is_bounded:
-                self.bound_children(node, left, right)
-            self.split_node += [i, i]
-            self.split_column += [node.column, node.column]
-            self.n_nodes += 2
-            at += 2
-        self.n_open = at
-        self.depth += 1
-        del parents
-        self.begin_level()
+                self.nodes[number].is_waiting = self.max_leaves > 0
+        self.parent, self.split_column = [], []
+        if self.max_leaves == 0:
+            self.reserve_nodes(end + 2 * self.n_open)
+            for number in range(first, end):
+                if self.nodes[number].gain > self.min_gain:
+                    self.split_node(number)
+        else:
+            self.reserve_nodes(end + 2)
+            number = self.best_waiting()
+            while number >= 0 and self.n_nodes == end:
+                self.nodes[number].is_waiting = False
+                self.split_node(number)
+                number = self.best_waiting()
+        self.n_open = self.n_nodes - end
+        self.open_nodes()
+
+    cdef int32_t best_waiting(self) noexcept nogil:
+        """The waiting leaf of largest gain, of equal ones the oldest; -1 if none waits."""
+        cdef int32_t number, best = -1
+        for number in range(self.n_nodes):
+            if self.nodes[number].is_waiting and (
+                best < 0 or self.nodes[number].gain > self.nodes[best].gain
+            ):
+                best = number
+        return best
+
+    cdef void choose_split(self, Node* node, int64_t i) noexcept nogil:
+        """Note the best cut of all columns in the open node i; without one, its gain is -1."""
+        cdef int32_t c
+        cdef Found* found = self.found + i * self.n_columns
+        node.gain = -1
+        if not node.is_searched:
+            return
+        for c in range(self.n_columns):
+            if found[c].gain > node.gain:
+                node.gain, node.column, node.bin = found[c].gain, found[c].column, found[c].bin
+                node.middle = found[c].middle
+
+    cdef int split_node(self, int32_t number) except -1:
+        """Give a node its children, for which there is memory."""
+        cdef int32_t one, small, slot
+        cdef Node* node = self.nodes + number
+        cdef Node* left = self.nodes + self.n_nodes
+        cdef Node* right = left + 1
+        cdef Node* child
+        cdef int64_t n_left = 0, n_out_left = 0
+        with nogil:
+            self.partition(node, &n_left, &n_out_left)
+        if min(n_left, node.end - node.start - n_left) < self.min_leaf:
+            # Rounding may move rows at the limit of a bin to the other side.
+            self.free_slots.append(node.slot)
+            return 0
+        self.child[number] = self.n_nodes
+        self.threshold.append(self.threshold_of(node))
+        self.direction.append(node.column)
+        self.gain.append(min(node.gain, 3e38))  # float32
+        left.start, left.end = node.start, node.start + n_left
+        right.start, right.end = left.end, node.end
+        left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
+        right.out_start, right.out_end = left.out_end, node.out_end
+        small = 0 if n_left <= right.end - right.start else 1
+        slot = self.n_slots
+        if self.free_slots:
+            slot = self.free_slots.pop()
+        else:
+            self.n_slots += 1
+        for one in range(2):
+            child = left + one
+            child.depth = node.depth + 1
+            child.is_summed = one == small
+            child.sibling = -1 if one == small else self.n_nodes + small
+            child.slot = slot if one == small else node.slot
+            self.weight.append(float(child.end - child.start))
+            self.child.append(-1)
+        if self.is_bounded:
+            self.bound_children(node, left, right)
+        self.parent += [number, number]
+        self.split_column += [node.column, node.column]
+        self.n_nodes += 2
         return 0
 
     cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
@@ -543,14 +560,6 @@ cdef class TreeGrower:
         if column < self.n_features:
             return self.directions.monotonic[column]
         return self.directions.sign[column - self.n_features]
-
-    cdef void close(self, const Node* node) noexcept nogil:
-        """Make a node a leaf: note it for its rows."""
-        cdef int64_t i
-        for i in range(node.start, node.end):
-            self.leaf[self.row[i]] = node.number
-        for i in range(node.out_start, node.out_end):
-            self.leaf[self.out_row[i]] = node.number
 
     cdef float threshold_of(self, const Node* node) noexcept nogil:
         if node.column < self.n_features:
@@ -612,13 +621,19 @@ cdef class TreeGrower:
 
     def finish(self):
         """Arrays of the tree, without values: `child` of a leaf is -1 - (its number)."""
-        cdef int32_t i
-        for i in range(self.n_open):
-            self.close(&self.nodes[i])
+        cdef int32_t number, leaf = 0
+        cdef int64_t i
+        cdef const Node* node
         child = np.array(self.child, dtype=np.int32)
         is_leaf = child < 0
         child[is_leaf] = -1 - np.arange(is_leaf.sum(), dtype=np.int32)
-        leaf_number = np.cumsum(is_leaf, dtype=np.int32) - 1
+        for number in np.flatnonzero(is_leaf):
+            node = self.nodes + number
+            for i in range(node.start, node.end):
+                self.leaf[self.row[i]] = leaf
+            for i in range(node.out_start, node.out_end):
+                self.leaf[self.out_row[i]] = leaf
+            leaf += 1
         direction = np.array(self.direction, dtype=np.int32)
         used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
         direction[direction >= self.n_features] = self.n_features + place
@@ -632,7 +647,7 @@ cdef class TreeGrower:
             "sparse_start": start,
             "sparse_feature": feature,
             "sparse_weight": weight,
-        }, leaf_number[np.asarray(self.leaf)]
+        }, np.asarray(self.leaf)
 
     def leaf_bounds(self):
         """Bounds of the values of all leaves of a finished tree: (n_leaves, 2).

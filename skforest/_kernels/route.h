@@ -34,13 +34,48 @@ typedef struct {
     uint32_t column, child;
 } skf_node;
 
-/* Differences from the thresholds are stored on the way down; margins are taken from these
- * afterwards, eight rows in a vector.
- *
- * Leaf of n rows in a tree of some depth, and the smallest margin on the path unless `margin` is NULL;
- * the projections of row i start at pool[i stride]. The same bits as node by node: right where not
- * `projection <= threshold`, and the first margin counts even if it is NaN. A tree without splits
- * gives margins of 0. */
+/* Nodes and margins, on the way from the roots of eight trees through `depth` levels, of rows that may
+ * be the same, as the trees may be. Differences from the thresholds are stored on the way down; margins
+ * are taken from these afterwards, eight in a vector. The same bits as node by node: right where not
+ * `projection <= threshold`, and the first margin counts even if it is NaN. */
+SKF_INLINE void skf_descend(const float *const *row, const skf_node *const *tree, int32_t depth,
+                            int has_margins, uint32_t *node, float *least)
+{
+    int moving = 1;
+    for (int l = 0; l < SKF_ABREAST; l++) {
+        node[l] = 0;
+        least[l] = 0;
+    }
+    for (int32_t done = 0; done < depth && moving; done += SKF_LEVELS) {
+        const int n_levels = depth - done < SKF_LEVELS ? depth - done : SKF_LEVELS;
+        float found[SKF_LEVELS][SKF_ABREAST];
+        for (int level = 0; level < n_levels; level++)
+            for (int l = 0; l < SKF_ABREAST; l++) {
+                const skf_node *at = tree[l] + node[l];
+                const float value = row[l][at->column];
+                found[level][l] = value - at->threshold;
+                node[l] = at->child + !(value <= at->threshold);
+                SKF_KEEP(node[l]);
+            }
+        moving = 0;
+        for (int l = 0; l < SKF_ABREAST; l++)
+            moving |= tree[l][node[l]].child != node[l];
+        if (!has_margins)
+            continue;
+        if (done == 0)
+            for (int l = 0; l < SKF_ABREAST; l++)
+                least[l] = fabsf(found[0][l]);
+        for (int level = 0; level < n_levels; level++)
+            SKF_SIMD()
+            for (int l = 0; l < SKF_ABREAST; l++) {
+                const float m = fabsf(found[level][l]);
+                least[l] = m < least[l] ? m : least[l];
+            }
+    }
+}
+
+/* Leaf of n rows in a tree of some depth, and the smallest margin on the path unless `margin` is NULL;
+ * the projections of row i start at pool[i stride]. A tree without splits gives margins of 0. */
 SKF_KERNEL(skf_route_pool,
            (const float *pool, int64_t stride, int64_t n, const skf_node *tree, int32_t depth,
             int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
@@ -49,45 +84,47 @@ SKF_KERNEL(skf_route_pool,
     for (int64_t i = 0; i < n; i += SKF_ABREAST) {
         const int n_rows = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
         const float *row[SKF_ABREAST];
+        const skf_node *trees[SKF_ABREAST];
         uint32_t node[SKF_ABREAST];
         float least[SKF_ABREAST];
-        int moving = 1;
         for (int l = 0; l < SKF_ABREAST; l++) {
             row[l] = pool + (i + (l < n_rows ? l : 0)) * stride;
-            node[l] = 0;
-            least[l] = 0;
+            trees[l] = tree;
         }
-        for (int32_t done = 0; done < depth && moving; done += SKF_LEVELS) {
-            const int n_levels = depth - done < SKF_LEVELS ? depth - done : SKF_LEVELS;
-            float found[SKF_LEVELS][SKF_ABREAST];
-            for (int level = 0; level < n_levels; level++)
-                for (int l = 0; l < SKF_ABREAST; l++) {
-                    const skf_node *at = tree + node[l];
-                    const float value = row[l][at->column];
-                    found[level][l] = value - at->threshold;
-                    node[l] = at->child + !(value <= at->threshold);
-                    SKF_KEEP(node[l]);
-                }
-            moving = 0;
-            for (int l = 0; l < SKF_ABREAST; l++)
-                moving |= tree[node[l]].child != node[l];
-            if (margin == NULL)
-                continue;
-            if (done == 0)
-                for (int l = 0; l < SKF_ABREAST; l++)
-                    least[l] = fabsf(found[0][l]);
-            for (int level = 0; level < n_levels; level++)
-                SKF_SIMD()
-                for (int l = 0; l < SKF_ABREAST; l++) {
-                    const float m = fabsf(found[level][l]);
-                    least[l] = m < least[l] ? m : least[l];
-                }
-        }
+        skf_descend(row, trees, depth, margin != NULL, node, least);
         for (int l = 0; l < n_rows; l++)
             leaf[i + l] = (int32_t)node[l];
         if (margin != NULL)
             for (int l = 0; l < n_rows; l++)
                 margin[i + l] = least[l];
+    }
+}
+
+/* The same for one row, whose projections are `pool`, in n trees with some roots and depths. */
+SKF_KERNEL(skf_route_row_over_pool,
+           (const float *pool, int64_t n, const skf_node *nodes, const int64_t *root,
+            const int32_t *depth, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (pool, n, nodes, root, depth, leaf, margin))
+{
+    for (int64_t i = 0; i < n; i += SKF_ABREAST) {
+        const int n_trees = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
+        const float *row[SKF_ABREAST];
+        const skf_node *trees[SKF_ABREAST];
+        uint32_t node[SKF_ABREAST];
+        float least[SKF_ABREAST];
+        int32_t deepest = 0;
+        for (int l = 0; l < SKF_ABREAST; l++) {
+            const int64_t t = i + (l < n_trees ? l : 0);
+            row[l] = pool;
+            trees[l] = nodes + root[t];
+            deepest = depth[t] > deepest ? depth[t] : deepest;
+        }
+        skf_descend(row, trees, deepest, margin != NULL, node, least);
+        for (int l = 0; l < n_trees; l++)
+            leaf[i + l] = (int32_t)node[l];
+        if (margin != NULL)
+            for (int l = 0; l < n_trees; l++)
+                margin[i + l] = depth[i + l] ? least[l] : 0;
     }
 }
 
@@ -220,6 +257,29 @@ SKF_KERNEL(skf_route_row,
             least[l] = node[l] == 0 || m < least[l] ? m : least[l];
             node[l] = left[l] + !(sum <= threshold[l]);
         }
+    }
+}
+
+/* Projections of a row on the directions with some codes, in the same additions: out[column[k]] is that
+ * on code[column[k]], for k < n. */
+SKF_KERNEL(skf_project_pool,
+           (const skf_trees *trees, const float *x, const int32_t *code, const int32_t *column,
+            int64_t n, float *SKF_RESTRICT out),
+           (trees, x, code, column, n, out))
+{
+    for (int64_t k = 0; k < n; k++) {
+        const int32_t own = code[column[k]] - trees->n_features;
+        float sum = 0;
+        if (own >= trees->n_sparse)
+            sum = skf_project_row(
+                trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features, x,
+                trees->n_features);
+        else if (own < 0)
+            sum += x[code[column[k]]];
+        else
+            for (int64_t t = trees->sparse_start[own]; t < trees->sparse_start[own + 1]; t++)
+                sum += trees->sparse_weight[t] * x[trees->sparse_feature[t]];
+        out[column[k]] = sum;
     }
 }
 

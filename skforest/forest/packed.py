@@ -8,7 +8,7 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +16,7 @@ from scipy import sparse
 from .._docs import with_texts
 from .._feature_map import BYTE_FEATURES, FeatureMap
 from .._kernels.row_reader import RowMap
+from .._table import FEW_ROWS
 from .._tree import Router
 from . import io
 from .statistics import decision_path, feature_importances, labels_of, max_depth
@@ -211,10 +212,9 @@ class Forest:
 
         No default takes more memory than the arrays that are given.
         """
-        if name == "node_weight":
-            return np.zeros(len(self.child))
-        if name == "gain":
-            return np.zeros(len(self.threshold), np.float32)
+        if name in ("node_weight", "gain"):
+            n_items = len(self.child if name == "node_weight" else self.threshold)
+            return np.zeros(n_items, ARRAYS[name][0])
         if name == "table_start":
             return np.zeros(len(self.source) + 1, np.int64)
         if name == "bag_start":
@@ -342,12 +342,16 @@ class Forest:
     def response_mapped(self, Z):
         """As `response`, for rows that `map_features` returned."""
         link, router = LINKS[self.link], self.router
-        bag_start = self.bag_start.tolist()
-        n_bags, total = len(bag_start) - 1, None
-        for first, last in zip(bag_start, bag_start[1:]):
-            divisor = max(last - first, 1) if self.aggregate == "mean" else 1
-            raw = link(router.respond(Z, first, last, divisor, self.baseline))
-            total = raw if total is None else total + raw
+        n_bags, is_mean = len(self.bag_start) - 1, self.aggregate == "mean"
+        if len(Z) <= FEW_ROWS or n_bags == 1:
+            raws = router.respond_bags(Z, self.bag_start, is_mean, self.baseline)
+            parts = link(raws.reshape(-1, self.n_outputs)).reshape(raws.shape)
+        else:  # one bag at a time, which takes less memory
+            parts = (
+                link(router.respond(Z, a, b, b - a if is_mean else 1, self.baseline))
+                for a, b in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist())
+            )
+        total = reduce(np.add, parts)
         return total if n_bags == 1 else total / n_bags
 
     def predict(self, X):
@@ -427,9 +431,8 @@ class Forest:
     def __getitem__(self, index):
         """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
-        The trees become one bag; of no trees, the response is the baseline, after the link. The
-        view has the directions and values of the whole forest; `compact` removes those that the
-        selected trees do not use.
+        The trees become one bag; without trees, the response is that of the baseline. The view has
+        all directions and values; `compact` removes those that the selected trees do not use.
         """
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
-from .._feature_map import dense
+from .._feature_map import dense, dense_blocks
 from .._kernels.linear_leaf import add_linear
 from .storage import LINKS, without_unused
 
@@ -314,6 +314,11 @@ def decision_path(forest, leaves):
         (np.ones(len(rows), dtype=np.int64), (rows, nodes)), shape=(len(leaves), forest.n_nodes)
     )
     return indicator, forest.tree_start.copy()
+
+
+def responses(forest, X):
+    """Responses of mapped rows, which may be sparse, in blocks."""
+    return np.concatenate([forest.response_mapped(block) for block in dense_blocks(X)])
 
 
 def staged_responses(forest, Z):

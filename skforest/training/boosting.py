@@ -13,16 +13,20 @@ which minimises the second-order expansion of the loss over the rows of the leaf
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from .._constraints import Interactions
+from .._feature_map import dense_blocks
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
+from ..forest import Forest
+from .losses import BaseLoss
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
@@ -34,6 +38,7 @@ MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 KEPT = 1.5
 PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
+TRIAL_ROUNDS = 150  # of the models that choose the kind of leaves
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 
@@ -45,7 +50,7 @@ class BoostingSettings:
     n_rounds: int
     learning_rate: float
     max_depth: int
-    max_leaves: int  # 0: no limit
+    max_leaves: int  # 0: no limit, and trees grow level by level; otherwise best first
     min_samples_leaf: int
     l2: float  # more than 0, since the curvatures of a node may all be 0
     subsample: float
@@ -57,61 +62,6 @@ class BoostingSettings:
     linear_leaves: bool = False
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
     warns: bool = True  # does training warn if it diverged?
-
-
-class Interactions:
-    """Which columns of X may be used together by the splits above a leaf.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (n_groups, n_columns), bool; or int
-        Columns that may interact; an int is the largest number of columns of any group.
-    column : ndarray of shape (n_features,), int
-        The column of X that each feature is made of.
-    """
-
-    def __init__(self, groups, column):
-        self.size = groups if isinstance(groups, int) else None
-        self.groups, self.column = groups, column
-        self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
-
-    def max_terms(self, n):
-        """Largest number of features of a direction, from that without constraints."""
-        return n if self.size is None else min(n, self.size)
-
-    def chances(self, chance):
-        """Chances of the features within each group, one group after the other.
-
-        Those of groups without two features are 0.
-        """
-        if self.size is not None:
-            return chance
-        member = self.groups[:, self.column]
-        return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
-
-    def start(self, grower):
-        """Start a tree: no column has been used."""
-        candidate, feature = np.nonzero(grower.column_features())
-        self.used = np.zeros((1, self.n_columns), dtype=np.float32)
-        self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
-        self.taken[candidate, self.column[feature]] = 1
-
-    def descend(self, parent, split):
-        """Replace nodes by children, of the given nodes, after the splits they were made by."""
-        self.used = np.maximum(self.used[parent], self.taken[split])
-
-    def allowed(self):
-        """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
-
-        Products count columns, and are exact in float32.
-        """
-        used, taken = self.used, self.taken
-        if self.size is not None:
-            n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T
-            return (n_columns <= self.size).astype(np.uint8)
-        outside = (~self.groups.T).astype(np.float32)
-        is_open, holds = (1.0 * (a @ outside == 0) for a in (used, taken))
-        return (is_open @ holds.T > 0).astype(np.uint8)
 
 
 class BinnedRows:
@@ -161,39 +111,107 @@ class BinnedRows:
         return TreeGrower(self.code, self.cut, self.cut_start, directions)
 
 
+@dataclass
+class TrainedRounds:
+    """The rounds of a bag, from which training continues.
+
+    Leaves of a `Forest` are float32, and training adds up float64. With the numbers before they
+    were rounded, training continues with the same bits as if it had not been interrupted.
+    """
+
+    n_rounds: int = 0
+    forest: Forest | None = None  # the trees
+    leaves: list | None = None  # unrounded values and slopes of each tree; None: not known
+    unit: np.ndarray | None = None  # of these values, see `BoostingTask`
+
+    def round(self, number, X, n_outputs, unit):
+        """A tree, the values of its leaves, and the leaf of every row.
+
+        Values are raw predictions of `n_outputs` outputs, which `unit` multiplies.
+        """
+        one = self.forest[number].compact()
+        node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
+        leaf = -1 - one.child[np.concatenate(node)]
+        tree = {name: getattr(one, name) for name in EMPTY}
+        if self.leaves is None:
+            value, slope, own = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
+            if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining.pack`
+                value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
+        else:
+            (value, slope), own = self.leaves[number], self.unit
+        # A factor of 1, for the same targets, changes no bit.
+        factor = np.divide(own, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
+        if len(one.slope_start):
+            slope = np.ascontiguousarray(slope * factor, dtype=np.float32)
+            tree |= {name: getattr(one, name) for name in LINEAR[:2]} | {"slope": slope}
+        return tree, value * factor, leaf
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoostingTask:
+    """What all bags of a model share."""
+
+    rows: BinnedRows
+    target: np.ndarray  # (n_rows, n_columns), float64, as the loss takes it
+    loss: BaseLoss
+    start: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
+    unit: np.ndarray  # (n_outputs,): what multiplies raw predictions, see `BoostingTraining.pack`
+    settings: BoostingSettings
+
+    def train(self, weight, held_out, seed, control, n_threads=1, known=None, **changes):
+        """A bag, as trained `BoostingTraining`; `changes` are those of the settings."""
+        task = replace(self, settings=replace(self.settings, **changes))
+        own = weight, held_out, seed, control.stop, known or TrainedRounds()
+        return BoostingTraining(task, *own).run(control.report, n_threads)
+
+    def prefers_linear_leaves(self, weight, held_out, seed, control):
+        """Is the least loss of held-out rows lower with linear leaves?"""
+        # The fit itself warns. A filter of warnings would apply to all threads.
+        trial = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
+        scores = []
+        for is_linear in (False, True):
+            trial["linear_leaves"] = is_linear
+            try:
+                scores.append(max(self.train(weight, held_out, seed, control, **trial).scores))
+            except ValueError:  # it diverged
+                scores.append(-np.inf)
+        return bool(scores[1] > scores[0] and not control.stop[0])
+
+
 class BoostingTraining:
     """Trains one bag.
 
     Parameters
     ----------
-    rows : BinnedRows
-    target : ndarray of shape (n_rows, n_columns), float64
-        As the loss takes it.
-    loss : loss
-        From `losses.LOSSES`.
-    start : ndarray of shape (n_outputs,), float64
-        Raw prediction that training starts from.
+    task : BoostingTask
     weight, held_out : ndarray of shape (n_rows,), float64
         Weights of the rows that train, and of those on which training is stopped early; a row has
         one of the two. If none is held out, all rounds are trained.
-    settings : BoostingSettings
     seed : int
     stop : ndarray of shape (1,), uint8
         Not 0 where training is to end.
+    known : TrainedRounds
+        The first rounds. They are not trained, but everything else is done as in training.
     """
 
-    def __init__(self, rows, target, loss, start, weight, held_out, settings, seed, stop):
-        self.target, self.loss, self.settings, self.stop = target, loss, settings, stop
-        self.kernel = loss.kernel_loss()
-        self.weight, self.seed = weight, seed
+    def __init__(self, task, weight, held_out, seed, stop, known):
+        rows, settings = task.rows, task.settings
+        self.rows, self.settings, self.unit = rows, settings, task.unit
+        self.target, self.loss, self.start = task.target, task.loss, task.start
+        self.kernel = task.loss.kernel_loss()
+        # Sums of weights are compared with `l2`, so weights need a unit: that of a typical
+        # distinct row, with which copies of all rows change nothing.
+        of_rows = weight + held_out if rows.held_out is None else weight
+        unit_weight = np.median(of_rows[of_rows > 0])
+        weight, held_out = weight / unit_weight, held_out / unit_weight
+        self.weight, self.seed, self.stop, self.known = weight, seed, stop, known
         self.train = np.flatnonzero(weight).astype(np.int32)
         self.held_out = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out] / (held_out.sum() or 1)
-        n_rows, n_outputs = len(weight), len(start)
-        self.start, self.raw = start, np.tile(start, (n_rows, 1))
+        n_rows, n_outputs = len(weight), len(self.start)
+        self.raw = np.tile(self.start, (n_rows, 1))
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
-        self.rows = rows
         self.interactions = rows.interactions()
         self.grower = rows.grower(settings, self.interactions)
         self.random = np.random.RandomState(seed % 2**32)
@@ -270,21 +288,38 @@ class BoostingTraining:
 
     def _boost(self, number):
         """One round."""
-        settings, X = self.settings, self.rows.X
-        derivatives = self.gradient, self.curvature
+        X, derivatives = self.rows.X, (self.gradient, self.curvature)
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
+        # Draws of rounds that are known are made, too: those of later rounds follow them.
         rows, others = self._sample()
-        grower = self.grower
+        searched, columns = self._searched(rows), self._columns()
+        if number < self.known.n_rounds:
+            n_outputs = self.raw.shape[1]
+            tree, value, leaf = self.known.round(number, X, n_outputs, self.unit)
+        else:
+            tree, leaf = self._grown(number, searched, rows, others, columns)
+            value = self._fit_leaves(tree, leaf, rows)
+        self._count_gains(tree)
+        self.raw += value[leaf]
+        if self.settings.linear_leaves:
+            add_linear(X, leaf, *(tree[name] for name in LINEAR), self.raw)
+        self.trees.append(tree)
+        self.values.append(value)
+
+    def _grown(self, number, searched, rows, others, columns):
+        """The tree of a round, without values, and the leaf of every row."""
+        settings, grower = self.settings, self.grower
         grower.start(
-            self._searched(rows),
+            searched,
             rows,
             others,
-            self._columns(),
+            columns,
             np.cumsum(self._chances()),
             settings.l2,
             MIN_GAIN,
             settings.min_samples_leaf,
             settings.max_depth,
+            settings.max_leaves,
             tree_seed(self.seed, number),
         )
         self._in_parts(grower.write_bins, len(self.raw))
@@ -295,26 +330,30 @@ class BoostingTraining:
             if interactions is not None:
                 grower.restrict(interactions.allowed())
             self._in_parts(grower.search, grower.n_searched_columns())
-            grower.split_level(settings.max_leaves)
+            grower.split_nodes()
             if interactions is not None:
                 interactions.descend(*grower.open_splits())
-        tree, leaf = grower.finish()
-        self._count_gains(tree)
-        if settings.linear_leaves:
-            regression = LeafRegression(X, PENALTY, ROWS_PER_REGRESSOR)
-            value, *linear = regression.fit(
-                tree, leaf, rows, *derivatives, settings.l2, settings.learning_rate
-            )
-            self._check_values(value)
-            self._check_values(linear[-1])
-            self.raw += value[leaf]
-            add_linear(X, leaf, *linear, self.raw)
-            tree |= dict(zip(("slope_start", "slope_feature", "slope"), linear))
-        else:
-            value = self._values(leaf, rows, int((tree["child"] < 0).sum()))
-            self.raw += value[leaf]
-        self.trees.append(tree)
-        self.values.append(value)
+        return grower.finish()
+
+    def _fit_leaves(self, tree, leaf, rows):
+        """Values of the leaves; slopes become arrays of the tree."""
+        settings = self.settings
+        if not settings.linear_leaves:
+            return self._values(leaf, rows, int((tree["child"] < 0).sum()))
+        regression = LeafRegression(self.rows.X, PENALTY, ROWS_PER_REGRESSOR)
+        value, *linear = regression.fit(
+            tree,
+            leaf,
+            rows,
+            self.gradient,
+            self.curvature,
+            settings.l2,
+            settings.learning_rate,
+        )
+        self._check_values(value)
+        self._check_values(linear[-1])
+        tree |= dict(zip(LINEAR, linear))
+        return value
 
     def _in_parts(self, function, n):
         """``function(first, last)`` for parts of range(n), in threads."""
@@ -410,11 +449,18 @@ class BoostingTraining:
 
     # ------------------------------------------------------------------------------------ packing
 
-    def pack(self, unit, n_features):
+    def trained_rounds(self, forest=None):
+        """All rounds, from which a later training continues."""
+        slopes = [tree.get("slope") for tree in self.trees]
+        leaves = list(zip(self.values, slopes))
+        return TrainedRounds(len(self.trees), forest, leaves, self.unit)
+
+    def pack(self):
         """Arrays of a Forest; `unit`, of shape (n_outputs,), multiplies the responses.
 
         Two classes have one raw prediction f, and two outputs, of which f is the difference.
         """
+        unit, n_features = self.unit, len(self.importance)
         values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
         if len(unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]
@@ -450,12 +496,16 @@ class BoostingTraining:
         )
 
 
-def shifted(forest, shift):
-    """A forest whose raw predictions are larger by `shift`, of shape (n_outputs,).
+def calibrated(forest, calibration):
+    """A forest with calibrated raw predictions.
 
-    It is added to the leaves of the first tree of each bag, so that bags can still be joined.
+    The baseline stays, so that bags can still be joined: constants are added to the leaves of the
+    first tree of each bag. Leaves are constant where the calibration has a slope.
     """
-    value = forest.value.reshape(-1, forest.n_outputs).copy()
+    value = forest.value.reshape(-1, forest.n_outputs)
+    unshifted = replace(calibration, shift=np.zeros(forest.n_outputs))
+    value = (value + unshifted.added(value)).astype(np.float32)
+    shift = calibration.added(forest.baseline)
     for first in forest.bag_start[:-1]:
         child = forest.child[forest.tree_start[first] : forest.tree_start[first + 1]]
         own = -1 - child[child < 0]
@@ -474,3 +524,4 @@ EMPTY = {
     "sparse_feature": np.zeros(0, dtype=np.int32),
     "sparse_weight": np.zeros(0, dtype=np.float32),
 }
+LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._kernels.rows import tree_seed
+
+FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
 
 
@@ -89,3 +92,24 @@ class EarlyStopping:
         else:
             self._n_stalled += 1
         return self._n_stalled >= self.n_iter_no_change
+
+
+def draw_held_out(n_rows, fraction, seed):
+    """Mask of a fraction of the rows, at least one and not all, for a single bag."""
+    n = min(max(1, round(fraction * n_rows)), n_rows - 1)
+    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    mask = np.zeros(n_rows, dtype=bool)
+    mask[random.permutation(n_rows)[:n]] = True
+    return mask
+
+
+def balanced_folds(y, n_folds, seed):
+    """Fold of each row: at random, with about the same targets in all folds."""
+    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    order = random.permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    fold = np.empty(len(y), dtype=np.int64)
+    for start in range(0, len(y), n_folds):
+        own = order[start : start + n_folds]
+        fold[own] = random.permutation(n_folds)[: len(own)]
+    return fold

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._feature_map import dense_blocks
 from .._kernels import loss as kernels
+from ..forest.statistics import responses
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
+# Calibration of quantiles: the part of a shift that is left out with very many bags, and the part
+# that is in proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
+LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
 
@@ -50,6 +53,20 @@ class TargetUnits:
         It is 0 for a constant output, whose prediction is the baseline whatever is trained.
         """
         return self.unit * self.scale
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What is added to raw predictions f of boosting: shift + slope * (f[high] - f[low])."""
+
+    shift: np.ndarray  # (n_outputs,)
+    slope: np.ndarray  # (n_outputs,)
+    low: int = 0
+    high: int = 0
+
+    def added(self, raw):
+        """ndarray of shape (..., n_outputs): what is added to raw predictions."""
+        return self.shift + self.slope * (raw[..., self.high] - raw[..., self.low])[..., None]
 
 
 class BaseLoss:
@@ -115,10 +132,10 @@ class BaseLoss:
         """
         raise NotImplementedError
 
-    def calibration_shift(self, y, response, weight):
-        """What is added to the raw predictions of boosting, from its predictions of some rows.
+    def calibration(self, parts):
+        """How predictions of boosting are calibrated: a `Calibration`, or None.
 
-        None, or an ndarray of shape (n_outputs,).
+        `parts` has targets, predictions and weights of rows that do not train, for each bag.
         """
 
     def kernel_loss(self):
@@ -326,6 +343,8 @@ class Quantile(BaseLoss):
     parameters = ("quantile",)
     renews_leaves = True
 
+    ends = 0, 0  # outputs with the lowest and the highest quantile
+
     @property
     def calibration_level(self):
         return self.quantile
@@ -336,11 +355,43 @@ class Quantile(BaseLoss):
     def leaf_value(self, residual, weight):
         return weighted_quantile(residual, weight, self.quantile)
 
-    def calibration_shift(self, y, response, weight):
-        """The quantile of the residuals, so that new rows lie below with this probability."""
+    def calibration(self, parts):
+        """Move predictions so that new rows lie below with the probability asked for.
+
+        Of several bags, each part is predicted by one of them, with larger errors than those of
+        their mean: a part of the shift is left out. An output is not moved where that increases
+        its loss, by more than the standard error, on the rows of each bag by what is found on the
+        rows of the others.
+        """
         if self.calibration_level is None:
             return None
-        return weighted_quantile(y - response, weight, self.quantile)
+        factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
+        found = self._fitted_calibration(parts, factor)
+        if len(parts) == 1:
+            return found
+        gain, square = np.zeros((2, self.n_outputs))
+        for number, (y, response, weight) in enumerate(parts):
+            others = parts[:number] + parts[number + 1 :]
+            moved = response + self._fitted_calibration(others, factor).added(response)
+            of_rows = self._pinball(y - response) - self._pinball(y - moved)
+            gain += np.einsum("i,ij->j", weight, of_rows)
+            square += np.einsum("i,ij->j", weight**2, of_rows**2)
+        is_moved = gain >= -np.sqrt(square)
+        return Calibration(found.shift * is_moved, found.slope * is_moved, *self.ends)
+
+    def _fitted_calibration(self, parts, factor):
+        """A factor times the quantile of the residuals, half of it in units of the width."""
+        y, response, weight = map(np.concatenate, zip(*parts))
+        low, high = self.ends
+        width = np.maximum(response[:, high] - response[:, low], 0)
+        mean = np.average(width, weights=weight)
+        share, mean = (WIDTH_SHARE, mean) if mean > 0 else (0.0, 1.0)
+        unit = share * width + (1 - share) * mean
+        size = factor * weighted_quantile((y - response) / unit[:, None], weight, self.quantile)
+        return Calibration((1 - share) * mean * size, share * size, low, high)
+
+    def _pinball(self, residual):
+        return np.maximum(self.quantile * residual, (self.quantile - 1) * residual)
 
     def typical_size(self, deviation, weight):
         """The standard deviation, which does not depend on the quantile."""
@@ -355,6 +406,7 @@ class Quantiles(Quantile):
     def __init__(self, levels):
         BaseLoss.__init__(self, len(levels))
         self.quantile = np.array(levels, dtype=np.float64)
+        self.ends = int(self.quantile.argmin()), int(self.quantile.argmax())
 
     def baseline(self, y, weight):
         return super().baseline(np.repeat(y, self.n_outputs, axis=1), weight)
@@ -406,11 +458,13 @@ class LogLink(BaseLoss):
     def baseline(self, y, weight):
         return np.log(np.average(y, axis=0, weights=weight))
 
-    def calibration_shift(self, y, response, weight):
+    def calibration(self, parts):
         """The logarithm of the ratio of the means, since the exponential of a mean is too low."""
+        y, response, weight = map(np.concatenate, zip(*parts))
         mean, predicted = (np.average(a, axis=0, weights=weight) for a in (y, response))
         is_usable = (mean > 0) & (predicted > 0)
-        return np.log(np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0))
+        ratio = np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0)
+        return Calibration(np.log(ratio), np.zeros(self.n_outputs))
 
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
@@ -540,6 +594,5 @@ def calibrated_baseline(forest, data, mask, quantile):
     """
     if not mask.any():
         return forest.baseline
-    blocks = dense_blocks(data.X[mask])
-    residual = data.y[mask] - np.concatenate([forest.response_mapped(block) for block in blocks])
+    residual = data.y[mask] - responses(forest, data.X[mask])
     return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)
