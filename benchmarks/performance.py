@@ -402,17 +402,24 @@ def special_table(stored):
     return ("What", "Measured", "Paper", "Command"), rows
 
 
-def published_table(stored):
+def published_table(stored, kind="published"):
     """Return head and rows of the grid of trees and depths of the hinge forest paper."""
     trees, depths = ({size[k]: None for size in hinge.SIZES} for k in (0, 1))
     rows = []
     for name in hinge.GRID:
         title = "abalone, R2" if name == "abalone_r2" else f"{name}, error in %"
         for n in trees:
-            names = [f"hinge:published/{name}-{n}x{depth}" for depth in depths]
+            names = [f"hinge:{kind}/{name}-{n}x{depth}" for depth in depths]
             plural = "s" if n > 1 else ""
             rows.append((f"{title}, {n} tree{plural}", *_row(stored, names)))
     return ("", *(f"depth {depth}" for depth in depths), "Command"), _filled(rows)
+
+
+def ferns_table(stored):
+    """As `published_table`, for ferns, where all sizes of a table have been measured."""
+    complete = [name for name in hinge.GRID if f"hinge:ferns/{name}-1x1" in stored]
+    wanted = {f"hinge:ferns/{name}-{n}x{d}" for name in complete for n, d in hinge.SIZES}
+    return published_table({name: stored[name] for name in wanted & stored.keys()}, "ferns")
 
 
 def hinge_summary(stored):
@@ -554,6 +561,7 @@ TABLES = {
     "co2_procedure": procedure_table,
     "special": special_table,
     "hinge_published": published_table,
+    "hinge_ferns": ferns_table,
     "endtoend_steepness": steepness_table,
     "endtoend_routing": endtoend_table,
     "endtoend_engines": engines_table,
