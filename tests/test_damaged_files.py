@@ -4,6 +4,7 @@ import copy
 import functools
 import json
 import pickle
+import sys
 import tempfile
 import tracemalloc
 import zipfile
@@ -477,7 +478,7 @@ def saved(request, tmp_path_factory):
         lambda head: head["state"].update(a={"array": [300], "dtype": "u1"}),
         lambda head: head["state"].update(a={"items": [[[], 1]]}),
         lambda head: head["state"].update(a={"items": 1}),
-        lambda head: head["state"].update(a=nested(800)),
+        lambda head: head["state"].update(a=deeply_nested()),
         lambda head: head["state"].update(__class__="x"),
         lambda head: head.update(state=[]),
         lambda head: head.update(params=5),
@@ -512,6 +513,14 @@ def test_a_wrong_number_of_features_is_refused(saved, tmp_path):
 
 def nested(depth):
     return [nested(depth - 1)] if depth else []
+
+
+def deeply_nested():
+    """Lists that JSON can write and read, and that are too deep for functions in Python."""
+    lists = []
+    for _ in range(800 if sys.version_info < (3, 12) else 1200):
+        lists = [lists]
+    return lists
 
 
 # ------------------------------------------------------------------------------- random damage
