@@ -267,6 +267,7 @@ def test_the_size_of_what_is_sent():
     assert 40_000 < SharedFunction(lambda member, control: X).__sizeof__() < 50_000
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_time_limits_and_interrupts_in_processes(data, cluster):
     X, _, y = data
     model = skforest.ManifoldForestRegressor(100_000, bootstrap=False, random_state=0)
