@@ -343,7 +343,7 @@ class Forest:
         """As `response`, for rows that `map_features` returned."""
         link, router = LINKS[self.link], self.router
         n_bags, is_mean = len(self.bag_start) - 1, self.aggregate == "mean"
-        if len(Z) <= FEW_ROWS or n_bags == 1:
+        if Z.shape[0] <= FEW_ROWS or n_bags == 1:
             raws = router.respond_bags(Z, self.bag_start, is_mean, self.baseline)
             parts = link(raws.reshape(-1, self.n_outputs)).reshape(raws.shape)
         else:  # one bag at a time, which takes less memory
