@@ -366,7 +366,7 @@ cdef class ShapleyTrees:
             if side == GIVE_UP:
                 # Other cubes of the row may have been added, or wait.
                 self.failed[row] = True
-                self.is_lost |= node != self.nodes
+                self.is_lost = self.is_lost or node != self.nodes
                 continue
             if not skf_divide_by_sums(
                 change, bit, n_changes, gap, node.margin, cube[i], found, near, &n_near, 64
@@ -573,9 +573,11 @@ cdef class ShapleyTrees:
         cdef uint64_t bit
         cdef double of_x, of_z, change
         cdef double* part
+        cdef double* from_x = self.from_x
+        cdef double* from_z = self.from_z
         for k in range(self.n_outputs):
-            self.from_x[k] = self.share[a, b] * self.values[row, k]
-            self.from_z[k] = self.share[b, a] * self.values[row, k]
+            from_x[k] = self.share[a, b] * self.values[row, k]
+            from_z[k] = self.share[b, a] * self.values[row, k]
         for j in range(self.slope_start[row], self.slope_start[row + 1]):
             f = self.slope_feature[j]
             p = self.number_of[self.player[f]]
@@ -584,14 +586,14 @@ cdef class ShapleyTrees:
             of_z = of_x if cube.x & bit else z[f]
             part = self.part + p * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
-                self.from_x[k] += self.share[a, b] * self.slopes[j, k] * of_z
-                self.from_z[k] += self.share[b, a] * self.slopes[j, k] * of_z
+                from_x[k] += self.share[a, b] * self.slopes[j, k] * of_z
+                from_z[k] += self.share[b, a] * self.slopes[j, k] * of_z
             if (cube.x | cube.z) & bit == 0:
                 for k in range(self.n_outputs):
                     change = self.slopes[j, k] * (of_x - of_z)
                     part[k] += self.share[a + 1, b] * change
-                    self.from_x[k] += self.share[a + 1, b] * change
-                    self.from_z[k] += self.share[b, a + 1] * change
+                    from_x[k] += self.share[a + 1, b] * change
+                    from_z[k] += self.share[b, a + 1] * change
         for i in range(self.n_bits):
             part = self.part + self.player_of[i] * <int64_t>self.n_outputs
             if cube.x & self.bit[i]:
