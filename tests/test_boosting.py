@@ -746,7 +746,7 @@ def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatc
 
 @BOTH
 def test_rounds_that_were_rounded_are_continued(cls, tmp_path):
-    """Without the numbers before rounding, trees that exist are kept, and training goes on."""
+    """Without the numbers before rounding, trees that exist are kept, and training continues."""
     X, y = rows_of(cls)
     for options in ({"early_stopping": False}, {"linear_leaves": True, "n_bags": 1}):
         model = quick(cls, n_estimators=8, **options).fit(X, y)
