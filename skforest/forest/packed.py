@@ -341,17 +341,17 @@ class Forest:
 
     def response_mapped(self, Z):
         """As `response`, for rows that `map_features` returned."""
-        link, router = LINKS[self.link], self.router
-        n_bags, is_mean = len(self.bag_start) - 1, self.aggregate == "mean"
-        if Z.shape[0] <= FEW_ROWS or n_bags == 1:
+        link, router, is_mean = LINKS[self.link], self.router, self.aggregate == "mean"
+        start = self.bag_start.tolist()
+        n_bags = len(start) - 1
+        if 1 < n_bags and Z.shape[0] <= FEW_ROWS:
             raws = router.respond_bags(Z, self.bag_start, is_mean, self.baseline)
             parts = link(raws.reshape(-1, self.n_outputs)).reshape(raws.shape)
-        else:  # one bag at a time, which takes less memory
-            parts = (
-                link(router.respond(Z, a, b, b - a if is_mean else 1, self.baseline))
-                for a, b in zip(self.bag_start[:-1].tolist(), self.bag_start[1:].tolist())
-            )
-        total = reduce(np.add, parts)
+            return reduce(np.add, parts) / n_bags  # in the same order as below
+        total = None
+        for a, b in zip(start, start[1:]):  # one bag at a time, which takes less memory
+            part = link(router.respond(Z, a, b, b - a if is_mean else 1, self.baseline))
+            total = part if total is None else total + part
         return total if n_bags == 1 else total / n_bags
 
     def predict(self, X):
