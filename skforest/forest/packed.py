@@ -350,7 +350,7 @@ class Forest:
             return reduce(np.add, parts) / n_bags  # in the same order as below
         total = None
         for a, b in zip(start, start[1:]):  # one bag at a time, which takes less memory
-            part = link(router.respond(Z, a, b, b - a if is_mean else 1, self.baseline))
+            part = link(router.respond(Z, a, b, max(b - a, 1) if is_mean else 1, self.baseline))
             total = part if total is None else total + part
         return total if n_bags == 1 else total / n_bags
 
