@@ -141,7 +141,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         name, n_wanted, n_done = self._member_counts(is_warm_start)
         if n_wanted < n_done:
             raise ValueError(
-                f"{name}={n_wanted} must be larger or equal to the {n_done} trees "
+                f"{name}={n_wanted} must be larger or equal to the {n_done} "
                 "already trained when warm_start=True"
             )
         if n_wanted == n_done:

@@ -75,7 +75,7 @@ class TimeLimit:
             if len(results) >= self.at_least:
                 control.stop[0] = 1
 
-        timer = threading.Timer(self.left(), end)
+        timer = threading.Timer(min(self.left(), threading.TIMEOUT_MAX), end)
         timer.daemon = True
         timer.start()
         try:

@@ -316,14 +316,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         fixed["X_val"] = None if self._given_validation is None else "rows"
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
-            self._check_rounds(n_folds)
+            self._check_rounds(n_folds, n_rows)
             n_folds = getattr(self, "_n_folds", n_folds)
         self._n_rounds, self._n_folds = self.n_estimators, n_folds
         self.__dict__.pop("_fixed_parameters", None)
         if self.warm_start:
             self._fixed_parameters = fixed
 
-    def _check_rounds(self, n_folds):
+    def _check_rounds(self, n_folds, n_rows):
         """Find whether a warm start adds rounds; ValueError if it cannot."""
         n_done = getattr(self, "_n_rounds", self.n_estimators)
         if self.n_estimators < n_done:
@@ -333,6 +333,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             )
         n_bags = super()._member_counts(True)[2]
         self._continues_rounds = self.n_estimators > n_done and self.n_bags_ >= n_bags
+        if self._continues_rounds and bool(self._n_folds) != bool(n_folds):
+            rows = "X_val" if self._given_validation is not None else "no X_val"
+            raise ValueError(
+                f"n_estimators={self.n_estimators} cannot be increased when warm_start=True: the "
+                f"last fit {'held' if self._n_folds else 'did not hold'} out rows of X for early "
+                f"stopping, and this one, with early_stopping={self.early_stopping!r}, {rows} and "
+                f"{n_rows} distinct rows, {'does' if n_folds else 'does not'}"
+            )
         if self._continues_rounds and self._n_folds != n_folds:
             raise ValueError(
                 f"n_estimators={self.n_estimators} cannot be increased after, or together with, "
@@ -510,8 +518,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         forest = self._packed(training, data)
         if keeps_unseen and len(own):
             record["unseen"] = seed, own, responses(forest, data.X[own]), held_out[own]
-        first = training.trained_rounds(forest) if is_repeated else None
+        first = None
         if is_repeated and n_rounds:
+            first = training.trained_rounds(forest)
             # The trees of more rows learn more slowly: rounds grow with the rows.
             more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
             training = train(data.weight, np.zeros(len(data)), known=last, n_rounds=more)
@@ -767,12 +776,22 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         return self.loss == "quantile" and not isinstance(self.quantile, Real)
 
     @property
+    def _fitted_quantiles(self):
+        """Levels of the columns of predictions; None unless there are several quantiles."""
+        # Files of earlier versions have the parameter only.
+        own = self.quantile if self._has_several_quantiles else None
+        return self.__dict__.get("_quantiles", own)
+
+    @property
     def _task_metadata(self):
         return {"task": "regression", "n_outputs": self._make_loss().n_outputs}
 
     def _encode_target(self, y, is_warm_start):
         y = super()._encode_target(y, is_warm_start)
         self._check_levels(y)
+        # Predictions do not depend on parameters that are set after the fit.
+        has_several = self._has_several_quantiles
+        self._quantiles = np.asarray(self.quantile).tolist() if has_several else None
         loss = self._make_loss()
         if is_warm_start and (loss.link, loss.n_outputs) != (
             self.forest_.link,
@@ -839,18 +858,20 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
             At most 1. With several quantiles, the mean over quantiles of scikit-learn's
             `d2_pinball_score`, which is 0 for the empirical quantile of y.
         """
-        if not self._has_several_quantiles:
+        levels = self._fitted_quantiles
+        if levels is None:
             return super().score(X, y, sample_weight)
         predicted = self.predict(X).T
         scores = [
             d2_pinball_score(y, column, sample_weight=sample_weight, alpha=level)
-            for column, level in zip(predicted, np.asarray(self.quantile).tolist())
+            for column, level in zip(predicted, levels)
         ]
         return float(np.mean(scores))
 
     def _prediction_of(self, response):
-        if self._has_several_quantiles:
+        levels = self._fitted_quantiles
+        if levels is not None:
             rearranged = np.empty_like(response)
-            rearranged[:, np.argsort(self.quantile, kind="stable")] = np.sort(response, axis=1)
+            rearranged[:, np.argsort(levels, kind="stable")] = np.sort(response, axis=1)
             return rearranged
         return super()._prediction_of(response)

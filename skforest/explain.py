@@ -303,7 +303,12 @@ class _Part:
         self.player = source if len(source) else np.arange(n_features, dtype=np.int32)
 
     def map_rows(self, X, background):
-        self.X, self.Z = self._mapped(X), self._mapped(background)
+        self.X = self._mapped(X)
+        try:
+            self.Z = self._mapped(background)
+        except (TypeError, ValueError) as error:
+            error.add_note("The rows of `background` raised this.")
+            raise
 
     def _mapped(self, X):
         """Mapped rows, float32: those of bytes have the same sums and sides of splits."""

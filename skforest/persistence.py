@@ -23,6 +23,7 @@ from .forest.storage import KINDS, Levels
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds", "_fixed_parameters")  # they are not stored
+CALLBACKS = ("_skl_callbacks",)  # of `set_callbacks` of scikit-learn; they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
@@ -64,7 +65,7 @@ def _params_to_json(estimator):
 
 def _header_of(estimator):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
-    apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START}
+    apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START, *CALLBACKS}
     state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,

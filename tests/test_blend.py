@@ -496,6 +496,13 @@ def test_there_is_a_model_within_any_time(blend, data):
     assert blend.score(X, y) > 0.5
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_limit_beyond_that_of_timers():
+    X, y = classes()
+    blend = classifier(members=[ManifoldForestClassifier(3)], time_limit=1e300).fit(X, y)
+    assert blend.left_out_ == []
+
+
 def test_a_long_tree_is_ended():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 20)), rng.integers(0, 2, 3000)

@@ -744,6 +744,15 @@ def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatc
     assert numbers == validating + [*range(n_before, n_after)]
 
 
+def test_a_bag_without_rounds_is_pickled_and_continued():
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    options = {"n_bags": 1, "n_iter_no_change": 1, "warm_start": True}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, np.ones(120))
+    assert model.n_iter_ == [0]
+    more = pickle.loads(pickle.dumps(model)).set_params(n_estimators=30).fit(X, np.ones(120))
+    np.testing.assert_array_equal(more.predict(X), model.predict(X))
+
+
 @BOTH
 def test_rounds_that_were_rounded_are_continued(cls, tmp_path):
     """Without the numbers before rounding, trees that exist are kept, and training continues."""
@@ -784,6 +793,7 @@ def test_what_a_warm_start_must_not_change():
         ({"monotonic_cst": np.array([1, 0, 0, 0, 0, 0])}, "monotonic_cst=.*, but"),
         ({"early_stopping": True}, "early_stopping=True, but"),
         ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
+        ({"n_estimators": 20, "n_bags": 1}, "n_bags=1 must be larger or equal to the 2 already"),
     ):
         model.set_params(**{"n_estimators": 30} | changes)
         with pytest.raises(ValueError, match=message):
@@ -792,6 +802,8 @@ def test_what_a_warm_start_must_not_change():
         assert vars(model) == before
     with pytest.raises(ValueError, match="X_val='rows', but .* a fit with X_val=None"):
         model.set_params(n_estimators=30).fit(X, y, X_val=X, y_val=y)
+    with pytest.raises(ValueError, match="last fit held out rows of X .* and 1 distinct rows, d"):
+        model.fit(X[:1], y[:1])
     # Bags that were added hold out other rows than the first ones.
     model.set_params(n_estimators=20, n_bags=3).fit(X, y)
     with pytest.raises(ValueError, match="cannot be increased after"):
@@ -944,6 +956,12 @@ def test_several_quantiles():
     ]
     assert model.score(X[800:], y[800:], weight) == pytest.approx(np.mean(expected), abs=1e-12)
     assert 0.2 < model.score(X[800:], y[800:]) < 1
+    score = model.score(X[800:], y[800:])
+    for changes in ({"quantile": [0.2, 0.8]}, {"quantile": 0.5}, {"loss": "squared_error"}):
+        model.set_params(**changes)  # they matter for the next fit only
+        np.testing.assert_array_equal(model.predict(X[800:]), found)
+        assert model.score(X[800:], y[800:]) == score
+    model.set_params(loss="quantile")
     one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
     plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
     np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
@@ -961,6 +979,8 @@ def test_several_quantiles_in_files_and_of_tables(tmp_path):
         again = skforest.load(tmp_path / "model")
         np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
         assert type(again.quantile) is type(levels)
+        again.set_params(quantile=0.5)
+        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,13 @@ def test_bad_parameters(parameters):
         shapley_values(model, X[:2], **parameters)
 
 
+def test_an_error_of_the_background_says_so():
+    model, X = fitted("", 0, skforest.ManifoldForestRegressor)
+    with pytest.raises(ValueError) as found:
+        shapley_values(model, X[:2], X[:0])
+    assert found.value.__notes__ == ["The rows of `background` raised this."]
+
+
 def test_bad_estimators():
     X, y = classes(2)
     model = skforest.ManifoldForestClassifier(3, random_state=0)

@@ -261,6 +261,16 @@ def test_a_callback_ends_boosting_after_a_round(callback):
     np.testing.assert_array_equal(model.predict(X), few.fit(X, y).predict(X))
 
 
+def test_callbacks_are_not_saved(callback, tmp_path):
+    forest = skforest.ManifoldForestClassifier(2, random_state=0)
+    with_callback(forest, Recorder())
+    skforest.save(forest, tmp_path / "forest")
+    again = skforest.load(tmp_path / "forest")
+    X, _ = task(forest)
+    np.testing.assert_array_equal(again.predict_proba(X), forest.predict_proba(X))
+    assert skforest.to_dict(again) == skforest.to_dict(forest)
+
+
 def test_scores_are_monitored_by_number_of_trees(callback):
     monitor = callback.ScoringMonitor(scoring="r2")
     forest = skforest.CO2ForestRegressor(3, random_state=0)

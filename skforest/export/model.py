@@ -70,8 +70,9 @@ class ExportedModel:
         self.input_names = None if names is None else [str(name) for name in names]
         self.levels = _common_levels(self.members)
         self.quantile_rank = None
-        if getattr(estimator, "_has_several_quantiles", False):
-            order = np.argsort(estimator.quantile, kind="stable")
+        levels = getattr(estimator, "_fitted_quantiles", None)
+        if levels is not None:
+            order = np.argsort(levels, kind="stable")
             self.quantile_rank = np.argsort(order, kind="stable")
 
     @property
