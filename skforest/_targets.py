@@ -330,12 +330,11 @@ class ForestRegressorMixin(RegressorMixin):
         return np.ascontiguousarray(y)
 
     def _encode_known_target(self, y):
-        was_1d = self._is_1d
+        was_1d, n_outputs = self._is_1d, self.n_outputs_
         Y = self._encode_target(y, False)
-        if self._is_1d != was_1d or Y.shape[1] != self.forest_.n_outputs:
+        if self._is_1d != was_1d or Y.shape[1] != n_outputs:
             raise ValueError(
-                f"y has shape {np.shape(y)}, the estimator was fitted with "
-                f"{self.forest_.n_outputs} outputs"
+                f"y has shape {np.shape(y)}, the estimator was fitted with {n_outputs} outputs"
             )
         return Y
 
@@ -388,7 +387,15 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _linked(self, response):
         """Predictions by the response of the forest, before an only output loses its axis."""
-        return np.asarray(self.loss.inverse_link(response)) if self._has_own_link else response
+        if not self._has_own_link:
+            return response
+        linked = np.asarray(self.loss.inverse_link(response))
+        if linked.shape != response.shape:
+            raise ValueError(
+                f"{type(self.loss).__name__}.inverse_link returned shape {linked.shape}, expected "
+                f"{response.shape}"
+            )
+        return linked
 
     def predictor(self):
         """Predictions of rows of float32 without validation, see :ref:`serve`.

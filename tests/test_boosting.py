@@ -437,6 +437,17 @@ def test_wrong_results_of_losses_of_the_user(method, wrong, message):
         quick(ObliqueBoostingRegressor, loss=loss).fit(X, y)
 
 
+def test_an_inverse_link_must_keep_the_shape():
+    class Flat(OwnSquaredError):
+        def inverse_link(self, raw):
+            return raw[:, 0]
+
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss=Flat()).fit(X, y)
+    with pytest.raises(ValueError, match=r"Flat.inverse_link returned shape \(150,\), expected"):
+        model.predict(X)
+
+
 # ---------------------------------------------------------------------------------------- training
 
 

@@ -154,6 +154,15 @@ def test_several_outputs(data):
         np.testing.assert_array_equal(part, expected)
 
 
+def test_several_quantiles(data):
+    X, _, y = data
+    options = {"loss": "quantile", "quantile": [0.9, 0.1], "random_state": 0}
+    fitted = on_dask.fit(skforest.ObliqueBoostingRegressor(10, **options), *chunked(X, y))
+    found = on_dask.predict(fitted, *chunked(X)).compute()
+    np.testing.assert_array_equal(found, fitted.predict(X))
+    assert 0.7 < (y < found[:, 0]).mean() < 1 and 0 < (y < found[:, 1]).mean() < 0.3
+
+
 def test_images(data):
     X, y, _ = data
     model = skforest.ManifoldForestClassifier(6, feature_shape=(2, 3), random_state=0)
