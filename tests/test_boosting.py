@@ -1414,6 +1414,14 @@ def test_linear_leaves_need_a_curvature():
 # ------------------------------------------------------------------------------------- divergence
 
 
+@pytest.mark.filterwarnings("error")
+def test_rounds_without_a_split_do_not_diverge():
+    y = np.random.default_rng(0).exponential(size=120)
+    for options in ({}, {"loss": "quantile", "quantile": [0.1, 0.9]}):
+        quick(ObliqueBoostingRegressor, early_stopping=False, **options).fit(np.ones((120, 2)), y)
+    quick(ObliqueBoostingClassifier).fit(np.ones((120, 2)), np.arange(120) % 3)
+
+
 def test_a_loss_that_grows_is_reported():
     X, y = rows_of(ObliqueBoostingRegressor)
     model = quick(ObliqueBoostingRegressor, learning_rate=3.0, early_stopping=False)
