@@ -394,6 +394,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
             self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
+        elif self.linear_leaves_ and sparse.issparse(data.X):
+            raise TypeError(
+                "Sparse data was passed for X, but dense data is required by the linear leaves "
+                "that warm_start=True continues with; pass X.toarray()"
+            )
         held_out = None
         if self._given_validation is not None:
             data, held_out = self._with_validation(data)

@@ -1402,6 +1402,17 @@ def test_models_of_linear_leaves(cls, tmp_path):
         assert abs(far[2] - far[1]) > 0
 
 
+def test_linear_leaves_are_not_continued_on_sparse_rows():
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    model = quick(ObliqueBoostingRegressor, warm_start=True).fit(X, X @ [1, 2])
+    assert model.linear_leaves_
+    before = model.predict(X)
+    for changes in ({"n_estimators": 30}, {"n_bags": 3}):
+        with pytest.raises(TypeError, match="required by the linear leaves"):
+            copy.deepcopy(model).set_params(**changes).fit(sparse.csr_matrix(X), X @ [1, 2])
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
 def test_linear_leaves_need_a_curvature():
     X, y = rows_of(ObliqueBoostingRegressor)
     with pytest.raises(ValueError, match="linear_leaves=True .* loss='absolute_error'"):
