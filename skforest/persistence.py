@@ -259,6 +259,9 @@ def _restored(header, forest):
     _check_state(estimator, forest.task)
     if estimator.n_features_in_ != forest.n_inputs:
         raise ValueError(f"n_features_in_ is {estimator.n_features_in_}, not {forest.n_inputs}")
+    levels = vars(estimator).get("_quantiles")
+    if levels is not None and list(map(type, levels)) != [float] * forest.n_outputs:
+        raise ValueError(f"the fitted attribute _quantiles is {levels!r:.50}")
     return estimator
 
 

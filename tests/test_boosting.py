@@ -992,6 +992,11 @@ def test_several_quantiles_in_files_and_of_tables(tmp_path):
         assert type(again.quantile) is type(levels)
         again.set_params(quantile=0.5)
         np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    for damaged in ([0.5], [0.2, "a"], 3):
+        again._quantiles = damaged
+        skforest.save(again, tmp_path / "damaged")
+        with pytest.raises(ValueError, match="is damaged"):
+            skforest.load(tmp_path / "damaged")
 
 
 @pytest.mark.parametrize(
