@@ -15,7 +15,9 @@ def read_monotonic(given, names, categories):
     if isinstance(given, dict):
         unknown = set(given) - {name for name in names if isinstance(name, str)}
         if unknown:
-            raise ValueError(f"monotonic_cst={given!r} names no columns of X: {unknown}")
+            raise ValueError(
+                f"monotonic_cst={given!r} names columns that X does not have: {unknown}"
+            )
         listed = [given.get(name, 0) for name in names]
     signs = np.asarray(listed, dtype=object)
     if signs.shape != (len(names),) or not np.isin(signs, (-1, 0, 1)).all():

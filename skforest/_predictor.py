@@ -101,9 +101,9 @@ class Predictor:
     def _rows(self, X):
         """X as a table; TypeError or ValueError if its type, dtype or shape is not as needed."""
         if type(X) is not np.ndarray or X.dtype != FLOAT32:
-            what = f"array of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
+            what = f"ndarray of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
             raise TypeError(
-                f"X is a {what}; a predictor takes ndarrays of float32, and no data frames: pass "
+                f"X has type {what}; a predictor takes ndarrays of float32: pass "
                 "predictor.encode(X)"
             )
         n_features = self.n_features_in_

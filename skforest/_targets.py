@@ -270,13 +270,13 @@ class ForestClassifierMixin(ClassifierMixin):
         return labels_of(response, self._every_classes)
 
     def predictor(self):
-        """Predictions of rows of float32 without validation, see :ref:`serve`.
+        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
 
         Returns
         -------
         predictor : ClassPredictor
-            A function of rows that returns class probabilities, with the methods `predict` and
-            `predict_proba`.
+            Called with rows, it returns class probabilities. It has the methods `predict`,
+            `predict_proba` and `encode`, which makes rows of a data frame.
         """
         return ClassPredictor(self)
 
@@ -398,12 +398,13 @@ class ForestRegressorMixin(RegressorMixin):
         return linked
 
     def predictor(self):
-        """Predictions of rows of float32 without validation, see :ref:`serve`.
+        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
 
         Returns
         -------
         predictor : Predictor
-            A function of rows that returns predicted targets, with the method `predict`.
+            Called with rows, it returns predicted targets. It has the methods `predict` and
+            `encode`, which makes rows of a data frame.
         """
         return Predictor(self)
 

@@ -65,10 +65,10 @@ cv : int, splitter or iterable
     passed to `fit`. A splitter must put every row into the test rows of one fold.
 scoring : str, callable or None
     What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
-    ``scorer(estimator, X, y)``. None: the log loss of classes, the squared error of targets.
+    ``scorer(estimator, X, y)``. None: minus the log loss of classes, R2 of targets.
 n_rounds : int
-    Rounds of greedy selection, at least 1, in each of which a member is added. With `scoring`,
-    weights are multiples of one over a number up to this; otherwise they are means of such.
+    Number of rounds of greedy selection, at least 1. Each adds a member; the weight of a member is
+    its share of the members that were added up to the best round.
 refit : bool
     Whether members are trained again on all rows. False: forests of this package remain as they
     were trained for the weights, each of their trees without one fold of the rows. That shortens

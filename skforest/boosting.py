@@ -72,7 +72,8 @@ FIXED = (
 
 PARAMETERS = """
 n_estimators : int
-    Largest number of rounds, each of which adds a tree to every bag. At least 1.
+    Largest number of rounds, each of which adds a tree to every bag. At least 1. A single bag that
+    is trained again on all rows, see `early_stopping`, may have more.
 learning_rate : "auto" or float
     Factor of the values of the leaves, more than 0. "auto": 0.1.
 max_depth : int or None
@@ -118,12 +119,13 @@ n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
 early_stopping : "auto" or bool
-    Whether the number of rounds is found on held-out rows, or on `X_val` of `fit`. A single bag
-    that has held out rows is then trained again on all rows. "auto": True from 20 distinct rows
-    on, and with `X_val`.
+    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. A single
+    bag that has held out rows is then trained again on all rows, and its best number of rounds is
+    multiplied by the number of rows over the number of rows that were not held out. "auto": True
+    with at least 20 distinct rows, and with `X_val`.
 validation_fraction : float
-    Fraction of the distinct rows that a single bag holds out, in (0, 1). Several bags hold out
-    one over `n_bags` each.
+    Fraction of the distinct rows that a single bag holds out, in (0, 1). Each of several bags
+    holds out the fraction 1 / `n_bags`.
 n_iter_no_change : int
     Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
     Each of several bags keeps 1.5 times its best number of rounds, because their mean overfits
@@ -159,12 +161,14 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
     own.
 delta : float
-    Difference, more than 0, above which "huber" grows linearly.
+    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
+    standard deviation of the output. Only for loss="huber".
 quantile : float or array-like of float of shape (n_quantiles,)
-    In (0, 1), for loss="quantile". Of several quantiles, `predict` returns one column each; only
-    for one output. The columns do not cross: predictions are sorted [5]_.
+    Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
+    order, and y must have one output. Predictions are sorted, so that they do not cross [5]_. Only
+    for loss="quantile".
 power : float
-    In (1, 2), for loss="tweedie": the variance is proportional to this power of the mean.
+    Power of the mean to which the variance is proportional, in (1, 2). Only for loss="tweedie".
 """
 )
 
@@ -343,9 +347,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             )
         if self._continues_rounds and self._n_folds != n_folds:
             raise ValueError(
-                f"n_estimators={self.n_estimators} cannot be increased after, or together with, "
-                f"n_bags={self.n_bags_} where early stopping holds out rows: they are others with "
-                "another number of bags"
+                f"n_estimators={self.n_estimators} cannot be increased after, or together with, a "
+                f"change to n_bags={self.n_bags_}: with another number of bags, early stopping "
+                "holds out other rows"
             )
 
     def _member_counts(self, is_warm_start):

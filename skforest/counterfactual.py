@@ -39,7 +39,7 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     estimator : estimator
         Fitted classifier or regressor of this package, or any other of scikit-learn.
     x : array-like of shape (n_features,) or (1, n_features), or data frame of one row
-        The row to explain.
+        The row to explain; a data frame, such as ``X.iloc[[0]]``, if `background` is one.
     background : array-like or data frame of shape (n_rows, n_features)
         Rows that occur, such as the training set.
     target : label or (low, high), default=None

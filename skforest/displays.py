@@ -291,8 +291,8 @@ class TrainingCurveDisplay:
         Parameters
         ----------
         estimator : estimator of skforest
-            Fitted. Hinge forests and end-to-end trees record a curve in any case, oblique boosting
-            and others with `early_stopping`.
+            Fitted. Oblique boosting, hinge forests, non-greedy and end-to-end trees record
+            `loss_curve_`, and `validation_scores_` with `early_stopping`.
         curves : list of str, default=None
             Attributes to plot, among `loss_curve_`, `validation_scores_` (with the sign of a
             loss), `refine_curve_`, and `steepness_curve_` and `active_leaves_curve_` of end-to-end

@@ -511,7 +511,8 @@ def importances_table(estimator, importance_type="auto"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`.
+        If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`,
+        and what `slim` returned.
     ValueError
         If `importance_type` is none of these, or not "auto" for a blend.
 
@@ -543,7 +544,10 @@ def importances_table(estimator, importance_type="auto"):
     else:
         _predicting_forest(estimator, "estimator")
         if not hasattr(estimator, "feature_importances_"):
-            raise TypeError(f"estimator is a {type(estimator).__name__}, which has no importances")
+            raise TypeError(
+                f"estimator is of type {type(estimator).__name__} and has no importances: its "
+                "splits are networks, or slim() removed what importances need"
+            )
         if importance_type == "auto":
             importance_type = getattr(estimator, "importance_type", "impurity")
         importance, std, _ = importances_of_forest(estimator.forest_, importance_type)

@@ -90,8 +90,8 @@ batch_size : "auto" or int
     Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
     from 10000 rows on.
 max_iter : "auto" or int
-    Number of steps. "auto": 20 passes over the rows, or 60 from 20000 rows on, but at least 1200
-    and at most 20000 steps.
+    Number of steps. "auto": 3 n / 1000 passes over n rows, at least 20 and at most 60, but
+    between 1200 and 20000 steps.
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
 scaling : {"standard"} or None
@@ -152,9 +152,10 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Lo
     it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
     instance of `Loss`, a differentiable loss of your own.
 delta : float
-    Difference, more than 0, above which "huber" grows linearly.
+    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
+    standard deviation of the output. Only for loss="huber".
 quantile : float
-    In (0, 1), for loss="quantile".
+    Quantile to predict, in (0, 1). Only for loss="quantile".
 """
 )
 

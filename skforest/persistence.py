@@ -219,8 +219,14 @@ def load(path, *, mmap_mode=None):
 
     Raises
     ------
+    FileNotFoundError
+        If `path` does not exist.
     ValueError
         If there is no saved estimator at `path`, it has another format, or it is damaged.
+
+    See Also
+    --------
+    save : Write a fitted estimator.
     """
     forest, header = load_with_header(path, mmap_mode)
     name = header.get("estimator")

@@ -118,9 +118,10 @@ def refine(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is not an estimator of this package, or its splits are networks.
+        If it is not an estimator of this package, is a blend, or its splits are networks.
     ValueError
-        If a parameter or the data is not valid, or the forest has soft splits.
+        If a parameter or the data is not valid, or the estimator is a hinge forest or oblique
+        boosting.
 
     Notes
     -----
@@ -192,7 +193,8 @@ def _check_estimator(estimator):
     """Raise unless its forest is one that can be refined."""
     if not isinstance(estimator, BaseForest):
         raise TypeError(
-            f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
+            f"estimator is a {type(estimator).__name__}; a fitted manifold, CO2, non-greedy or "
+            "end-to-end estimator of skforest is needed"
         )
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
@@ -204,8 +206,10 @@ def _check_estimator(estimator):
     soft = forest.gate != "hard" and not isinstance(estimator, RoutingMixin)
     if soft or forest.link != "identity" or forest.aggregate != "mean":
         raise ValueError(
-            f"estimator has a forest with gate={forest.gate!r}, link={forest.link!r}, aggregate="
-            f"{forest.aggregate!r}; only hard splits, whose leaves are averaged, can be refined"
+            f"estimator is a {type(estimator).__name__}, which cannot be refined; only trees with "
+            "hard splits whose predictions are averaged can be, such as those of manifold, CO2, "
+            f"non-greedy and end-to-end estimators (gate={forest.gate!r}, link={forest.link!r}, "
+            f"aggregate={forest.aggregate!r})"
         )
 
 

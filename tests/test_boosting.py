@@ -236,7 +236,8 @@ def test_losses_with_a_log_link_predict_positive_means(loss):
     assert predicted.min() > 0
     assert np.corrcoef(np.log(predicted), X[:, 0])[0, 1] > 0.9
     assert np.mean(predicted / mean) == pytest.approx(1, abs=0.25)
-    with pytest.raises(ValueError, match=f"'{loss}' needs y of 0 or more"):
+    needed = "positive y" if loss == "gamma" else "y of 0 or more"
+    with pytest.raises(ValueError, match=f"'{loss}' needs {needed}"):
         clone(model).fit(X, -y)
 
 

@@ -485,9 +485,9 @@ class Gamma(LogLink):
     name = "gamma"
 
     def check_target(self, y, weight):
-        super().check_target(y, weight)
         if y.min() <= 0:
             raise ValueError(f"loss='gamma' needs positive y, got a smallest value of {y.min():g}")
+        super().check_target(y, weight)
 
 
 class Tweedie(LogLink):
