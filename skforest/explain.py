@@ -83,8 +83,7 @@ def shapley_values(
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
         of the trees before the link, such as log odds; with several bags, its mean over the bags.
         "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
-        "response" otherwise. The raw score of a boosting
-        classifier of several bags is not its `decision_function`; see Notes.
+        "response" otherwise. Raw scores of several bags are no `decision_function`; see Notes.
     max_exact : int, default=10
         Splits of a tree that depend on at most this many features in which two rows differ are
         explained exactly; see Notes. From 0 to 16.
@@ -175,16 +174,14 @@ def shapley_values(
     X = as_frame(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     if background is None:
-        random = np.random.default_rng([seed, 0])
-        n = min(X.shape[0], MAX_BACKGROUND)
-        background = take_rows(X, np.sort(random.permutation(X.shape[0])[:n]))
+        order = np.random.default_rng([seed, 0]).permutation(X.shape[0])
+        background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
     game = _game(estimator, units)
     parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
     for part in parts:
         part.map_rows(X, background)
     options = seed, n_permutations // 2, n_jobs
-    shape = (X.shape[0], estimator.n_features_in_, game.n_outputs)
-    values, variance = np.zeros((2, *shape))
+    values, variance = np.zeros((2, X.shape[0], estimator.n_features_in_, game.n_outputs))
     sampled = [part for part in parts if game.finish is not None or not part.is_additive]
     found = [
         _explain_trees(part, game, max_exact, *options) for part in parts if part not in sampled
