@@ -23,7 +23,6 @@ from .forest.storage import KINDS, Levels
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds", "_fixed_parameters")  # they are not stored
-CALLBACKS = ("_skl_callbacks",)  # of `set_callbacks` of scikit-learn; they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
@@ -65,7 +64,7 @@ def _params_to_json(estimator):
 
 def _header_of(estimator):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
-    apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START, *CALLBACKS}
+    apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START, "_skl_callbacks"}
     state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,
@@ -305,10 +304,9 @@ def _set_state(estimator, state, forest):
     for key, value in state.items():
         if hasattr(type(estimator), key):
             raise ValueError(f"{key!r} is not a fitted attribute")
+        value = _from_json(value)
         if key == "feature_names_in_":
             value = np.array(forest.feature_names or (), dtype=object)
-        else:
-            value = _from_json(value)
         setattr(estimator, key, value)
     if forest.classes is not None:
         estimator.classes_, n_classes = forest.classes, len(forest.classes)
