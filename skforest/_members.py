@@ -1,9 +1,11 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows."""
 
 from functools import partial
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
@@ -217,6 +219,60 @@ def check_response(response, shape, name, is_proba=False):
     else:
         return
     raise ValueError(f"the member {name!r} predicts {message}")
+
+
+def folds_of(X, y, rows, groups, cv, is_class):
+    """Fold of each sample, -1 for those of weight 0, and the number of folds.
+
+    `X` and `y` are samples, `rows` the distinct ones among those of positive weight; `groups` and
+    `cv` are the parameters.
+    """
+    cv = 5 if cv is None else cv
+    fold = np.full(len(rows.row_of_sample), -1)
+    if isinstance(cv, Integral) and groups is None:
+        n_folds = min(cv, len(rows))
+        # Rows are in an order that depends on their values alone: no shuffling.
+        order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
+        of_row = np.empty(len(rows), dtype=np.int64)
+        of_row[order] = np.arange(len(rows)) % n_folds
+        return np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1), n_folds
+    present = np.flatnonzero(rows.row_of_sample >= 0)
+    samples = np.arange(len(fold))  # those that the splitter sees
+    if groups is not None:
+        groups = read_groups(groups, len(fold))
+    if isinstance(cv, Integral):
+        is_stratified = is_class and y.ndim == 1
+        samples, groups = present, groups[present]
+        n_folds = min(cv, len(np.unique(groups)))
+        if n_folds < 2:
+            raise ValueError("groups must have at least 2 groups with rows of positive weight")
+        cv = (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
+    cv = check_cv(cv, y[samples], classifier=is_class)
+    n_times = np.zeros(len(fold), dtype=int)
+    try:
+        tests = [
+            np.asarray(test) for _, test in cv.split(take_rows(X, samples), y[samples], groups)
+        ]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cv yields no pairs of training and test rows: {error}") from error
+    for k, test in enumerate(tests):
+        is_mask = test.dtype == bool and test.shape == samples.shape
+        if not is_mask and (test.ndim != 1 or test.size and test.dtype.kind not in "iu"):
+            raise ValueError(
+                f"cv must yield row numbers or masks of {len(samples)} rows, got {test}"
+            )
+        if not is_mask and test.size and not 0 <= test.min() <= test.max() < len(samples):
+            raise ValueError(f"cv has test rows outside of 0 .. {len(samples) - 1}")
+        fold[samples[test]] = k
+        n_times[samples[test]] += 1
+    if (n_times[present] != 1).any():
+        raise ValueError("cv must put every row into the test rows of one fold")
+    found, of_present = np.unique(fold[present], return_inverse=True)
+    fold[:] = -1
+    fold[present] = of_present
+    if len(found) < 2:
+        raise ValueError("cv must have at least 2 folds with rows of positive weight")
+    return fold, len(found)
 
 
 def read_groups(groups, n_samples):

@@ -356,9 +356,10 @@ def test_names_of_members():
 def test_the_default_members(cls):
     X, y = classes(80)
     blend = cls(random_state=0, time_limit=600).fit(X, y)
-    assert list(blend.weights_) == list(skforest.blend.MEMBERS)
+    is_class = cls is BlendedForestClassifier
+    assert list(blend.weights_) == list(skforest.blend.MEMBERS)[0 if is_class else 1 :]
     assert blend.left_out_ == []
-    kind = "Classifier" if cls is BlendedForestClassifier else "Regressor"
+    kind = "Classifier" if is_class else "Regressor"
     stems = "ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
     kinds = {type(member).__name__ for member in blend.members_.values()}
     assert kinds <= {f"{stem}{kind}" for stem in stems}
@@ -682,12 +683,25 @@ def test_there_are_no_more_folds_than_groups():
     assert blend.fit(X, y, groups=np.arange(60) % 2).members_
 
 
-def test_rows_of_folds_are_checked():
+HALF = np.arange(30)
+
+
+@pytest.mark.parametrize(
+    "cv, message",
+    [
+        ([(HALF, HALF + 40), (HALF + 30, HALF)], "cv has test rows outside of 0 .. 59"),
+        ([1, 2], "cv yields no pairs of training and test rows"),
+        ([(HALF, HALF[:, None])], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, HALF / 2)], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, HALF > 5)], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, ["a", "b"])], "cv must yield row numbers or masks of 60 rows"),
+        (KFold(61), "cv yields no pairs of training and test rows: .*n_splits=61"),
+    ],
+)
+def test_folds_are_checked(cv, message):
     X, y = make_classification(60, random_state=0)
-    half = np.arange(30)
-    cv = [(half, half + 40), (half + 30, half)]
-    with pytest.raises(ValueError, match="cv has test rows outside of 0 .. 59"):
-        BlendedForestClassifier([DecisionTreeClassifier()], cv=cv).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        BlendedForestClassifier([ManifoldForestClassifier(2)], cv=cv).fit(X, y)
 
 
 @pytest.mark.parametrize("found, error", [(np.nan, ValueError), (None, TypeError)])
