@@ -8,6 +8,7 @@ Features, thresholds and vectors are trained by stochastic gradient descent, all
 import copy
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ._base import (
     Real,
     StrOptions,
     draw_seed,
+    set_resolved,
     store_parameters,
 )
 from ._docs import described
@@ -27,7 +29,7 @@ from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from .training.hinge import HingeInput, HingeSettings, HingeTraining
+from .training.hinge import HingeInput, HingeSettings, HingeTraining, calibrated_baseline
 from .training.losses import (
     LOSSES,
     Loss,
@@ -35,7 +37,6 @@ from .training.losses import (
     TargetUnits,
     UserLabelLoss,
     UserLoss,
-    calibrated_baseline,
     make_loss,
 )
 
@@ -252,9 +253,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             "max_iter": min(max(1200, n_steps), 20_000),
             "learning_rate": rate / self.n_estimators,
         }
-        for name, value in auto.items():
-            given = getattr(self, name)
-            setattr(self, f"{name}_", value if given == "auto" else given)
+        set_resolved(self, auto)
         self.batch_size_ = batch_size
 
     def _check_image(self, n_features):
@@ -378,9 +377,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         self._validate_params()
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
-            data = self._merged(
-                X, y, sample_weight, lambda y: encode(y, is_first), not is_first, not is_first
-            )
+            known_map = None if is_first else self.forest_.feature_map
+            encode = partial(encode, is_first=is_first)
+            data = self._merged(X, y, sample_weight, encode, known_map, not is_first)
             self._train_batch(self._set_stream_target(data, is_first), is_first)
         return self
 
