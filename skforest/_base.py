@@ -44,8 +44,8 @@ from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, wi
 from ._training_set import TrainingSet
 from ._validation import MAX_COUNT, TableEstimator, summary_html
 from .forest import Forest
+from .forest.edit import join
 from .forest.statistics import decision_path, responses
-from .forest.storage import join
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 
