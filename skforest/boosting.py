@@ -29,7 +29,7 @@ from ._base import (
     store_parameters,
 )
 from ._constraints import read_groups, read_monotonic
-from ._docs import described, with_texts
+from ._docs import CLASS_WEIGHT, described, with_texts
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin, target_matrix
 from ._threads import Control, TimeLimit, thread_count
@@ -133,14 +133,7 @@ warm_start : bool
     :ref:`boosting_warm_start`.
 """
 
-CLASSIFIER_PARAMETERS = (
-    PARAMETERS
-    + """
-class_weight : dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows; classes that are not in the
-    dict have weight 1. "balanced": all classes have the same total weight.
-"""
-)
+CLASSIFIER_PARAMETERS = PARAMETERS.rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
     PARAMETERS
@@ -154,9 +147,6 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
     factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
     own.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
-    standard deviation of the output. Only for loss="huber".
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
     order, and y must have one output. Predictions are sorted, so that they do not cross [5]_. Only

@@ -24,7 +24,7 @@ from ._base import (
     set_resolved,
     store_parameters,
 )
-from ._docs import described
+from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
@@ -137,11 +137,8 @@ loss : {"log_loss"} or Loss
 label_smoothing : float
     Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
     predictions less confident.
-class_weight : dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows; classes that are not in the
-    dict have weight 1. "balanced": all classes have the same total weight.
 """
-)
+).rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
@@ -152,9 +149,6 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Lo
     given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
     it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
     instance of `Loss`, a differentiable loss of your own.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
-    standard deviation of the output. Only for loss="huber".
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -443,7 +437,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     _parameter_constraints: dict = {
         "loss": [StrOptions({"log_loss"}), Loss],
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
 
     def __init__(
