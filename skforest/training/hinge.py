@@ -272,16 +272,19 @@ class HingeTraining:
 
     # ----------------------------------------------------------------------------- the Forest
 
-    def pack(self, unit, make, whole=False):
-        """The fitted model: `make` of its arrays. `unit`, (n_outputs,), is that of the response.
-
-        Subtrees that no row of the training set reaches become one leaf with the value 0; the
-        split above it stays, since its margin counts. No output of a training row changes a bit.
-        With `whole`, leaves that only rows of former parts of a stream reached are kept.
-        """
+    def arrays(self, unit):
+        """Arrays of a `Forest` of complete trees; `unit`, (n_outputs,): unit of the response."""
         packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
-        forest = make(packer.arrays(self.table, self.weight, unit))
-        known = self.trainer.arrays["leaf"] >= 0 if whole else None
+        return packer.arrays(self.table, self.weight, unit)
+
+    def compacted(self, forest, keep_all=False):
+        """The forest of these arrays without the subtrees that no row of the training set reaches.
+
+        They become one leaf with the value 0; the split above it stays, since its margin counts.
+        No output of a training row changes a bit. With `keep_all`, leaves that only rows of former
+        parts of a stream reached are kept.
+        """
+        known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
         return compacted(forest, self.source.scaled, self.weight, known).compact()
 
 
