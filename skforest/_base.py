@@ -42,10 +42,10 @@ from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
-from ._validation import MAX_COUNT, TableEstimator
+from ._validation import MAX_COUNT, TableEstimator, summary_html
 from .forest import Forest
+from .forest.edit import join
 from .forest.statistics import decision_path, responses
-from .forest.storage import join
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 
@@ -170,17 +170,17 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
 
-    def _merged(self, X, y, sample_weight, encode, is_known, is_stream=False):
+    def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
         """Validated input as a TrainingSet without a target; `encode` is applied to y.
 
-        `is_known`: the input is for the fitted forest, whose feature map is used. `is_stream`: its
-        labels are not in the target statistics of that map.
+        `feature_map` is that of an earlier fit; None: it is fitted. `has_new_labels`: y is not in
+        the target statistics of this map.
         """
-        X, y, weight, levels = self._validate_fit(X, y, sample_weight, reset=not is_known)
+        is_known = feature_map is not None
+        known_levels = feature_map.levels if is_known else None
+        X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y = encode(y)
-        if is_known:
-            feature_map = self.forest_.feature_map
-        else:
+        if not is_known:
             scaling = self._map_scaling
             feature_map = FeatureMap.fit(X, weight, levels, self._scales_features, scaling)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
@@ -189,7 +189,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         data = TrainingSet(Z, y, weight, feature_map)
         del Z
         statistics = None
-        if levels and not is_stream:
+        if levels and not has_new_labels:
             n_classes = self.n_classes_ if is_classifier(self) else None
             statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
@@ -202,16 +202,17 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _training_set(self, X, y, sample_weight, is_warm_start):
         """Validated input as a TrainingSet with its target."""
-        data = self._merged(
-            X, y, sample_weight, lambda y: self._encode_target(y, is_warm_start), is_warm_start
-        )
+        known_map = self.forest_.feature_map if is_warm_start else None
+        encode = partial(self._encode_target, is_warm_start=is_warm_start)
+        data = self._merged(X, y, sample_weight, encode, known_map)
         if is_warm_start and len(self.forest_.spread):
             data = data.with_spread(self.forest_.spread)
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
         """A TrainingSet as the fitted trees see it, to train these further."""
-        data = self._merged(X, y, sample_weight, self._encode_known_target, True)
+        known_map = self.forest_.feature_map
+        data = self._merged(X, y, sample_weight, self._encode_known_target, known_map)
         return self._set_target(data, True)
 
     def _resolve_settings(self, data, is_warm_start):
@@ -456,7 +457,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if not hasattr(self, "forest_"):
             return ""
         seconds = getattr(self, "_training_seconds", None)  # of this process
-        return _summary_html(self.forest_, seconds)
+        return summary_html(self.forest_, seconds)
 
 
 class BagMixin:
@@ -492,7 +493,7 @@ class BootstrapMixin:
         "oob_score": ["boolean"],
     }
 
-    def _validate_fit(self, X, y, sample_weight, reset):
+    def _validate_fit(self, X, y, sample_weight, known_levels=None):
         for name, is_default in (
             ("oob_score", not self.oob_score),
             ("max_samples", self.max_samples is None),
@@ -502,7 +503,7 @@ class BootstrapMixin:
                     f"{name}={getattr(self, name)} needs bootstrap=True; without a bootstrap "
                     "every tree is trained on all rows"
                 )
-        return super()._validate_fit(X, y, sample_weight, reset)
+        return super()._validate_fit(X, y, sample_weight, known_levels)
 
     def _draw_weight(self, data, seed):
         """How often a tree draws each row; the weights themselves without bootstrap."""
@@ -546,33 +547,6 @@ def _reads_csr(forest):
     return has_many_terms and keeps_zeros and not has_others
 
 
-# -------------------------------------------------------------------------------------- summary
-
-
-def _summary_html(forest, seconds=None):
-    """An HTML table of the size of a forest, and of the seconds that its training took."""
-    low, high = forest.max_depth.min(), forest.max_depth.max()
-    n_bags = len(forest.bag_start) - 1
-    rows = {
-        "trees": f"{len(forest):,}" + (f" in {n_bags} bags" if n_bags > 1 else ""),
-        "leaves": f"{forest.n_leaves.sum():,}",
-        "depth": high if low == high else f"{low} to {high}",
-        "memory": _size_text(forest.nbytes),
-    }
-    if seconds is not None:
-        rows["last fit"] = f"{seconds:.3g} s" if seconds < 1000 else f"{seconds / 60:,.0f} min"
-    cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
-    return f'<table border="1" class="dataframe"><tbody>{cells}</tbody></table>'
-
-
-def _size_text(n_bytes):
-    """A number of bytes in a unit that fits."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
-        if n_bytes >= size:
-            return f"{n_bytes / size:.1f} {unit}"
-    return f"{n_bytes / 2**10:.1f} KiB"
-
-
 # ------------------------------------------------------------------------------------- parameters
 
 
@@ -581,6 +555,13 @@ def store_parameters(estimator, arguments):
     for name, value in arguments.items():
         if name not in ("self", "__class__"):
             setattr(estimator, name, value)
+
+
+def set_resolved(estimator, auto):
+    """Set the attribute ``name_`` of parameters: the given value where they are "auto"."""
+    for name, value in auto.items():
+        given = getattr(estimator, name)
+        setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
 
 
 def resolve_count(value, total, name):

@@ -63,6 +63,9 @@ importance_type : {"impurity", "count"}
     Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
     the feature and its standard deviation. "count": number of splits in which the feature has a
     weight.
+delta : float
+    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
+    standard deviation of the output. Only for loss="huber".
 momentum : float
     Fraction of the last step that is added to the next, in [0, 1).
 batch_size : int
@@ -89,6 +92,14 @@ verbose : int
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`. Other
     parameters of training that are changed in between apply to the new trees only.
+"""
+
+# Of estimators that take no "balanced_subsample".
+CLASS_WEIGHT = """
+class_weight : dict, list of dict, "balanced" or None
+    Weights of the classes, which multiply the weights of their rows; classes that are not in a
+    dict have weight 1. "balanced": all classes have the same total weight. With several outputs,
+    a list with a dict for each; the weights of all outputs are multiplied.
 """
 
 ATTRIBUTES = """

@@ -132,19 +132,23 @@ class ForestClassifierMixin(ClassifierMixin):
 
         Class weights multiply the weights of the rows.
         """
-        codes = data.y.astype(np.int32)
-        data = self._with_class_weights(data, codes)
-        if not self._has_several_outputs:
-            target = codes[:, 0]
-            return data.with_target(target, self._target_units(data, target, is_warm_start))
-        target = indicators(codes, self.n_classes_)
+        data = self._with_class_weights(data)
+        target = self._numeric_target(data.y)
         units = self._target_units(data, target, is_warm_start)
-        return data.with_target((target - units.baseline) / units.scale, units)
+        if self._has_several_outputs:
+            target = (target - units.baseline) / units.scale
+        return data.with_target(target, units)
 
-    def _with_class_weights(self, data, codes):
+    def _numeric_target(self, y):
+        """Class numbers, int32 of shape (n_rows,), or indicators of those of several outputs."""
+        codes = y.astype(np.int32)
+        return indicators(codes, self.n_classes_) if self._has_several_outputs else codes[:, 0]
+
+    def _with_class_weights(self, data):
         """The training set with its weights multiplied by those of the classes."""
         if self.class_weight in (None, "balanced_subsample"):
             return data
+        codes = data.y.astype(np.int32)
         factor = np.ones(len(data))
         given = self.class_weight
         if isinstance(given, list) and len(given) != codes.shape[1]:
@@ -297,6 +301,12 @@ def _are_equal(classes, others):
     return len(classes) == len(others) and all(map(np.array_equal, classes, others))
 
 
+def target_matrix(y):
+    """A real target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
+    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    return np.ascontiguousarray(y.reshape(len(y), -1)), y.ndim == 1
+
+
 @with_texts()
 class ForestRegressorMixin(RegressorMixin):
     """What regressors add to `BaseForest`."""
@@ -319,24 +329,28 @@ class ForestRegressorMixin(RegressorMixin):
             )
 
     def _encode_target(self, y, is_warm_start):
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        self._is_1d = y.ndim == 1
-        y = y.reshape(len(y), -1)
-        if is_warm_start and y.shape[1] != self.n_outputs_:
+        """The target as a matrix."""
+        Y, is_1d = target_matrix(y)
+        if is_warm_start and Y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has {y.shape[1]} outputs, but warm_start=True continues with {self.n_outputs_}"
+                f"y has {Y.shape[1]} outputs, but warm_start=True continues with {self.n_outputs_}"
             )
-        self.n_outputs_ = y.shape[1]
-        return np.ascontiguousarray(y)
+        self._is_1d, self.n_outputs_ = is_1d, Y.shape[1]
+        return Y
 
     def _encode_known_target(self, y):
-        was_1d, n_outputs = self._is_1d, self.n_outputs_
-        Y = self._encode_target(y, False)
-        if self._is_1d != was_1d or Y.shape[1] != n_outputs:
+        """The target as a matrix, of the shape that the estimator was fitted on."""
+        Y, is_1d = target_matrix(y)
+        if is_1d != self._is_1d or Y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has shape {np.shape(y)}, the estimator was fitted with {n_outputs} outputs"
+                f"y has shape {np.shape(y)}, the estimator was fitted with {self.n_outputs_} "
+                "outputs"
             )
         return Y
+
+    def _numeric_target(self, y):
+        """Real targets, as they are."""
+        return y
 
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""

@@ -108,18 +108,17 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         return np.asarray(X).reshape(shape[0], -1)
 
-    def _validate_fit(self, X, y, sample_weight, reset):
+    def _validate_fit(self, X, y, sample_weight, known_levels=None):
         """Validated X, y and weights, and the levels of the categories in X.
 
-        X is a matrix of numbers: those of levels for categories, NaN for missing values.
+        X becomes a matrix of numbers: those of levels for categories, NaN for missing values.
+        `known_levels` are those of an earlier fit, with whose columns X is compared; None: X
+        determines them.
         """
         X = as_frame(self._unfolded(X))
         self._check_target_type(y)
-        if reset:
-            categorical = getattr(self, "categorical_features", None)
-        else:
-            levels = self.forest_.levels
-            categorical = list(levels)
+        reset, levels = known_levels is None, known_levels
+        categorical = getattr(self, "categorical_features", None) if reset else list(levels)
         table, is_categorical = self._read(X, categorical, reset)
         if table is None:
             X, y = self._validated(X, y, reset=reset, **self._target_options)
@@ -230,3 +229,27 @@ def check_unchanged(before, now):
             raise ValueError(
                 f"{name}={now[name]!r}, but warm_start=True continues a fit with {name}={old!r}"
             )
+
+
+def summary_html(forest, seconds=None):
+    """An HTML table of the size of a forest, and of the seconds that its training took."""
+    low, high = forest.max_depth.min(), forest.max_depth.max()
+    n_bags = len(forest.bag_start) - 1
+    rows = {
+        "trees": f"{len(forest):,}" + (f" in {n_bags} bags" if n_bags > 1 else ""),
+        "leaves": f"{forest.n_leaves.sum():,}",
+        "depth": high if low == high else f"{low} to {high}",
+        "memory": _size_text(forest.nbytes),
+    }
+    if seconds is not None:
+        rows["last fit"] = f"{seconds:.3g} s" if seconds < 1000 else f"{seconds / 60:,.0f} min"
+    cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+    return f'<table border="1" class="dataframe"><tbody>{cells}</tbody></table>'
+
+
+def _size_text(n_bytes):
+    """A number of bytes in a unit that fits."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes / 2**10:.1f} KiB"

@@ -199,14 +199,14 @@ class _Blend(TableEstimator):
 
     def _read_samples(self, X, y, sample_weight, groups):
         """X, y and weights, validated, in folds."""
-        numbers, target, weight, levels = self._validate_fit(X, y, sample_weight, reset=True)
+        numbers, target, weight, levels = self._validate_fit(X, y, sample_weight)
         target = self._encode_target(target, False)
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
         numbers, _ = feature_map.training_inputs(numbers)
         rows = TrainingSet(numbers, target, weight)
         has_weights = sample_weight is not None
         if getattr(self, "class_weight", None) is not None:
-            factor = self._with_class_weights(rows, rows.y.astype(np.int32)).weight / rows.weight
+            factor = self._with_class_weights(rows).weight / rows.weight
             weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
             rows, has_weights = TrainingSet(numbers, target, weight), True
         if len(rows) < 2:

@@ -9,10 +9,8 @@ are drawn anew for every tree.
 import math
 import re
 from contextlib import nullcontext
-from copy import copy
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 from scipy import sparse
@@ -27,13 +25,13 @@ from ._base import (
     Interval,
     Real,
     StrOptions,
+    set_resolved,
     store_parameters,
 )
 from ._constraints import read_groups, read_monotonic
-from ._docs import described, with_texts
+from ._docs import CLASS_WEIGHT, described, with_texts
 from ._kernels.rows import tree_seed
-from ._target_statistics import indicators
-from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._targets import ForestClassifierMixin, ForestRegressorMixin, target_matrix
 from ._threads import Control, TimeLimit, thread_count
 from ._validation import check_unchanged
 from .forest.statistics import responses, staged_responses
@@ -47,15 +45,11 @@ from .training.boosting import (
 )
 from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
-    ABSENT,
     LOSSES,
-    BaseLoss,
-    BinaryLogLoss,
-    LogLoss,
+    BoostedLogLoss,
     Loss,
     Quantiles,
     SquaredError,
-    TargetUnits,
     UserLoss,
     make_loss,
 )
@@ -139,14 +133,7 @@ warm_start : bool
     :ref:`boosting_warm_start`.
 """
 
-CLASSIFIER_PARAMETERS = (
-    PARAMETERS
-    + """
-class_weight : dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows; classes that are not in the
-    dict have weight 1. "balanced": all classes have the same total weight.
-"""
-)
+CLASSIFIER_PARAMETERS = PARAMETERS.rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
     PARAMETERS
@@ -160,9 +147,6 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
     factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
     own.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
-    standard deviation of the output. Only for loss="huber".
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
     order, and y must have one output. Predictions are sorted, so that they do not cross [5]_. Only
@@ -223,8 +207,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
-    _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
-    _continues_rounds = False  # are rounds added to the bags of the last fit?
+    # While `fit` runs:
+    _given_validation = None  # X_val, y_val and sample_weight_val
+    _continues_rounds = False  # does a warm start add rounds to the bags of the last fit?
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -271,11 +256,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         {returns_self}
         """
         self._given_validation = self._check_validation(X_val, y_val, sample_weight_val)
+        self._continues_rounds = False
         try:
             return super().fit(X, y, sample_weight)
         finally:
-            del self._given_validation
-            self.__dict__.pop("_continues_rounds", None)
+            del self._given_validation, self._continues_rounds
 
     def _check_validation(self, X_val, y_val, sample_weight_val):
         """The rows for early stopping as `fit` got them; None without any."""
@@ -301,6 +286,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _keeps_folds(self, n_folds):
         return self.early_stopping_ and n_folds >= self.n_bags_
 
+    @property
+    def _holds_out_rows(self):
+        """Do bags hold out rows of X for early stopping?"""
+        return self.early_stopping_ and self._given_validation is None
+
     def _resolve_settings(self, data, is_warm_start):
         n_rows = int(np.count_nonzero(data.weight))
         auto = {
@@ -310,34 +300,31 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             "n_bags": 1 if n_rows >= LARGE else 5,
             "early_stopping": n_rows >= MIN_ROWS or self._given_validation is not None,
         }
-        for name, value in auto.items():
-            given = getattr(self, name)
-            setattr(self, f"{name}_", value if given == "auto" else given)
+        set_resolved(self, auto)
         data.spread()  # computed once, before threads ask for it
-        holds_folds = self.early_stopping_ and self._given_validation is None
-        n_folds = self.n_bags_ if holds_folds else 0
+        n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
         fixed["X_val"] = None if self._given_validation is None else "rows"
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
-            self._check_rounds(n_folds, n_rows)
+            self._continues_rounds = self._adds_rounds(n_folds, n_rows)
             n_folds = getattr(self, "_n_folds", n_folds)
         self._n_rounds, self._n_folds = self.n_estimators, n_folds
         self.__dict__.pop("_fixed_parameters", None)
         if self.warm_start:
             self._fixed_parameters = fixed
 
-    def _check_rounds(self, n_folds, n_rows):
-        """Find whether a warm start adds rounds; ValueError if it cannot."""
+    def _adds_rounds(self, n_folds, n_rows):
+        """Does a warm start add rounds to the bags of the last fit? ValueError if it cannot."""
         n_done = getattr(self, "_n_rounds", self.n_estimators)
         if self.n_estimators < n_done:
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be larger or equal to the {n_done} rounds "
                 "of the last fit when warm_start=True"
             )
-        n_bags = super()._member_counts(True)[2]
-        self._continues_rounds = self.n_estimators > n_done and self.n_bags_ >= n_bags
-        if self._continues_rounds and bool(self._n_folds) != bool(n_folds):
+        if self.n_estimators == n_done or self.n_bags_ < len(self.forest_.bag_start) - 1:
+            return False
+        if bool(self._n_folds) != bool(n_folds):
             rows = "X_val" if self._given_validation is not None else "no X_val"
             raise ValueError(
                 f"n_estimators={self.n_estimators} cannot be increased when warm_start=True: the "
@@ -345,12 +332,13 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 f"stopping, and this one, with early_stopping={self.early_stopping!r}, {rows} and "
                 f"{n_rows} distinct rows, {'does' if n_folds else 'does not'}"
             )
-        if self._continues_rounds and self._n_folds != n_folds:
+        if self._n_folds != n_folds:
             raise ValueError(
                 f"n_estimators={self.n_estimators} cannot be increased after, or together with, a "
                 f"change to n_bags={self.n_bags_}: with another number of bags, early stopping "
                 "holds out other rows"
             )
+        return True
 
     def _member_counts(self, is_warm_start):
         """No bag is done where rounds are added to all of them."""
@@ -390,14 +378,13 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- training
 
     def _fit_forest(self, data, bags):
-        has_own = self._given_validation is None and self.early_stopping_
-        if data.fold is None and has_own and self.n_bags_ > 1 and len(data) > 1:
+        if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
-            self.linear_leaves_ = self._resolve_leaves(data, monotonic is not None, groups)
+            self.linear_leaves_ = self._resolve_linear_leaves(data, monotonic is not None, groups)
         elif self.linear_leaves_ and sparse.issparse(data.X):
             raise TypeError(
                 "Sparse data was passed for X, but dense data is required by the linear leaves "
@@ -407,37 +394,33 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         if self._given_validation is not None:
             data, held_out = self._with_validation(data)
         task = self._task(data, BinnedRows(data, self.max_bins, monotonic, groups, held_out))
-        is_calibrated = type(task.loss).calibration is not BaseLoss.calibration
-        found = []
-        shared = {"task": task, "keeps_unseen": is_calibrated and held_out is None}
-        shared["known"] = self._known_rounds() if self._continues_rounds else {}
-        forest = super()._fit_forest(data, bags, found, **shared)
-        if not is_calibrated:
+        known = self._known_rounds() if self._continues_rounds else {}
+        records = []
+        forest = super()._fit_forest(data, bags, records, task=task, known=known)
+        if not task.loss.is_calibrated:
             return forest
-        unseen = [record["unseen"] for record in found if "unseen" in record]
-        if held_out is not None:  # all bags leave out the same rows
-            own = np.flatnonzero(held_out)
-            unseen = [(0, own, responses(forest, data.X[own]), held_out[own])]
-        return self._calibrated(forest, data, bags, unseen)
+        unseen = dict(record["unseen"] for record in records if "unseen" in record)
+        return self._calibrated(forest, data, bags, task, unseen)
 
     def _with_validation(self, data):
         """The training set and, with weights of 0, the rows for early stopping; and their weights.
 
         Errors name `X_val`, `y_val` and `sample_weight_val`.
         """
-        known = copy(self)
-        # `_merged` reads the map and the levels of a fitted forest.
-        known.forest_ = SimpleNamespace(
-            feature_map=data.feature_map, levels=data.feature_map.levels
-        )
+        loss = self._make_loss()
         try:
-            other = known._merged(
-                *self._given_validation, known._encode_validation_target, True, is_stream=True
+            other = self._merged(
+                *self._given_validation,
+                self._encode_validation_target,
+                data.feature_map,
+                has_new_labels=True,
             )
-            target = self._validation_target(other, data.units)
+            y = self._numeric_target(other.y)
+            loss.check_target(y, other.weight)
+            target = loss.scale_target(y, data.units)
         except (TypeError, ValueError) as error:
             message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
-            if "X_val" not in message and "y_val" not in message:
+            if message == str(error):  # it names none of them
                 message = f"X_val, y_val, sample_weight_val: {message}"
             raise type(error)(message) from error
         if sparse.issparse(data.X) != sparse.issparse(other.X):
@@ -446,21 +429,25 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             [np.zeros(len(data)), other.weight]
         )
 
-    def _resolve_leaves(self, data, is_monotonic, groups):
+    def _resolve_linear_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
         loss = self._make_loss()
-        is_auto = isinstance(self.linear_leaves, str)
-        if not is_auto and self.linear_leaves:
+        if self.linear_leaves != "auto":
             for is_wrong, what in (
                 (loss.renews_leaves, f"loss={getattr(self, 'loss', None)!r}"),
                 (is_monotonic, "monotonic_cst"),
             ):
-                if is_wrong:
+                if self.linear_leaves and is_wrong:
                     raise ValueError(f"linear_leaves=True is not possible with {what}")
-        is_open = isinstance(loss, SquaredError) and not is_monotonic and self.early_stopping_
-        is_open = is_open and not is_classifier(self) and not sparse.issparse(data.X)
-        if not is_auto or not is_open or len(data) < MIN_LINEAR_ROWS:
-            return not is_auto and bool(self.linear_leaves)
+            return bool(self.linear_leaves)
+        if is_classifier(self) or not isinstance(loss, SquaredError) or not self.early_stopping_:
+            return False
+        if is_monotonic or sparse.issparse(data.X) or len(data) < MIN_LINEAR_ROWS:
+            return False
+        return self._prefers_linear_leaves(data, groups)
+
+    def _prefers_linear_leaves(self, data, groups):
+        """Has a small model with linear leaves the lower loss on held-out rows?"""
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
@@ -483,40 +470,32 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return None
         levels = data.feature_map.levels
         signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
-        if len(self._problem(data)[2]) > 1:
+        if len(self._make_loss().start(data.baseline)) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
             )
         return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
 
-    def _calibrated(self, forest, data, bags, unseen):
+    def _calibrated(self, forest, data, bags, task, unseen):
         """New bags, with predictions as the loss calibrates them.
 
-        `unseen` has the rows that each bag held out, with its predictions of them. A loss decides
-        whether training rows are used where a single bag, or none, has held out rows.
+        `unseen` are the rows that bags have held out, by the seeds of the bags, as `_part` returns
+        them. A loss decides whether training rows are used where a single bag, or none, has held
+        out rows.
         """
-        loss = self._make_loss()
-        if loss.is_calibrated_in_training and len(unseen) < 2:
-            weight = data.without_fold(bags[0]).weight if len(bags) == 1 else data.weight
-            rows = np.flatnonzero(weight)
-            unseen = [(0, rows, responses(forest, data.X[rows]), weight[rows])]
-        if not unseen:
-            return forest
-        parts = [
-            (data.y[rows], response, weight)
-            for _, rows, response, weight in sorted(unseen, key=lambda entry: entry[0])
-        ]
-        calibration = loss.calibration(parts)
-        return forest if calibration is None else calibrated(forest, calibration)
+        parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
+        if task.rows.held_out is not None:  # all bags leave out the same rows
+            parts = [_part(forest, data, task.rows.held_out)]
+        if task.loss.is_calibrated_in_training and len(parts) < 2:
+            trained = data.without_fold(bags[0]) if len(bags) == 1 else data
+            parts = [_part(forest, data, trained.weight)]
+        return calibrated(forest, task.loss.calibration(parts)) if parts else forest
 
-    def _fit_tree(self, data, seed, control, task, keeps_unseen, known):
-        """One bag of trees; `keeps_unseen`: whether to record its responses of held-out rows.
-
-        `known` has the rounds of bags by their seeds, see `_known_rounds`.
-        """
+    def _fit_tree(self, data, seed, control, task, known):
+        """One bag of trees; `known` has rounds by the seeds of the bags, see `_known_rounds`."""
         held_out = self._held_out_weight(data, seed, task.rows)
-        own = np.flatnonzero(held_out)
-        is_repeated = data.fold is None and len(own) and task.rows.held_out is None  # on all rows
+        has_own = task.rows.held_out is None and held_out.any()  # rows that this bag holds out
+        is_repeated = has_own and data.fold is None  # on all rows
         first, last = known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // self.n_bags_
         train = partial(task.train, seed=seed, control=control, n_threads=n_threads)
@@ -525,8 +504,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         n_rounds = len(training.trees)
         record = {"validation_scores_": np.array(training.scores)}
         forest = self._packed(training, data)
-        if keeps_unseen and len(own):
-            record["unseen"] = seed, own, responses(forest, data.X[own]), held_out[own]
+        if task.loss.is_calibrated and has_own:
+            record["unseen"] = seed, _part(forest, data, held_out)
         first = None
         if is_repeated and n_rounds:
             first = training.trained_rounds(forest)
@@ -553,10 +532,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     def _task(self, data, rows):
         """What all bags share."""
-        loss, target, start = self._problem(data)
-        unit, settings = data.units.response, self._settings
+        loss = self._make_loss()
         return BoostingTask(
-            rows=rows, target=target, loss=loss, start=start, unit=unit, settings=settings
+            rows=rows,
+            target=loss.standardize(data.target, data.units),
+            loss=loss,
+            start=loss.start(data.baseline),
+            unit=data.units.response,
+            settings=self._settings,
         )
 
     def _packed(self, training, data):
@@ -583,6 +566,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
+
+
+def _part(forest, data, weight):
+    """Targets, responses and weights of the rows of positive weight, to calibrate with."""
+    rows = np.flatnonzero(weight)
+    return data.y[rows], responses(forest, data.X[rows]), weight[rows]
 
 
 def has_one_output(classifier):
@@ -653,38 +642,14 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
     def _make_loss(self):
         if self._has_several_outputs:
             return SquaredError(sum(self.n_classes_))
-        return LogLoss(self.n_classes_, label_smoothing=0.0)
+        return BoostedLogLoss(self.n_classes_)
 
     def _target_units(self, data, target, is_warm_start):
-        loss = self._make_loss()
-        if is_warm_start or self._has_several_outputs:
-            baseline = self.forest_.baseline if is_warm_start else None
-            return loss.target_units(target, data.weight, baseline)
-        share = np.bincount(target, data.weight, self.n_classes_) / data.weight.sum()
-        with np.errstate(divide="ignore"):
-            baseline = np.where(share > 0, np.log(share), ABSENT)
-        return TargetUnits(baseline, 1.0, np.ones(self.n_classes_))
+        baseline = self.forest_.baseline if is_warm_start else None
+        return self._make_loss().target_units(target, data.weight, baseline)
 
     def _encode_validation_target(self, y):
         return self._encode_known_target(y)
-
-    def _validation_target(self, data, units):
-        """The target of rows for early stopping, as that of the training rows."""
-        codes = data.y.astype(np.int32)
-        if not self._has_several_outputs:
-            return codes[:, 0]
-        return (indicators(codes, self.n_classes_) - units.baseline) / units.scale
-
-    def _problem(self, data):
-        """The loss, the target that it takes, and the raw prediction to start from."""
-        loss = self._make_loss()
-        if self._has_several_outputs:
-            target = loss.standardize(data.target, data.units)
-            return loss, target, np.zeros(loss.n_outputs)
-        target = loss.standardize(data.target, data.units)
-        if self.n_classes_ == 2:
-            return BinaryLogLoss(1), target, np.diff(data.baseline)
-        return loss, target, data.baseline
 
     @available_if(has_one_output)
     @with_texts()
@@ -833,24 +798,10 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         return make_loss(self.loss, self.n_outputs_, self)
 
     def _encode_validation_target(self, y):
-        n_outputs = self.n_outputs_
-        y = super()._encode_target(y, False)
-        if y.shape[1] != n_outputs:
-            raise ValueError(f"y has {y.shape[1]} outputs, that of fit has {n_outputs}")
+        y, _ = target_matrix(y)
+        if y.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {y.shape[1]} outputs, that of fit has {self.n_outputs_}")
         return y
-
-    def _validation_target(self, data, units):
-        """The target of rows for early stopping, as that of the training rows."""
-        loss = self._make_loss()
-        loss.check_target(data.y, data.weight)
-        return loss.scale_target(data.y, units)
-
-    def _problem(self, data):
-        """The loss, the target that it takes, and the raw prediction to start from."""
-        loss = self._make_loss()
-        # A loss of the user gets raw predictions as they are, others those around the baseline.
-        start = data.baseline if isinstance(loss, UserLoss) else np.zeros(loss.n_outputs)
-        return loss, loss.standardize(data.target, data.units), start
 
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
+from ._base import (
+    BootstrapMixin,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    set_resolved,
+    store_parameters,
+)
 from ._docs import described
 from ._feature_grid import FeatureGrid
 from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
@@ -267,17 +275,15 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         # Real targets need deeper trees and better splits than classes.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
         depth = shallow if n <= 10_000 else 10
-        self._resolve_auto(
-            {
-                "n_estimators": min(max(TREE_ROWS // n, 16), 50),
-                "max_depth": depth if self.max_leaf_nodes is None else None,
-                "greedy_epochs": min(max(GREEDY_VISITS // n, 4), most),
-                "finetune_epochs": min(max(JOINT_VISITS // n, 8), 30),
-                "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
-                "steepness_step": 0.2 if self._is_table() else 0.1,
-            }
-            | kept
-        )
+        auto = {
+            "n_estimators": min(max(TREE_ROWS // n, 16), 50),
+            "max_depth": depth if self.max_leaf_nodes is None else None,
+            "greedy_epochs": min(max(GREEDY_VISITS // n, 4), most),
+            "finetune_epochs": min(max(JOINT_VISITS // n, 8), 30),
+            "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
+            "steepness_step": 0.2 if self._is_table() else 0.1,
+        }
+        set_resolved(self, {name: kept.get(name, value) for name, value in auto.items()})
         self.batch_size_ = min(self.batch_size_, max(n, 32))
         if self.growth == "complete":
             self._check_complete()
@@ -300,13 +306,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
                 'finetune_epochs=0 with growth="complete" would leave random hyperplanes as they '
                 "are; at least 1 is needed"
             )
-
-    def _resolve_auto(self, values):
-        """Set resolved values: those given for "auto", else the parameters themselves."""
-        for name, value in values.items():
-            given = getattr(self, name)
-            if name != "max_features" and name != "learning_rate":
-                setattr(self, f"{name}_", value if isinstance(given, str) else given)
 
     def _candidate_settings(self, n, p, kept):
         """Numbers of features of a split to choose from, with their learning rates."""

@@ -8,6 +8,7 @@ Features, thresholds and vectors are trained by stochastic gradient descent, all
 import copy
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,14 +21,15 @@ from ._base import (
     Real,
     StrOptions,
     draw_seed,
+    set_resolved,
     store_parameters,
 )
-from ._docs import described
+from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from .training.hinge import HingeInput, HingeSettings, HingeTraining
+from .training.hinge import HingeInput, HingeSettings, HingeTraining, calibrated_baseline
 from .training.losses import (
     LOSSES,
     Loss,
@@ -35,7 +37,6 @@ from .training.losses import (
     TargetUnits,
     UserLabelLoss,
     UserLoss,
-    calibrated_baseline,
     make_loss,
 )
 
@@ -136,11 +137,8 @@ loss : {"log_loss"} or Loss
 label_smoothing : float
     Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
     predictions less confident.
-class_weight : dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows; classes that are not in the
-    dict have weight 1. "balanced": all classes have the same total weight.
 """
-)
+).rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
@@ -151,9 +149,6 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Lo
     given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
     it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
     instance of `Loss`, a differentiable loss of your own.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of the
-    standard deviation of the output. Only for loss="huber".
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -227,7 +222,6 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _resolve_settings(self, data, is_warm_start):
-        """The values of "auto" depend on the number of rows; chosen on validation rows."""
         n_features = data.X.shape[1]
         if is_warm_start and self.forest_.bag_start[1] != self.n_estimators:
             raise ValueError(
@@ -238,24 +232,22 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self._check_image(n_features)
         n = int(np.count_nonzero(data.weight))
         is_large = n >= LARGE
-        n_directions = 80 if self.features == "conv" else 200 if is_large else 100
-        batch_size = min(max(n // 16, 8), 128 if is_large else 64)
-        if self.batch_size != "auto":
-            batch_size = min(self.batch_size, max(n, 2))
+        if self.batch_size == "auto":
+            self.batch_size_ = min(max(n // 16, 8), 128 if is_large else 64)
+        else:
+            self.batch_size_ = min(self.batch_size, max(n, 2))
         n_epochs = min(max(20, 3 * n / 1000), 60)
-        n_steps = math.ceil(n_epochs * n / batch_size)
+        n_steps = math.ceil(n_epochs * n / self.batch_size_)
+        n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
         auto = {
             "n_bags": 5,
             "max_depth": 8 if is_large else 5,
-            "n_directions": n_directions,
+            "n_directions": 80 if self.features == "conv" else n_inner_products,
             "max_iter": min(max(1200, n_steps), 20_000),
             "learning_rate": rate / self.n_estimators,
         }
-        for name, value in auto.items():
-            given = getattr(self, name)
-            setattr(self, f"{name}_", value if given == "auto" else given)
-        self.batch_size_ = batch_size
+        set_resolved(self, auto)
 
     def _check_image(self, n_features):
         """Raise unless kernels fit into the images."""
@@ -302,8 +294,19 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """The rows and the units in which features are trained on."""
         if self.features == "conv":
             return self._image_input(data)
+        spread, n_features = data.spread(), data.X.shape[1]
+        return HingeInput(
+            scaled=data.X,
+            mean=data.mean(),
+            deviation=spread.astype(np.float64),
+            emphasis=self._emphasis(data),
+            spread=spread,
+            receptive_fields=np.arange(n_features, dtype=np.int32)[None],
+        )
+
+    def _emphasis(self, data):
+        """Factors of the standardised features in the inner products, float64."""
         n_features = data.X.shape[1]
-        spread = data.spread()
         emphasis = np.ones(n_features)
         if self.importance_power and np.count_nonzero(data.weight) > 1:
             found = quick_importances(data, self._seed)
@@ -314,18 +317,21 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             own_unit = _deviations(data)
             common = _root_mean_square(own_unit)
             emphasis *= np.where(own_unit > 0, own_unit, common) / common
-        fields = np.arange(n_features, dtype=np.int32)[None]
-        return HingeInput(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
+        return emphasis
 
     def _image_input(self, data):
         """The rows for convolutions: one unit for all columns, since a kernel moves over them."""
         scale = data.feature_map.per_feature(data.feature_map.scale)
-        spread = data.spread()
-        unit = _root_mean_square(_deviations(data))
-        ones = np.ones(len(scale))
         grid = FeatureGrid(self.feature_shape, len(scale))
-        fields = grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
-        return HingeInput(data.X, 0 * ones, scale * unit, ones, spread, fields)
+        kernel_shape = self.kernel_size, self.kernel_size
+        return HingeInput(
+            scaled=data.X,
+            mean=np.zeros(len(scale)),
+            deviation=scale * _root_mean_square(_deviations(data)),
+            emphasis=np.ones(len(scale)),
+            spread=data.spread(),
+            receptive_fields=grid.receptive_fields(kernel_shape, self.stride),
+        )
 
     def _fit_forest(self, data, bags):
         self.__dict__.pop("_stream", None)
@@ -334,23 +340,28 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
-        loss = self._make_loss()
-        target = loss.standardize(data.target, data.units)
-        own = source, target, loss.batch_loss(data.units), data.weight, self._settings
-        training = HingeTraining(*own, seed, control.stop)
+        training = self._training(data, source, self._settings, seed, control.stop)
         training.run(control.report)
         return self._packed(training, data), training.record
 
+    def _training(self, data, source, settings, seed, stop):
+        """The training of one bag."""
+        loss = self._make_loss()
+        target = loss.standardize(data.target, data.units)
+        batch_loss = loss.batch_loss(data.units)
+        return HingeTraining(source, target, batch_loss, data.weight, settings, seed, stop)
+
     def _packed(self, training, data, keep_all=False):
-        """A trained bag as a Forest."""
-        # Bags share one value row, that of subtrees which no row reaches.
-        metadata = {"aggregate": "sum", "gate": "margin", "n_shared_values": 1}
-        metadata["link"] = self._make_loss().link
-
-        def make(arrays):
-            return self._new_forest(arrays | {"baseline": data.baseline}, data, **metadata)
-
-        return training.pack(data.units.response, make, whole=keep_all)
+        """A trained bag as a Forest; `keep_all`: with all leaves that rows have ever reached."""
+        forest = self._new_forest(
+            training.arrays(data.units.response) | {"baseline": data.baseline},
+            data,
+            aggregate="sum",
+            gate="margin",
+            n_shared_values=1,  # that of subtrees which no row reaches
+            link=self._make_loss().link,
+        )
+        return training.compacted(forest, keep_all)
 
     def _calibrated(self, forest, data, is_warm_start):
         """New bags, with the baseline that gives all bags the quantile of the loss."""
@@ -378,39 +389,40 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         self._validate_params()
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
-            data = self._merged(
-                X, y, sample_weight, lambda y: encode(y, is_first), not is_first, not is_first
-            )
+            known_map = None if is_first else self.forest_.feature_map
+            encode = partial(encode, is_first=is_first)
+            data = self._merged(X, y, sample_weight, encode, known_map, not is_first)
             self._train_batch(self._set_stream_target(data, is_first), is_first)
         return self
 
     def _train_batch(self, data, is_first):
-        loss = self._make_loss()
-        target = loss.standardize(data.target, data.units)
         if is_first:
-            self._seed = draw_seed(self.random_state)
-            self._resolve_settings(data, False)
-            settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
-            stop = np.zeros(1, dtype=np.uint8)
-            kernel = loss.batch_loss(data.units)
-            own = self._input(data), target, kernel, data.weight, settings
-            bags = [
-                HingeTraining(*own, tree_seed(self._seed, bag), stop)
-                for bag in range(self.n_bags_)
-            ]
+            bags = self._new_bags(data)
         else:
             # Training changes arrays in place: a batch that fails must leave no trace.
             bags = copy.deepcopy(self._stream[1])
+        target = self._make_loss().standardize(data.target, data.units)
         forests = []
         for training in bags:
             training.partial_fit(data.X, target, data.weight)
             forests.append(self._packed(training, data, keep_all=True))
             training.release_rows()
-        self._stream = data.units, bags
+        self._stream = data.units, bags  # with which the next batch continues
         self.forest_ = self._joined(forests)
         records = [training.record for training in bags]
         for name in records[0]:
             setattr(self, name, [record[name] for record in records])
+
+    def _new_bags(self, data):
+        """The trainings of all bags, before their first batch."""
+        self._seed = draw_seed(self.random_state)
+        self._resolve_settings(data, False)
+        settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
+        source, stop = self._input(data), np.zeros(1, dtype=np.uint8)
+        return [
+            self._training(data, source, settings, tree_seed(self._seed, bag), stop)
+            for bag in range(self.n_bags_)
+        ]
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
@@ -444,7 +456,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     _parameter_constraints: dict = {
         "loss": [StrOptions({"log_loss"}), Loss],
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
 
     def __init__(

@@ -482,7 +482,7 @@ def make_forest(arrays):
 def test_the_packed_forest_responds_as_the_trainer(change):
     """Standardiser, emphasis and identity features are folded into directions and thresholds."""
     training, source = bag_of(*parted(change | {"n_steps": 100}))
-    forest = training.pack(np.ones(3), make_forest)
+    forest = training.compacted(make_forest(training.arrays(np.ones(3))))
     expected = training.trainer.respond(source.table())
     found = forest.router.respond(source.scaled, 0, len(forest))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-4)
@@ -996,13 +996,13 @@ def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
     X, y = rows_of(cls, 300)
     model = quick(cls).partial_fit(X[:100], y[:100])
     twin = copy.deepcopy(model)
-    pack = HingeTraining.pack
+    compacted_forest = HingeTraining.compacted
 
     def interrupted(*args, **options):
-        pack(*args, **options)
+        compacted_forest(*args, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(HingeTraining, "pack", interrupted)
+    monkeypatch.setattr(HingeTraining, "compacted", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(X[100:200], y[100:200])
     monkeypatch.undo()

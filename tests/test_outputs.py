@@ -126,6 +126,16 @@ def test_class_weights(cls):
         cls(10, class_weight=[{0: 1.0}] * 2).fit(X, y)
 
 
+@pytest.mark.every_class
+def test_every_classifier_takes_a_class_weight_for_each_output(classifier):
+    X, y = rows()
+    y = coded(y)
+    even = [dict.fromkeys(range(n), 1.0) for n in (3, 2, 2)]
+    plain = clone(classifier).fit(X, y)
+    same = classifier.set_params(class_weight=even).fit(X, y)
+    np.testing.assert_array_equal(same.predict(X), plain.predict(X))
+
+
 def test_out_of_bag():
     X, y = rows(300)
     y = coded(y)

@@ -1,9 +1,9 @@
-"""Changes of one tree: other hyperplanes in its splits, fewer nodes, weights of half precision.
+"""Changes of forests: several of them joined; other hyperplanes, fewer nodes and half precision.
 
 Training a whole tree keeps the structure of a tree that was grown and moves its hyperplanes: it
 reads them (`unpack`), replaces them (`repack`), counts again which training rows reach which node
 (`statistics.recount`), and removes the nodes that no row reaches (`prune`). A forest here has one
-tree.
+tree, except in `join`.
 """
 
 from itertools import pairwise
@@ -11,7 +11,17 @@ from itertools import pairwise
 import numpy as np
 
 from .statistics import reached_nodes, recount, route
-from .storage import HALF_ARRAYS, without_unused
+from .storage import (
+    BOX_ARRAYS,
+    HALF_ARRAYS,
+    MAX_INDEX,
+    METADATA,
+    OF_INPUTS,
+    SLOPE_ARRAYS,
+    SPARSE_ARRAYS,
+    count_value_rows,
+    without_unused,
+)
 
 
 def unpack(forest):
@@ -221,3 +231,133 @@ def with_votes(forest):
         votes[np.arange(len(value)), winner] = 1
     arrays["value"] = votes.ravel()
     return forest.replaced(arrays)
+
+
+# ------------------------------------------------------------------------------- several forests
+
+
+def join(forests, consume=False):
+    """Arrays of one forest that contains the trees of several forests, in order, as one bag.
+
+    With `consume`, arrays of the forests are freed while they are joined, and the forests cannot
+    be used afterwards. ValueError if there are no forests, or they are not of the same kind.
+    """
+    if not forests:
+        raise ValueError("forests is empty; at least one Forest is needed")
+    head = forests[0]
+    for other in forests[1:]:
+        _check_same_kind(head, other)
+    nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
+    arrays = {
+        "tree_start": np.cumsum(nodes),
+        "direction": _joined_codes(forests),
+        "child": _joined_children(forests),
+        "baseline": head.baseline,
+        "spread": head.spread,
+        **{name: getattr(head, name) for name in OF_INPUTS},
+        "bag_start": [0, len(nodes) - 1],
+    }
+    for name in ("node_weight", "gain", "threshold", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
+        arrays[name] = np.concatenate([getattr(f, name) for f in forests])
+        if consume:
+            for f in forests:
+                setattr(f, name, None)
+    arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
+    return arrays | _joined_values(forests) | _joined_slopes(forests)
+
+
+def _joined_codes(forests):
+    """Codes of the directions of all splits.
+
+    In the joined forest all boxes come first, then all sparse and all dense directions. The codes
+    of each kind move by the directions that now precede them.
+    """
+    ends = np.array([f.code_ends for f in forests])
+    counts = np.diff(ends, axis=1)
+    before = np.cumsum(counts, axis=0) - counts
+    start = np.cumsum(np.concatenate([[forests[0].n_features], counts.sum(axis=0)]))[:-1]
+    _check_index(start[-1] + counts[:, -1].sum())
+    shifts = (start + before - ends[:, :-1]).astype(np.int32)
+    codes = []
+    for f, shift in zip(forests, shifts):
+        kind = np.searchsorted(f.code_ends, f.direction, side="right")
+        codes.append(f.direction + np.append(np.int32(0), shift)[kind])  # features do not move
+    return np.concatenate(codes)
+
+
+def _joined_children(forests):
+    """Children of all nodes; leaves of the later forests move to the value rows that these add."""
+    shared = forests[0].n_shared_values
+    n_own = np.array([count_value_rows(f) for f in forests]) - shared
+    n_before = np.cumsum(n_own) - n_own
+    _check_index(n_before[-1] + n_own[-1] + shared)
+    # Leaves with a row that is not shared have numbers below -n_shared_values.
+    children = [f.child - np.int32(n) * (f.child < -shared) for f, n in zip(forests, n_before)]
+    return np.concatenate(children)
+
+
+def _check_index(n):
+    """Raise ValueError if codes, or rows of values, do not fit into int32."""
+    if n > MAX_INDEX:
+        raise ValueError(f"the forests have more than {MAX_INDEX} directions or values together")
+
+
+def _joined_values(forests):
+    """Arrays of the leaf values, with the shared rows once."""
+    head = forests[0]
+    parts = [head.arrays, *(_without_shared(f) for f in forests[1:])]
+    joined = {
+        name: np.concatenate([part[name] for part in parts]) for name in ("value", "value_index")
+    }
+    if len(head.value_start):
+        joined["value_start"] = _join_starts([part["value_start"] for part in parts])
+    return joined
+
+
+def _joined_slopes(forests):
+    """Arrays of the slopes of linear leaves, which some of the forests may lack."""
+    if not any(len(f.slope_start) for f in forests):
+        return {}
+    joined = {name: np.concatenate([getattr(f, name) for f in forests]) for name in SLOPE_ARRAYS}
+    starts = [
+        f.slope_start if len(f.slope_start) else np.zeros(count_value_rows(f) + 1, np.int64)
+        for f in forests
+    ]
+    return joined | {"slope_start": _join_starts(starts)}
+
+
+def _without_shared(forest):
+    """Value arrays without the leading rows that all forests of this kind share."""
+    if not len(forest.value_start):
+        cut = forest.n_shared_values * forest.n_outputs
+        return {"value": forest.value[cut:], "value_index": forest.value_index}
+    starts = forest.value_start[forest.n_shared_values :]
+    return {
+        "value": forest.value[starts[0] :],
+        "value_index": forest.value_index[starts[0] :],
+        "value_start": starts - starts[0],
+    }
+
+
+def _join_starts(starts):
+    """Starts of concatenated ragged rows, given the starts of each part."""
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
+
+
+def _check_same_kind(head, other):
+    """Raise ValueError if two forests cannot be joined."""
+    for name in METADATA:
+        if name in ("classes", "feature_names", "versions"):
+            continue
+        if getattr(head, name) != getattr(other, name):
+            if name == "levels":  # there may be very many
+                raise ValueError("forests differ in levels")
+            raise ValueError(
+                f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
+            )
+    for name in ("classes", "baseline", "spread", *OF_INPUTS):
+        one, two = getattr(head, name), getattr(other, name)
+        if one is not two and not np.array_equal(one, two):
+            raise ValueError(f"forests differ in {name}")
+    if bool(len(head.value_start)) != bool(len(other.value_start)):
+        raise ValueError("forests differ in how they store leaf values")

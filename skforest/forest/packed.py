@@ -19,6 +19,7 @@ from .._kernels.row_reader import RowMap
 from .._table import FEW_ROWS
 from .._tree import Router
 from . import io
+from .edit import join
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (
     ARRAYS,
@@ -32,7 +33,6 @@ from .storage import (
     check_arrays,
     check_metadata,
     finite_number,
-    join,
     whole_number,
     without_unused,
 )

@@ -1,4 +1,4 @@
-"""Checks of the arrays of a forest, and how the arrays of several forests are joined.
+"""The arrays of a forest: their names, checks of their contents, and those that no tree needs.
 
 The traversal follows indices without testing them, so the arrays of a forest, which may come from
 a file, are checked before their first use. Every check is one pass over an array, part by part, so
@@ -372,7 +372,7 @@ def _check_values(forest):
     else:
         _need(len(forest.value) % forest.n_outputs == 0, "value has an incomplete row")
         _need(len(forest.value_index) == 0, "value_index is given without value_start")
-    n_values = _n_values(forest)
+    n_values = count_value_rows(forest)
     _need(_within(forest.child, -n_values, MAX_INDEX), "a leaf has no value")
     _need(0 <= forest.n_shared_values <= n_values, "n_shared_values is out of range")
     _check_slopes(forest, n_values)
@@ -449,70 +449,6 @@ def _check_sparse(forest):
     _need(longest <= MAX_INDEX, f"a sparse direction has {longest} entries, more than {MAX_INDEX}")
 
 
-def join(forests, consume=False):
-    """Arrays of one forest that contains the trees of several forests, in order, as one bag.
-
-    With `consume`, arrays of the forests are freed while they are joined, and the forests cannot
-    be used afterwards. ValueError if there are no forests, or they are not of the same kind.
-    """
-    if not forests:
-        raise ValueError("forests is empty; at least one Forest is needed")
-    head = forests[0]
-    for other in forests[1:]:
-        _check_same_kind(head, other)
-    ends = np.array([f.code_ends for f in forests])
-    # In the joined forest all boxes come first, then all sparse and all dense directions. The
-    # codes of each kind move by the directions that now precede them.
-    counts = np.diff(ends, axis=1)
-    before = np.cumsum(counts, axis=0) - counts
-    start = np.cumsum(np.concatenate([[head.n_features], counts.sum(axis=0)]))[:-1]
-    shift = start + before - ends[:, :-1]
-    shared = head.n_shared_values
-    n_values = np.array([_n_values(f) for f in forests])
-    value_shift = np.cumsum(n_values - shared) - (n_values - shared)
-    if max(start[-1] + counts[:, -1].sum(), value_shift[-1] + n_values[-1]) > MAX_INDEX:
-        raise ValueError(f"the forests have more than {MAX_INDEX} directions or values together")
-
-    def shifted_codes(f, shift_of_kind):
-        kind = np.searchsorted(f.code_ends, f.direction, side="right")
-        return f.direction + np.concatenate([[0], shift_of_kind]).astype(np.int32)[kind]
-
-    def shifted_leaves(f, n_values_before):
-        is_own = f.child < -shared  # leaves whose value row is not shared: row >= shared
-        return f.child - np.int32(n_values_before) * is_own
-
-    nodes = np.concatenate([[0], *(np.diff(f.tree_start) for f in forests)])
-    arrays = {
-        "tree_start": np.cumsum(nodes),
-        "direction": np.concatenate([shifted_codes(*each) for each in zip(forests, shift)]),
-        "child": np.concatenate([shifted_leaves(*each) for each in zip(forests, value_shift)]),
-        "baseline": head.baseline,
-        "spread": head.spread,
-        **{name: getattr(head, name) for name in OF_INPUTS},
-        "bag_start": [0, len(nodes) - 1],
-    }
-    for name in ("node_weight", "gain", "threshold", *BOX_ARRAYS, *SPARSE_ARRAYS, "dense"):
-        arrays[name] = np.concatenate([getattr(f, name) for f in forests])
-        if consume:
-            for f in forests:
-                setattr(f, name, None)
-    arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
-    values = [head.arrays, *(_without_shared(f) for f in forests[1:])]
-    for name in ("value", "value_index"):
-        arrays[name] = np.concatenate([v[name] for v in values])
-    if len(head.value_start):
-        arrays["value_start"] = _join_starts([v["value_start"] for v in values])
-    if any(len(f.slope_start) for f in forests):
-        starts = [
-            f.slope_start if len(f.slope_start) else np.zeros(n + 1, dtype=np.int64)
-            for f, n in zip(forests, n_values)
-        ]
-        arrays["slope_start"] = _join_starts(starts)
-        for name in SLOPE_ARRAYS:
-            arrays[name] = np.concatenate([getattr(f, name) for f in forests])
-    return arrays
-
-
 def without_unused(forest):
     """Arrays of a forest without the directions and value rows that no tree uses."""
     arrays = dict(forest.arrays)
@@ -545,29 +481,11 @@ def without_unused(forest):
     return arrays
 
 
-def _n_values(forest):
+def count_value_rows(forest):
     """Number of value rows."""
     if len(forest.value_start):
         return len(forest.value_start) - 1
     return len(forest.value) // max(forest.n_outputs, 1)
-
-
-def _without_shared(forest):
-    """Value arrays without the leading rows that all forests of this kind share."""
-    if not len(forest.value_start):
-        cut = forest.n_shared_values * forest.n_outputs
-        return {"value": forest.value[cut:], "value_index": forest.value_index}
-    starts = forest.value_start[forest.n_shared_values :]
-    return {
-        "value": forest.value[starts[0] :],
-        "value_index": forest.value_index[starts[0] :],
-        "value_start": starts - starts[0],
-    }
-
-
-def _join_starts(starts):
-    """Starts of concatenated ragged rows, given the starts of each part."""
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
 
 
 def _take_rows(arrays, start, items, rows):
@@ -578,22 +496,3 @@ def _take_rows(arrays, start, items, rows):
     for name in items:
         arrays[name] = arrays[name][index]
     arrays[start] = np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _check_same_kind(head, other):
-    """Raise ValueError if two forests cannot be joined."""
-    for name in METADATA:
-        if name in ("classes", "feature_names", "versions"):
-            continue
-        if getattr(head, name) != getattr(other, name):
-            if name == "levels":  # there may be very many
-                raise ValueError("forests differ in levels")
-            raise ValueError(
-                f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
-            )
-    for name in ("classes", "baseline", "spread", *OF_INPUTS):
-        one, two = getattr(head, name), getattr(other, name)
-        if one is not two and not np.array_equal(one, two):
-            raise ValueError(f"forests differ in {name}")
-    if bool(len(head.value_start)) != bool(len(other.value_start)):
-        raise ValueError("forests differ in how they store leaf values")

@@ -1,6 +1,6 @@
-"""Early stopping of the joint training of one tree, by its loss on held-out rows."""
+"""Held-out rows: how they are drawn, and early stopping of joint training by the loss on them."""
 
-from __future__ import annotations
+import math
 
 import numpy as np
 
@@ -92,6 +92,19 @@ class EarlyStopping:
         else:
             self._n_stalled += 1
         return self._n_stalled >= self.n_iter_no_change
+
+
+def draw_weighted(weight, fraction, random):
+    """Mask of a fraction of the rows of positive weight, for hinge forests.
+
+    All False where no row would be left to train on.
+    """
+    mask = np.zeros(len(weight), dtype=bool)
+    present = np.flatnonzero(weight)
+    n_validation = math.ceil(fraction * len(present))
+    if n_validation < len(present):
+        mask[random.permutation(present)[:n_validation]] = True
+    return mask
 
 
 def draw_held_out(n_rows, fraction, seed):

@@ -14,8 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
 from .._kernels.row_reader import RowReader
+from ..forest.statistics import responses
+from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
-from .losses import validation_mask
+from .losses import weighted_quantile
 
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
@@ -53,7 +55,7 @@ class HingeSettings:
     def calibration_mask(self, weight):
         """Rows that no bag sees, neither to train nor to stop early."""
         random = np.random.RandomState(self.calibration_seed % 2**32)
-        return validation_mask(weight, self.calibration_fraction, random)
+        return draw_weighted(weight, self.calibration_fraction, random)
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class HingeTraining:
         random = np.random.RandomState(seed % 2**32)
         n_outputs = loss.n_outputs
         trains = np.where(settings.calibration_mask(weight), 0.0, weight)
-        mask = validation_mask(trains, settings.validation_fraction, random)
+        mask = draw_weighted(trains, settings.validation_fraction, random)
         trains[mask] = 0.0
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
@@ -270,14 +272,32 @@ class HingeTraining:
 
     # ----------------------------------------------------------------------------- the Forest
 
-    def pack(self, unit, make, whole=False):
-        """The fitted model: `make` of its arrays. `unit`, (n_outputs,), is that of the response.
-
-        Subtrees that no row of the training set reaches become one leaf with the value 0; the
-        split above it stays, since its margin counts. No output of a training row changes a bit.
-        With `whole`, leaves that only rows of former parts of a stream reached are kept.
-        """
+    def arrays(self, unit):
+        """Arrays of a `Forest` of complete trees; `unit`, (n_outputs,): unit of the response."""
         packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
-        forest = make(packer.arrays(self.table, self.weight, unit))
-        known = self.trainer.arrays["leaf"] >= 0 if whole else None
+        return packer.arrays(self.table, self.weight, unit)
+
+    def compacted(self, forest, keep_all=False):
+        """The forest of these arrays without the subtrees that no row of the training set reaches.
+
+        They become one leaf with the value 0; the split above it stays, since its margin counts.
+        No output of a training row changes a bit. With `keep_all`, leaves that only rows of former
+        parts of a stream reached are kept.
+        """
+        known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
         return compacted(forest, self.source.scaled, self.weight, known).compact()
+
+
+def calibrated_baseline(forest, data, mask, quantile):
+    """The baseline with which a forest has a quantile on the validation rows in `mask`.
+
+    A forest of nearly no training loss predicts the training targets themselves, whatever the
+    quantile. Split conformal prediction shifts it by the quantile of its residuals on rows that it
+    was not trained on: the next row from the same distribution then lies below the prediction with
+    the probability asked for (Romano, Patterson, Candes, "Conformalized Quantile Regression",
+    2019). Without validation rows, the baseline is that of the forest.
+    """
+    if not mask.any():
+        return forest.baseline
+    residual = data.y[mask] - responses(forest, data.X[mask])
+    return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)

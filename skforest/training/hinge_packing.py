@@ -118,12 +118,37 @@ def compacted(forest, table, weight, known=None):
     rows `table` are scaled as the forest takes them; their `weight` becomes `node_weight`. Leaves
     in the mask `known`, of shape (n_trees, n_leaves), are kept in any case.
     """
-    n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
+    weight_of, is_kept = _reached(forest, table, weight, known)
+    n_trees, n_nodes = is_kept.shape
     n_inner = n_nodes // 2
+    splits = is_kept[:, :n_inner]
+    # A node is stored if its parent stays a split, as a leaf of value row 0 if it is not kept.
+    is_stored = np.ones_like(is_kept)
+    is_stored[:, 1:] = np.repeat(splits, 2, axis=1)
+    number = np.cumsum(is_stored, axis=1) - 1
+    child = np.full((n_trees, n_nodes), -1, dtype=np.int64)
+    child[:, :n_inner] = np.where(splits, number[:, 1::2], -1)
+    leaves = forest.child.reshape(n_trees, -1)[:, n_inner:]
+    child[:, n_inner:] = np.where(is_kept[:, n_inner:], leaves, -1)
+    arrays = dict(forest.arrays)
+    arrays["tree_start"] = np.concatenate([[0], np.cumsum(is_stored.sum(axis=1))])
+    arrays["child"] = child[is_stored]
+    arrays["node_weight"] = weight_of[is_stored]
+    for name in ("threshold", "direction", "gain"):
+        arrays[name] = arrays[name][splits.ravel()]
+    return Forest(arrays, **forest.metadata)
+
+
+def _reached(forest, table, weight, known):
+    """Weight of the rows that reach each node of complete trees, and which nodes are to be kept.
+
+    Those are the nodes that a row reaches, whatever its weight, and those above leaves in `known`.
+    """
+    n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
     reached = np.zeros((n_trees, n_nodes))
     seen = np.zeros((n_trees, n_nodes), dtype=bool)
     if known is not None:
-        seen[:, n_inner:] = known
+        seen[:, n_nodes // 2 :] = known
     trees = np.arange(n_trees)
     size = min(BLOCK, max(1, DENSE_BLOCK // table.shape[1]))
     for start in range(0, table.shape[0], size):
@@ -140,25 +165,7 @@ def compacted(forest, table, weight, known=None):
         reached[:, up] += reached[:, children].reshape(pairs).sum(axis=2)
         seen[:, up] |= seen[:, children].reshape(pairs).any(axis=2)
         last = first
-    split = seen.copy()
-    split[:, n_inner:] = False
-    kept = np.zeros_like(seen)
-    kept[:, 0] = True
-    kept[:, 1:] = np.repeat(split[:, :n_inner], 2, axis=1)
-    number = np.cumsum(kept, axis=1) - 1
-    child = np.full((n_trees, n_nodes), -1, dtype=np.int64)
-    child[:, :n_inner] = np.where(split[:, :n_inner], number[:, 1::2], -1)
-    child[:, n_inner:] = np.where(
-        seen[:, n_inner:], forest.child.reshape(n_trees, -1)[:, n_inner:], -1
-    )
-    chosen = split[:, :n_inner].ravel()
-    arrays = dict(forest.arrays)
-    arrays["tree_start"] = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    arrays["child"] = child[kept]
-    arrays["node_weight"] = reached[kept]
-    for name in ("threshold", "direction", "gain"):
-        arrays[name] = arrays[name][chosen]
-    return Forest(arrays, **forest.metadata)
+    return reached, seen
 
 
 class CompleteTrees:

@@ -6,13 +6,11 @@ loss with the derivatives. To add one, write a class with a name in `LOSSES`, an
 in `_kernels/loss.pyx`.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._kernels import loss as kernels
-from ..forest.statistics import responses
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
@@ -79,8 +77,8 @@ class BaseLoss:
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
     has_unit = True  # are deviations from the baseline measured in units of their size?
-    # Quantile that predictions are calibrated to, see `calibration`; None: no calibration.
-    calibration_level = None
+    calibration_level = None  # quantile that hinge forests are calibrated to; None: they are not
+    is_calibrated = False  # does boosting calibrate predictions, see `calibration`?
     # Does boosting shift a model without held-out rows, or a single bag, by its training rows?
     is_calibrated_in_training = False
     # Does boosting compute leaves by `leaf_value`, where curvatures say little about the loss?
@@ -125,6 +123,10 @@ class BaseLoss:
         """A target from `scale_target` in units of 1, as the compiled loss takes it."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
+    def start(self, baseline):
+        """Raw predictions that the trees of boosting are added to, in units of the loss."""
+        return np.zeros(self.n_outputs)
+
     def leaf_value(self, residual, weight):
         """The constant of least loss that is added to the raw prediction of some rows.
 
@@ -133,10 +135,11 @@ class BaseLoss:
         raise NotImplementedError
 
     def calibration(self, parts):
-        """How predictions of boosting are calibrated: a `Calibration`, or None.
+        """How predictions of boosting are calibrated: a `Calibration`.
 
         `parts` has targets, predictions and weights of rows that do not train, for each bag.
         """
+        raise NotImplementedError
 
     def kernel_loss(self):
         """The compiled loss, of a standardized target."""
@@ -261,6 +264,10 @@ class UserLoss(BaseLoss):
     def standardize(self, target, units):
         return target
 
+    def start(self, baseline):
+        """The baseline: the methods of the user get raw predictions as they are."""
+        return baseline
+
     def kernel_loss(self):
         return self
 
@@ -342,7 +349,7 @@ class Quantile(BaseLoss):
     kernel = kernels.QuantileLoss
     parameters = ("quantile",)
     renews_leaves = True
-
+    is_calibrated = True
     ends = 0, 0  # outputs with the lowest and the highest quantile
 
     @property
@@ -363,8 +370,6 @@ class Quantile(BaseLoss):
         its loss, by more than the standard error, on the rows of each bag by what is found on the
         rows of the others.
         """
-        if self.calibration_level is None:
-            return None
         factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
         found = self._fitted_calibration(parts, factor)
         if len(parts) == 1:
@@ -422,6 +427,7 @@ class AbsoluteError(Quantile):
     parameters = ()
     quantile = 0.5
     calibration_level = None
+    is_calibrated = False
 
 
 class Huber(BaseLoss):
@@ -445,7 +451,7 @@ class LogLink(BaseLoss):
     link = "log"
     has_unit = False
     max_step = 4.0
-    is_calibrated_in_training = True
+    is_calibrated = is_calibrated_in_training = True
 
     def check_target(self, y, weight):
         mean = np.average(y, axis=0, weights=weight)
@@ -520,12 +526,24 @@ class LogLoss(BaseLoss):
         return np.ascontiguousarray(target[:, None], dtype=np.float64)
 
 
-class BinaryLogLoss(BaseLoss):
-    """The log loss of classes 0 and 1, with the logarithm of their odds as the raw prediction."""
+class BoostedLogLoss(LogLoss):
+    """The log loss as boosting takes it, which starts from the shares of the classes.
 
-    kernel = kernels.BinaryLogLoss
-    has_unit = False
-    max_step = 20.0
+    Two classes have one raw prediction in training, the logarithm of the odds of the second.
+    """
+
+    label_smoothing = 0.0
+
+    def baseline(self, y, weight):
+        share = np.bincount(y, weight, self.n_outputs) / weight.sum()
+        with np.errstate(divide="ignore"):
+            return np.where(share > 0, np.log(share), ABSENT)
+
+    def start(self, baseline):
+        return np.diff(baseline) if self.n_outputs == 2 else baseline
+
+    def kernel_loss(self):
+        return kernels.BinaryLogLoss(1) if self.n_outputs == 2 else super().kernel_loss()
 
 
 # By the name that the parameter `loss` of an estimator has.
@@ -547,28 +565,6 @@ def make_loss(name, n_outputs, estimator):
     return kind(n_outputs, **{name: getattr(estimator, name) for name in kind.parameters})
 
 
-# ------------------------------------------------------------------- calibration of quantiles
-#
-# A forest of nearly no training loss predicts the training targets themselves, whatever the
-# quantile, so its intervals are too narrow on new rows. Split conformal prediction mends that: the
-# forest is shifted by the quantile of its residuals on rows that it was not trained on. The next
-# row from the same distribution then lies below the prediction with the probability asked for
-# (Romano, Patterson, Candes, "Conformalized Quantile Regression", 2019).
-
-
-def validation_mask(weight, fraction, random):
-    """Rows that do not train, a fraction of those with weight, drawn at random.
-
-    All False where no row would be left to train on.
-    """
-    mask = np.zeros(len(weight), dtype=bool)
-    present = np.flatnonzero(weight)
-    n_validation = math.ceil(fraction * len(present))
-    if n_validation < len(present):
-        mask[random.permutation(present)[:n_validation]] = True
-    return mask
-
-
 def weighted_quantile(values, weight, quantile):
     """Quantiles of the columns of a matrix, interpolated between its rows.
 
@@ -585,14 +581,3 @@ def weighted_quantile(values, weight, quantile):
     values = np.take_along_axis(values, order, axis=0)
     quantile = np.broadcast_to(quantile, values.shape[1])
     return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
-
-
-def calibrated_baseline(forest, data, mask, quantile):
-    """The baseline with which a forest has a quantile on the validation rows in `mask`.
-
-    Without validation rows it is that of the forest.
-    """
-    if not mask.any():
-        return forest.baseline
-    residual = data.y[mask] - responses(forest, data.X[mask])
-    return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)
