@@ -5,16 +5,19 @@
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
 training returns, not the smallest test error during training. ``as-printed`` has the settings of
 the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
+``temperature`` has geometric means over tables.
 """
 
 import statistics
 import time
 from fnmatch import fnmatch
 
+import compare
 import data
 import groups
 import numpy as np
 import results
+import scores
 from results import Measure, Row
 from sklearn.datasets import (
     load_breast_cancer,
@@ -27,6 +30,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from timing import mean_sd
 
+import skforest.hinge
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 
 DEEP = {"n_estimators": 100, "max_depth": 10}
@@ -121,6 +125,9 @@ PLANE = {
     "20 ferns": {"n_estimators": 20, "structure": "fern"},
 }
 
+# Powers of the temperature of one bag that were compared; 0 only leaves out rows of the first bag.
+POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
+
 
 def _printed():
     """Data set, parameters and printed value of each row of ``as-printed``."""
@@ -188,6 +195,12 @@ MEASURES |= {
     for trees, depth in sizes
 }
 MEASURES |= {
+    f"temperature/{power}": Measure(
+        f"log loss divided by that without a temperature, power {power}", "ratio", more=False
+    )
+    for power in POWERS
+}
+MEASURES |= {
     f"plane/{name.replace(' ', '-')}": Measure(
         f"error on the training rows of the plane, {name}", "%", more=False
     )
@@ -227,6 +240,28 @@ def small(options):
         spread = ours.std() / np.sqrt(len(ours) / (options.rounds or 3))
         note = f"{ours.mean():.2f} against {forest.mean():.2f} %, standard error {spread:.2f}"
         yield Row(f"small/{name}", [ours.mean() / forest.mean()], note)
+
+
+def temperature(options):
+    """Powers of the temperature, on a quarter of the training rows of classification tables."""
+    found = []
+    for name in groups.pick(options, data.CLASSIFICATION, ["pima"]):
+        for seed in groups.seeds(options):
+            split = data.load_table(name, options.data, 0, 5000).inner(seed)
+            labels, y_train = np.unique(split.y_train, return_inverse=True)
+            column = np.searchsorted(labels, split.y_test)
+            column[~np.isin(split.y_test, labels)] = -1
+            for power in (None, *POWERS):
+                skforest.hinge.TEMPERATURE_POWER = power
+                model = RandomHingeForestClassifier(calibrate=power is not None, random_state=seed)
+                proba = model.fit(split.X_train, y_train).predict_proba(split.X_test)
+                error = 100 * np.mean(proba.argmax(axis=1) != column)
+                found.append((scores.log_loss(column, proba), error + compare.OFFSET))
+    losses, errors = np.log(found).reshape(-1, 1 + len(POWERS), 2).transpose(2, 1, 0)
+    for power, loss, error in zip(POWERS, losses[1:], errors[1:], strict=True):
+        ratios = np.exp(loss - losses[0])
+        note = f"largest {ratios.max():.2f}, error {np.exp(np.mean(error - errors[0])):.3f}"
+        yield Row(f"temperature/{power}", [np.exp(np.mean(np.log(ratios)))], note)
 
 
 def special(options):
@@ -388,7 +423,7 @@ def _poker(options, seed, one_hot):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (images, small, special, as_printed, curves, plane, speed),
+        (images, small, temperature, special, as_printed, curves, plane, speed),
         MEASURES,
         groups.SETS | groups.SEEDS,
     )

@@ -236,6 +236,8 @@ class _Blend(TableEstimator):
                 ):
                     own[key] = seed
             if isinstance(estimator, BaseForest):
+                if "calibrate" in params:
+                    own["calibrate"] = False  # the weighted mean is calibrated, not its members
                 own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
                 if params.get("categorical_features") == "from_dtype":
                     own["categorical_features"] = self.categorical_features
@@ -333,7 +335,7 @@ class _Blend(TableEstimator):
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
-            self.temperature_ = find_temperature(blended, *own, may_exceed_1=is_whole)
+            self.temperature_ = find_temperature(blended, *own, may_flatten=is_whole)
 
     def _make_criterion(self, samples):
         """What the weights maximise."""

@@ -29,6 +29,9 @@ from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from .forest.statistics import responses
+from .training.blending import find_temperature
+from .training.early_stopping import draw_weighted
 from .training.hinge import HingeInput, HingeSettings, HingeTraining, calibrated_baseline
 from .training.losses import (
     LOSSES,
@@ -44,6 +47,10 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
+MIN_CALIBRATION_ROWS = 30  # fewer say little about the temperature
+# The temperature of the mean of several bags is that of one bag to this power, by the log loss of
+# held-out training rows of 22 tables.
+TEMPERATURE_POWER = 0.7
 
 PARAMETERS = """
 n_estimators : int
@@ -107,8 +114,8 @@ early_stopping : bool
     Whether to hold out rows of every bag and keep the model with the least loss on them.
     Probabilities are then less confident, and on most tables more labels are wrong.
 validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. Used by
-    `early_stopping`{calibration}.
+    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For
+    `early_stopping` and {calibration}.
 n_iter_no_change : int
     Training of a bag stops after this many evaluations without improvement, of the 40 in all. At
     least 1. Only with `early_stopping`.
@@ -129,11 +136,16 @@ warm_start : bool
 """
 
 CLASSIFIER_PARAMETERS = (
-    PARAMETERS.replace("{calibration}", "")
+    PARAMETERS.replace("{calibration}", "`calibrate`")
     + """
 loss : {"log_loss"} or Loss
     What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
     `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
+calibrate : bool
+    Whether the first bag leaves out `validation_fraction` of the rows to find the `temperature_`,
+    since probabilities are too close to 0 and 1 where labels are noisy. No effect with a single
+    bag, with fewer than 30 rows to leave out, with `early_stopping` or `bootstrap`, with several
+    outputs, and with a `Loss` of your own.
 label_smoothing : float
     Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
     predictions less confident.
@@ -141,7 +153,7 @@ label_smoothing : float
 ).rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
-    PARAMETERS.replace("{calibration}", ' and by loss="quantile"')
+    PARAMETERS.replace("{calibration}", 'loss="quantile"')
     + """
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
     What is minimised, in units of the standard deviation of each output. "squared_error": for
@@ -168,6 +180,14 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: mean absolute derivative of the trees with respect to the feature,
     times its standard deviation.
 """
+
+CLASSIFIER_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+temperature_ : float
+    At least 1. The vectors of all leaves were divided by it; 1 without `calibrate`.
+"""
+)
 
 NOTES = """
 Features are standardised, and so are inner products, by running statistics; both are folded into
@@ -425,7 +445,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         ]
 
 
-@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, CLASSIFIER_ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """Classify with trees of margins that are trained together, by gradient descent.
 
@@ -455,6 +475,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     _parameter_constraints: dict = {
         "loss": [StrOptions({"log_loss"}), Loss],
+        "calibrate": ["boolean"],
         "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
@@ -473,6 +494,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         max_depth="auto",
         n_bags="auto",
         loss="log_loss",
+        calibrate=True,
         label_smoothing=0.0,
         optimizer="adam",
         learning_rate="auto",
@@ -498,6 +520,38 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         warm_start=False,
     ):
         store_parameters(self, locals())
+
+    def _fit_forest(self, data, bags):
+        is_first = bags[0] == 0
+        held_out = self._calibration_mask(data) if is_first else None
+        if held_out is not None:
+            data = data.with_folds(np.where(held_out, 0, -1), self.n_bags_)
+        forest = super()._fit_forest(data, bags)
+        if is_first:
+            self.temperature_ = 1.0
+        if held_out is not None:
+            self.temperature_ = self._find_temperature(forest[: self.n_estimators], data, held_out)
+        if getattr(self, "temperature_", 1.0) == 1.0:
+            return forest
+        value = (forest.value / self.temperature_).astype(np.float32)
+        return forest.replaced(forest.arrays | {"value": value})
+
+    def _calibration_mask(self, data):
+        """Rows that the first bag leaves out to find the temperature; None: there is none."""
+        is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
+        is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
+        if not (self.calibrate and is_log_loss and is_possible) or data.fold is not None:
+            return None
+        random = np.random.RandomState(self._seed % 2**32)
+        mask = draw_weighted(data.weight, self.validation_fraction, random)
+        return mask if np.count_nonzero(mask) >= MIN_CALIBRATION_ROWS else None
+
+    def _find_temperature(self, bag, data, mask):
+        """The temperature of the mean of all bags, by the rows that the first one left out."""
+        probability, weight = responses(bag, data.X[mask]), data.weight[mask]
+        fold = np.arange(len(weight)) % 5
+        own = data.target[mask].astype(np.int64), weight, fold, 5
+        return find_temperature(probability, *own, may_sharpen=False) ** TEMPERATURE_POWER
 
     def _make_loss(self):
         if self._has_several_outputs:
@@ -545,6 +599,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _set_stream_target(self, data, is_first):
         data = self._set_target(data, not is_first)
+        self.temperature_ = 1.0
         n = self.n_classes_
         # A class without rows may occur in a later batch.
         return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))

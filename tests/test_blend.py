@@ -181,7 +181,7 @@ def test_temperature():
         found = find_temperature(distorted, *own)
         assert found == pytest.approx(1 / power, rel=0.15)
         np.testing.assert_allclose(sharpened(distorted, 1 / power), true, rtol=1e-6)
-    assert find_temperature(sharpened(true, 0.5), *own, may_exceed_1=False) == 1
+    assert find_temperature(sharpened(true, 0.5), *own, may_flatten=False) == 1
 
 
 # ------------------------------------------------------------------------------ held-out responses

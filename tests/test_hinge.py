@@ -25,6 +25,7 @@ from skforest._kernels.rows import tree_seed
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 
 from skforest import Forest, Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._feature_grid import FeatureGrid
@@ -656,7 +657,7 @@ def test_early_stopping_keeps_the_model_of_least_validation_loss(head):
     """Labels are noise: the loss of rows held out rises from the start."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), rng.integers(2, size=300)
-    own = {"head": head, "max_iter": 1000, "max_depth": 6}
+    own = {"head": head, "max_iter": 1000, "max_depth": 6, "calibrate": False}
     model = quick(RandomHingeForestClassifier, early_stopping=True, n_iter_no_change=3, **own).fit(
         X, y
     )
@@ -836,6 +837,68 @@ def test_wrong_results_of_losses_of_the_user(method, wrong, message):
     setattr(loss, method, wrong)
     with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
         quick(RandomHingeForestRegressor, loss=loss).fit(X, X[:, 0])
+
+
+def noisy(n=400):
+    """Two classes, of which a third of the labels is random."""
+    return make_classification(n, 6, n_informative=4, flip_y=0.3, random_state=1)
+
+
+def test_the_temperature_reduces_the_log_loss_of_new_rows():
+    X, y = noisy(1200)
+    options = {"n_estimators": 50, "max_iter": "auto"}
+    models = [
+        quick(RandomHingeForestClassifier, calibrate=calibrate, **options).fit(X[:600], y[:600])
+        for calibrate in (True, False)
+    ]
+    losses = [log_loss(y[600:], model.predict_proba(X[600:])) for model in models]
+    calibrated, plain = models
+    assert plain.temperature_ == 1 < 1.5 < calibrated.temperature_
+    assert losses[0] < 0.9 * losses[1]
+    # The second bag sees all rows in both models, the first one only in one of them.
+    first, second = (
+        [model.forest_[bag].compact() for model in models] for bag in (slice(50), slice(50, 100))
+    )
+    assert first[0].value.shape != first[1].value.shape
+    scaled = second[0].value * calibrated.temperature_
+    np.testing.assert_allclose(scaled, second[1].value, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "n, changes",
+    [
+        (190, {}),  # 29 of them would be left out
+        (400, {"n_bags": 1}),
+        (400, {"early_stopping": True}),
+        (400, {"bootstrap": True}),
+        (400, {"loss": OwnCrossEntropy()}),
+    ],
+)
+def test_where_there_is_no_temperature(n, changes):
+    X, y = noisy(n)
+    model, plain = (
+        quick(RandomHingeForestClassifier, calibrate=calibrate, **changes).fit(X, y)
+        for calibrate in (True, False)
+    )
+    assert model.temperature_ == 1
+    assert_same(model, plain)
+
+
+def test_calibrated_models_depend_on_weighted_rows_alone():
+    X, y = noisy()
+    weight = np.full(len(X), 2.0)
+    model = quick(RandomHingeForestClassifier, n_bags=3, max_iter=400).fit(X, y, weight)
+    assert model.temperature_ > 1
+    order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(X)), 2))
+    assert_same(clone(model).set_params(n_jobs=2).fit(X[order], y[order]), model)
+    grown = clone(model).set_params(n_bags=2, warm_start=True).fit(X, y, weight)
+    assert_same(grown.set_params(n_bags=3).fit(X, y, weight), model)
+
+
+def test_streams_have_no_temperature():
+    X, y = noisy()
+    model = quick(RandomHingeForestClassifier).fit(X, y)
+    assert model.partial_fit(X, y).temperature_ == 1
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])

@@ -154,8 +154,14 @@ def sharpened(probability, temperature):
     return raw / raw.sum(axis=1, keepdims=True)
 
 
-def find_temperature(probability, codes, weight, fold, n_folds, may_exceed_1=True):
-    """The temperature of least log loss; 1 unless it also helps folds that it is not found on."""
+def find_temperature(
+    probability, codes, weight, fold, n_folds, may_sharpen=True, may_flatten=True
+):
+    """The temperature of least log loss; 1 unless it also helps folds that it is not found on.
+
+    It is less than 1 only with `may_sharpen`, and more only with `may_flatten`.
+    """
+    bounds = -LARGEST_LOG_TEMPERATURE * may_sharpen, LARGEST_LOG_TEMPERATURE * may_flatten
 
     def loss(log_temperature, rows):
         found = sharpened(probability[rows], np.exp(log_temperature))
@@ -163,7 +169,6 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_exceed_1=Tru
         return -float(np.sum(weight[rows] * _log(of_labels)))
 
     def best(rows):
-        bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE if may_exceed_1 else 0.0
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
 
     before = after = 0.0
