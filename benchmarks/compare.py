@@ -7,6 +7,10 @@ from scipy import stats
 
 TASKS = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
 EVERY = [*data.CLASSIFICATION, *data.REGRESSION]
+UNSEEN = {
+    "classification": list(data.UNSEEN_CLASSIFICATION),
+    "regression": list(data.UNSEEN_REGRESSION),
+}
 MEASURES = ("errors", "noise", "seconds", "predict_us", "log_loss", "calibration")
 # Added to errors in percent, since an error may be 0.
 OFFSET = 0.05
@@ -74,20 +78,21 @@ def relative(stored, model, names, what="errors", offset=0.0, base=REFERENCE):
     ])  # fmt: skip
 
 
-def complete(stored):
+def complete(stored, tasks=TASKS):
     """Names of the models that were fitted on all tables."""
-    return [
-        model for model in MODELS if stored.get(model, {}).get("errors", {}).keys() >= set(EVERY)
-    ]
+    wanted = {name for names in tasks.values() for name in names}
+    return [model for model in MODELS if stored.get(model, {}).get("errors", {}).keys() >= wanted]
 
 
-def summary(stored):
+def summary(stored, tasks=TASKS):
     """Summarize the runs of the models that were fitted on all tables.
 
     Parameters
     ----------
     stored : dict
         As `results.read` returns it.
+    tasks : dict of str to list of str
+        The tables, by task.
 
     Returns
     -------
@@ -99,20 +104,22 @@ def summary(stored):
         tables.
     """
     found = {}
-    for model in complete(stored):
+    every = [name for names in tasks.values() for name in names]
+    classification = tasks["classification"]
+    for model in complete(stored, tasks):
         means = {}
-        for task, names in TASKS.items():
+        for task, names in tasks.items():
             ratios = relative(stored, model, names, offset=OFFSET)
             means |= {task: _geometric(ratios), f"{task}_median": float(np.median(ratios))}
-        smaller = relative(stored, model, EVERY) if model != REFERENCE else np.ones(1)
+        smaller = relative(stored, model, every) if model != REFERENCE else np.ones(1)
         found[model] = {
             **means,
             "better": int(np.sum(smaller < 1)),
-            "seconds": float(np.median([mean(stored, model, name, "seconds") for name in EVERY])),
-            "time": _geometric(relative(stored, model, EVERY, "seconds")),
-            "predict_us": _over(stored, model, EVERY, "predict_us", _geometric),
-            "log_loss": _over(stored, model, data.CLASSIFICATION, "log_loss", np.mean),
-            "calibration": _over(stored, model, data.CLASSIFICATION, "calibration", np.mean),
+            "seconds": float(np.median([mean(stored, model, name, "seconds") for name in every])),
+            "time": _geometric(relative(stored, model, every, "seconds")),
+            "predict_us": _over(stored, model, every, "predict_us", _geometric),
+            "log_loss": _over(stored, model, classification, "log_loss", np.mean),
+            "calibration": _over(stored, model, classification, "calibration", np.mean),
             "seeds": sorted({len(runs) for runs in stored[model]["errors"].values()}),
         }
     return found
@@ -127,7 +134,7 @@ def better(stored, rival, what, model=BLEND):
         Tables for which it is stored of both models, with means over the seeds of both.
     """
     differences = []
-    for table in data.CLASSIFICATION:
+    for table in stored[model].get(what, {}):
         runs = (stored[name].get(what, {}).get(table, ()) for name in (model, rival))
         if pairs := list(zip(*runs, strict=False)):
             differences.append(sum(own - other for own, other in pairs))
@@ -167,7 +174,7 @@ def worse_than_member(stored):
     return found
 
 
-def ranks(stored):
+def ranks(stored, tasks=TASKS):
     """Average ranks of errors over the tables, and groups of models that cannot be told apart.
 
     Two models differ if Wilcoxon's signed-rank test of the logarithms of their errors on the
@@ -180,8 +187,9 @@ def ranks(stored):
     cliques : list of (int, int)
         First and last position in `rank` of each largest group without a difference.
     """
-    models = complete(stored)
-    errors = np.array([[mean(stored, model, name) for name in EVERY] for model in models])
+    models = complete(stored, tasks)
+    every = [name for names in tasks.values() for name in names]
+    errors = np.array([[mean(stored, model, name) for name in every] for model in models])
     average = stats.rankdata(errors, axis=0).mean(axis=1)
     order = np.argsort(average, kind="stable")
     logs = np.log(errors[order] + OFFSET)

