@@ -742,14 +742,14 @@ def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatc
     model = quick(ObliqueBoostingRegressor, early_stopping=early_stopping, **options)
     model.set_params(warm_start=True).fit(X, y)
     (n_before,), (scores,) = model.n_iter_, model.validation_scores_
-    grown = training_module.BoostingTraining._grown
+    grown = training_module.BoostingTraining._grow_tree
     numbers = []
 
     def counted(self, number, *others):
         numbers.append(number)
         return grown(self, number, *others)
 
-    monkeypatch.setattr(training_module.BoostingTraining, "_grown", counted)
+    monkeypatch.setattr(training_module.BoostingTraining, "_grow_tree", counted)
     model.set_params(n_estimators=28).fit(X, y)
     (n_after,) = model.n_iter_
     assert n_after > n_before
@@ -829,14 +829,14 @@ def test_an_interrupted_fit_changes_nothing(cls, monkeypatch):
     X, y = rows_of(cls)
     model = quick(cls, n_bags=1).fit(X, y)
     before = vars(model).copy()
-    boost = training_module.BoostingTraining._boost
+    boost = training_module.BoostingTraining._add_round
 
     def interrupted(self, number):
         if number == 3:
             raise KeyboardInterrupt
         boost(self, number)
 
-    monkeypatch.setattr(training_module.BoostingTraining, "_boost", interrupted)
+    monkeypatch.setattr(training_module.BoostingTraining, "_add_round", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:100], y[:100])
     assert vars(model) == before
