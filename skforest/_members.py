@@ -1,9 +1,11 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows."""
 
 from functools import partial
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
@@ -219,7 +221,61 @@ def check_response(response, shape, name, is_proba=False):
     raise ValueError(f"the member {name!r} predicts {message}")
 
 
-def read_groups(groups, n_samples):
+def sample_folds(cv, X, y, rows, groups, is_class):
+    """Fold of each sample, -1 for those of weight 0, and the number of folds.
+
+    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples.
+    """
+    is_present = rows.row_of_sample >= 0
+    if isinstance(cv, Integral) and groups is None:
+        n_folds = min(cv, len(rows))
+        # Rows are in an order that depends on their values alone: no shuffling.
+        order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
+        of_row = np.empty(len(rows), dtype=np.int64)
+        of_row[order] = np.arange(len(rows)) % n_folds
+        return np.where(is_present, of_row[rows.row_of_sample], -1), n_folds
+    present = np.flatnonzero(is_present)
+    samples = np.arange(len(is_present))  # those that the splitter sees
+    if groups is not None:
+        groups = _check_groups(groups, len(is_present))
+    if isinstance(cv, Integral):
+        samples, groups = present, groups[present]
+        cv = _group_splitter(cv, groups, is_class and y.ndim == 1)
+    splitter = check_cv(cv, y[samples], classifier=is_class)
+    splits = splitter.split(take_rows(X, samples), y[samples], groups)
+    fold = np.full(len(is_present), -1)
+    n_times = np.zeros(len(is_present), dtype=int)
+    for k, (_, test) in enumerate(splits):
+        test = _check_test_rows(test, len(samples))
+        fold[samples[test]] = k
+        n_times[samples[test]] += 1
+    if (n_times[present] != 1).any():
+        raise ValueError("cv must put every row into the test rows of one fold")
+    found, of_present = np.unique(fold[present], return_inverse=True)
+    if len(found) < 2:
+        raise ValueError("cv must have at least 2 folds with rows of positive weight")
+    fold[:] = -1
+    fold[present] = of_present
+    return fold, len(found)
+
+
+def _group_splitter(n_folds, groups, is_stratified):
+    """A splitter that leaves out whole groups."""
+    n_folds = min(n_folds, len(np.unique(groups)))
+    if n_folds < 2:
+        raise ValueError("groups must have at least 2 groups with rows of positive weight")
+    return (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
+
+
+def _check_test_rows(test, n_samples):
+    """Test rows of a fold, numbers or a mask, as an ndarray; ValueError if they are no rows."""
+    test = np.asarray(test)
+    if test.dtype != bool and test.size and not 0 <= test.min() <= test.max() < n_samples:
+        raise ValueError(f"cv has test rows outside of 0 .. {n_samples - 1}")
+    return test
+
+
+def _check_groups(groups, n_samples):
     """The parameter `groups` as an array of shape (n_samples,)."""
     groups = np.asarray(groups)
     if groups.shape not in ((n_samples,), (n_samples, 1)):

@@ -13,11 +13,10 @@ from copy import copy
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters, take_rows
+from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._members import (
@@ -27,9 +26,9 @@ from ._members import (
     OwnMember,
     check_response,
     has_response,
-    read_groups,
     responder_of,
     response_of,
+    sample_folds,
 )
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -215,55 +214,11 @@ class _Blend(TableEstimator):
         decoded, classes = self._decoded(target)
         X = as_frame(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
-        fold, n_folds = self._folds(X, decoded, rows, groups)
+        cv = 5 if self.cv is None else self.cv
+        fold, n_folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         return BlendedRows(
             X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
         )
-
-    def _folds(self, X, y, rows, groups):
-        """Fold of each sample, -1 for those of weight 0, and the number of folds."""
-        cv = 5 if self.cv is None else self.cv
-        is_class = is_classifier(self)
-        fold = np.full(len(rows.row_of_sample), -1)
-        if isinstance(cv, Integral) and groups is None:
-            n_folds = min(cv, len(rows))
-            # Rows are in an order that depends on their values alone: no shuffling.
-            order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
-            of_row = np.empty(len(rows), dtype=np.int64)
-            of_row[order] = np.arange(len(rows)) % n_folds
-            fold = np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1)
-            return fold, n_folds
-        present = np.flatnonzero(rows.row_of_sample >= 0)
-        samples = np.arange(len(fold))  # those that the splitter sees
-        if groups is not None:
-            groups = read_groups(groups, len(fold))
-        if isinstance(cv, Integral):
-            is_stratified = is_class and y.ndim == 1
-            samples, groups = present, groups[present]
-            n_folds = min(cv, len(np.unique(groups)))
-            if n_folds < 2:
-                raise ValueError("groups must have at least 2 groups with rows of positive weight")
-            cv = (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
-        cv = check_cv(cv, y[samples], classifier=is_class)
-        n_times = np.zeros(len(fold), dtype=int)
-        for k, (_, test) in enumerate(cv.split(take_rows(X, samples), y[samples], groups)):
-            test = np.asarray(test)
-            if (
-                test.dtype != bool
-                and test.size
-                and not 0 <= test.min() <= test.max() < len(samples)
-            ):
-                raise ValueError(f"cv has test rows outside of 0 .. {len(samples) - 1}")
-            fold[samples[test]] = k
-            n_times[samples[test]] += 1
-        if (n_times[present] != 1).any():
-            raise ValueError("cv must put every row into the test rows of one fold")
-        found, of_present = np.unique(fold[present], return_inverse=True)
-        fold[:] = -1
-        fold[present] = of_present
-        if len(found) < 2:
-            raise ValueError("cv must have at least 2 folds with rows of positive weight")
-        return fold, len(found)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
