@@ -329,12 +329,17 @@ class _Blend(TableEstimator):
         self.temperature_ = 1.0
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
             blended = sum(weight * response for weight, response in zip(weights, responses))
-            fold = samples.fold[samples.first]
-            own = rows.y[:, 0].astype(np.int64), rows.weight, fold, samples.n_folds
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
-            self.temperature_ = find_temperature(blended, *own, may_exceed_1=is_whole)
+            self.temperature_ = find_temperature(
+                blended,
+                rows.y[:, 0].astype(np.int64),
+                rows.weight,
+                samples.fold[samples.first],
+                samples.n_folds,
+                may_exceed_1=is_whole,
+            )
 
     def _make_criterion(self, samples):
         """What the weights maximise."""
