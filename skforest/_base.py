@@ -235,12 +235,18 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             grown = self._fit_tree(sample, seed, control, **shared)
             return grown if isinstance(grown, tuple) else (grown, {})
 
-        name = type(self).__name__
-        options = self.n_jobs, self.verbose, name, self._time_limit
-        # The copies that choose settings train without them.
-        tasks = self.__dict__.pop("_tasks", None)
-        state = self._partial_state if type(self)._fit_forest is BaseForest._fit_forest else None
-        done = in_parallel(fit_member, members, *options, tasks, state)
+        # A subclass that overrides this method may still change the trees.
+        are_final = type(self)._fit_forest is BaseForest._fit_forest
+        done = in_parallel(
+            fit_member,
+            members,
+            self.n_jobs,
+            self.verbose,
+            name=type(self).__name__,
+            limit=self._time_limit,
+            tasks=self.__dict__.pop("_tasks", None),  # copies that train in processes have none
+            state=self._partial_state if are_final else None,
+        )
         trees, records = map(list, zip(*done))
         del done
         if found is not None:
@@ -310,7 +316,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         else:
             X = self._validated(table.matrix(levels), reset=None)
         if "feature_names_in_" in self.__dict__ and X.shape[0] <= FEW_ROWS:
-            # The next frames with such columns are read without validation.
+            # The next frames with such columns are read without validation. `Forest.__getstate__`
+            # leaves the reader out.
             reader = FrameReader(given, self.feature_names_in_, levels)
             self.forest_.__dict__["_cached_reader"] = reader
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
@@ -351,7 +358,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return self.forest_
 
     def _routed(self, X, method):
-        """What a method of the forest returns for the features of the rows."""
+        """What a method of the forest returns for the features of the rows.
+
+        A plain matrix of valid numbers needs no full validation, which would take longer than the
+        prediction of few rows, and would copy many of them.
+        """
         few = self._few_features(X)
         if few is not None:
             return method(self._routing_forest, few)
@@ -384,7 +395,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return response, copy(self)._validate_predict
 
     def _in_blocks(self, X, predict):
-        """A function of mapped rows, in blocks that are mapped each."""
+        """``predict(features)`` for blocks of validated rows, of which features are made."""
         map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
         reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 

@@ -221,61 +221,69 @@ def check_response(response, shape, name, is_proba=False):
     raise ValueError(f"the member {name!r} predicts {message}")
 
 
-def folds_of(X, y, rows, groups, cv, is_class):
+def sample_folds(cv, X, y, rows, groups, is_class):
     """Fold of each sample, -1 for those of weight 0, and the number of folds.
 
-    `X` and `y` are samples, `rows` the distinct ones among those of positive weight; `groups` and
-    `cv` are the parameters.
+    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples.
     """
-    cv = 5 if cv is None else cv
-    fold = np.full(len(rows.row_of_sample), -1)
+    is_present = rows.row_of_sample >= 0
     if isinstance(cv, Integral) and groups is None:
         n_folds = min(cv, len(rows))
         # Rows are in an order that depends on their values alone: no shuffling.
         order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
         of_row = np.empty(len(rows), dtype=np.int64)
         of_row[order] = np.arange(len(rows)) % n_folds
-        return np.where(rows.row_of_sample >= 0, of_row[rows.row_of_sample], -1), n_folds
-    present = np.flatnonzero(rows.row_of_sample >= 0)
-    samples = np.arange(len(fold))  # those that the splitter sees
+        return np.where(is_present, of_row[rows.row_of_sample], -1), n_folds
+    present = np.flatnonzero(is_present)
+    samples = np.arange(len(is_present))  # those that the splitter sees
     if groups is not None:
-        groups = read_groups(groups, len(fold))
+        groups = _check_groups(groups, len(is_present))
     if isinstance(cv, Integral):
-        is_stratified = is_class and y.ndim == 1
         samples, groups = present, groups[present]
-        n_folds = min(cv, len(np.unique(groups)))
-        if n_folds < 2:
-            raise ValueError("groups must have at least 2 groups with rows of positive weight")
-        cv = (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
-    cv = check_cv(cv, y[samples], classifier=is_class)
-    n_times = np.zeros(len(fold), dtype=int)
+        cv = _group_splitter(cv, groups, is_class and y.ndim == 1)
+    splitter = check_cv(cv, y[samples], classifier=is_class)
     try:
-        tests = [
-            np.asarray(test) for _, test in cv.split(take_rows(X, samples), y[samples], groups)
-        ]
+        splits = splitter.split(take_rows(X, samples), y[samples], groups)
+        tests = [test for _, test in splits]
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv yields no pairs of training and test rows: {error}") from error
+    fold = np.full(len(is_present), -1)
+    n_times = np.zeros(len(is_present), dtype=int)
     for k, test in enumerate(tests):
-        is_mask = test.dtype == bool and test.shape == samples.shape
-        if not is_mask and (test.ndim != 1 or test.size and test.dtype.kind not in "iu"):
-            raise ValueError(
-                f"cv must yield row numbers or masks of {len(samples)} rows, got {test}"
-            )
-        if not is_mask and test.size and not 0 <= test.min() <= test.max() < len(samples):
-            raise ValueError(f"cv has test rows outside of 0 .. {len(samples) - 1}")
+        test = _check_test_rows(test, len(samples))
         fold[samples[test]] = k
         n_times[samples[test]] += 1
     if (n_times[present] != 1).any():
         raise ValueError("cv must put every row into the test rows of one fold")
     found, of_present = np.unique(fold[present], return_inverse=True)
-    fold[:] = -1
-    fold[present] = of_present
     if len(found) < 2:
         raise ValueError("cv must have at least 2 folds with rows of positive weight")
+    fold[:] = -1
+    fold[present] = of_present
     return fold, len(found)
 
 
-def read_groups(groups, n_samples):
+def _group_splitter(n_folds, groups, is_stratified):
+    """A splitter that leaves out whole groups."""
+    n_folds = min(n_folds, len(np.unique(groups)))
+    if n_folds < 2:
+        raise ValueError("groups must have at least 2 groups with rows of positive weight")
+    return (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
+
+
+def _check_test_rows(test, n_samples):
+    """Test rows of a fold, numbers or a mask, as an ndarray; ValueError if they are no rows."""
+    test = np.asarray(test)
+    if test.dtype == bool and test.shape == (n_samples,):
+        return test
+    if test.ndim != 1 or (test.size and test.dtype.kind not in "iu"):
+        raise ValueError(f"cv must yield row numbers or masks of {n_samples} rows, got {test}")
+    if test.size and not 0 <= test.min() <= test.max() < n_samples:
+        raise ValueError(f"cv has test rows outside of 0 .. {n_samples - 1}")
+    return test.astype(np.int64)
+
+
+def _check_groups(groups, n_samples):
     """The parameter `groups` as an array of shape (n_samples,)."""
     groups = np.asarray(groups)
     if groups.shape not in ((n_samples,), (n_samples, 1)):

@@ -148,36 +148,39 @@ class ForestClassifierMixin(ClassifierMixin):
         """The training set with its weights multiplied by those of the classes."""
         if self.class_weight in (None, "balanced_subsample"):
             return data
-        codes = data.y.astype(np.int32)
-        factor = np.ones(len(data))
-        given = self.class_weight
-        if isinstance(given, list) and len(given) != codes.shape[1]:
+        given, codes = self.class_weight, data.y.astype(np.int32)
+        n_outputs = codes.shape[1]
+        if isinstance(given, list) and len(given) != n_outputs:
             raise ValueError(
-                f"class_weight={given!r} has {len(given)} entries, y has {codes.shape[1]} outputs"
+                f"class_weight={given!r} has {len(given)} entries, y has {n_outputs} outputs"
             )
-        if isinstance(given, dict) and codes.shape[1] > 1:
+        if isinstance(given, dict) and n_outputs > 1:
             raise ValueError(
                 f"class_weight={given!r} must be a list of dicts, one for each output of y"
             )
+        factor = np.ones(len(data))
         for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
             if given == "balanced":
                 of_class = self._balancing_factor(column, data.weight, len(classes))
             else:
                 own = given[k] if isinstance(given, list) else given
-                try:
-                    labels = classes[column]
-                    of_class = compute_class_weight(own, classes=classes, y=labels)
-                except (ValueError, TypeError) as error:
-                    message = f"class_weight={given!r} is not valid: {error}"
-                    raise type(error)(message) from error
+                of_class = self._given_factor(own, column, classes)
             factor *= of_class[column]
         weight = data.weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
-                f"class_weight={self.class_weight!r} must leave the rows finite weights of 0 or "
-                "more, not all 0"
+                f"class_weight={given!r} must leave the rows finite weights of 0 or more, not all "
+                "0"
             )
         return data.with_weight(weight)
+
+    def _given_factor(self, weights, codes, classes):
+        """Factor for each class of one output, from its entry of `class_weight`."""
+        try:
+            return compute_class_weight(weights, classes=classes, y=classes[codes])
+        except (ValueError, TypeError) as error:
+            message = f"class_weight={self.class_weight!r} is not valid: {error}"
+            raise type(error)(message) from error
 
     def _target_units(self, data, target, is_warm_start):
         """Raw prediction that training starts from; class numbers have no unit."""

@@ -151,13 +151,19 @@ class FitTasks:
             is_ended |= bool(epoch.call_on_fit_task_end(estimator=self.estimator, **self.rows))
         return is_ended
 
-    def end(self, state):
-        """End the tree; True if a callback ends training. `state` returns fitted attributes."""
+    def end(self, state, is_last):
+        """End the tree, and begin the next one; True if a callback ends training.
+
+        `state` returns fitted attributes.
+        """
         self.begin()
         task, self.task = self.task, None
-        return task.call_on_fit_task_end(
+        is_ended = task.call_on_fit_task_end(
             estimator=self.estimator, **self.rows, reconstruction_attributes=state
         )
+        if not (is_ended or is_last):
+            self.begin()
+        return is_ended
 
 
 class SharedFunction:
@@ -243,24 +249,11 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
 
     control = Control(report if len(members) == 1 else None)
     results, is_ended = [], False
-    wanted = takewhile(lambda _: not control.stop[0], members)
-    backend = _active_backend()
-    if len(members) == 1 or _has(backend, "sharedmem"):
-        options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
-        jobs = joblib.Parallel(n_jobs, **options)
-        if limit is not None or tasks is not None:
-            function = until_stopped(function)
-        function = configured(function)
-        calls = (joblib.delayed(function)(member, control) for member in wanted)
-    else:
-        return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
-        jobs = Parallel(n_jobs, return_as=return_as)
-        calls = _calls_in_processes(function, wanted, limit, backend)
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
             if tasks is not None and len(members) > 1:
                 tasks.begin()
-            for result in jobs(calls):
+            for result in _started(function, members, n_jobs, control, limit, tasks is not None):
                 is_ended = is_ended or result is None
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue
@@ -269,18 +262,35 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
                     control.stop[0] = 1
                 if progress.unit == "tree":
                     progress.update(len(results))
-                if tasks is not None:
-                    if tasks.end(None if state is None else partial(state, results)):
-                        control.stop[0] = 1
-                        is_ended = True
-                    elif len(results) < len(members):
-                        tasks.begin()
+                of_results = None if state is None else partial(state, results)
+                if tasks is not None and tasks.end(of_results, len(results) == len(members)):
+                    control.stop[0] = 1
+                    is_ended = True
     finally:
         control.stop[0] = 1  # threads that still work read it and end
         progress.close()
     if not results:
         raise TimeoutError(f"{name}: nothing was trained within the time limit")
     return results
+
+
+def _started(function, members, n_jobs, control, limit, has_callbacks):
+    """Start the training of all members; an iterable of their results, in order.
+
+    None stands for members whose training was ended before it was complete.
+    """
+    wanted = takewhile(lambda _: not control.stop[0], members)
+    backend = _active_backend()
+    if len(members) > 1 and not _has(backend, "sharedmem"):
+        return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
+        jobs = Parallel(n_jobs, return_as=return_as)
+        return jobs(_calls_in_processes(function, wanted, limit, backend))
+    if limit is not None or has_callbacks:
+        function = until_stopped(function)
+    function = configured(function)
+    options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
+    jobs = joblib.Parallel(n_jobs, **options)
+    return jobs(joblib.delayed(function)(member, control) for member in wanted)
 
 
 def _calls_in_processes(function, members, limit, backend):

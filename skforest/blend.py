@@ -25,10 +25,10 @@ from ._members import (
     OtherMember,
     OwnMember,
     check_response,
-    folds_of,
     has_response,
     responder_of,
     response_of,
+    sample_folds,
 )
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -214,7 +214,8 @@ class _Blend(TableEstimator):
         decoded, classes = self._decoded(target)
         X = as_frame(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
-        fold, n_folds = folds_of(X, decoded, rows, groups, self.cv, is_classifier(self))
+        cv = 5 if self.cv is None else self.cv
+        fold, n_folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         return BlendedRows(
             X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
         )
@@ -330,12 +331,17 @@ class _Blend(TableEstimator):
         self.temperature_ = 1.0
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
             blended = sum(weight * response for weight, response in zip(weights, responses))
-            fold = samples.fold[samples.first]
-            own = rows.y[:, 0].astype(np.int64), rows.weight, fold, samples.n_folds
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
-            self.temperature_ = find_temperature(blended, *own, may_flatten=is_whole)
+            self.temperature_ = find_temperature(
+                blended,
+                rows.y[:, 0].astype(np.int64),
+                rows.weight,
+                samples.fold[samples.first],
+                samples.n_folds,
+                may_flatten=is_whole,
+            )
 
     def _make_criterion(self, samples):
         """What the weights maximise."""

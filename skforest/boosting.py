@@ -304,7 +304,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         data.spread()  # computed once, before threads ask for it
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
-        fixed["X_val"] = None if self._given_validation is None else "rows"
+        fixed["X_val"] = None if self._given_validation is None else "rows"  # given, or not?
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
             self._continues_rounds = self._adds_rounds(n_folds, n_rows)
@@ -346,7 +346,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         return name, n_wanted, 0 if self._continues_rounds else n_done
 
     def _known_rounds(self):
-        """The rounds of the last fit by the seeds of the bags: of its first and last training."""
+        """The rounds of the last fit by the seeds of the bags, as pairs of TrainedRounds.
+
+        The second is that of the trees that a bag kept, the first that of its training with
+        held-out rows, where it was then trained again on all rows.
+        """
         rounds = self.__dict__.get("_trained_rounds")
         if rounds is None:  # the last fit had warm_start=False, or the model was loaded
             rounds = [(TrainedRounds(), TrainedRounds(n)) for n in self.n_iter_]
@@ -379,6 +383,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     def _fit_forest(self, data, bags):
         if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
+            # Each bag leaves one fold out.
             n_folds = min(self.n_bags_, len(data))
             data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
         monotonic = self._monotonic_features(data)
@@ -390,9 +395,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 "Sparse data was passed for X, but dense data is required by the linear leaves "
                 "that warm_start=True continues with; pass X.toarray()"
             )
-        held_out = None
-        if self._given_validation is not None:
-            data, held_out = self._with_validation(data)
+        data, held_out = self._with_validation(data)
         task = self._task(data, BinnedRows(data, self.max_bins, monotonic, groups, held_out))
         known = self._known_rounds() if self._continues_rounds else {}
         records = []
@@ -403,10 +406,13 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         return self._calibrated(forest, data, bags, task, unseen)
 
     def _with_validation(self, data):
-        """The training set and, with weights of 0, the rows for early stopping; and their weights.
+        """The training set with the rows of `X_val`, if there are any, and their weights or None.
 
-        Errors name `X_val`, `y_val` and `sample_weight_val`.
+        They have the weight 0 in the training set, where they are the last rows. Errors name
+        `X_val`, `y_val` and `sample_weight_val`.
         """
+        if self._given_validation is None:
+            return data, None
         loss = self._make_loss()
         try:
             other = self._merged(
@@ -425,9 +431,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             raise type(error)(message) from error
         if sparse.issparse(data.X) != sparse.issparse(other.X):
             raise TypeError("X_val must be sparse where X is, and only there")
-        return data.with_held_out(other, target), np.concatenate(
-            [np.zeros(len(data)), other.weight]
-        )
+        held_out = np.concatenate([np.zeros(len(data)), other.weight])
+        return data.with_held_out(other, target), held_out
 
     def _resolve_linear_leaves(self, data, is_monotonic, groups):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
@@ -492,26 +497,28 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         return calibrated(forest, task.loss.calibration(parts)) if parts else forest
 
     def _fit_tree(self, data, seed, control, task, known):
-        """One bag of trees; `known` has rounds by the seeds of the bags, see `_known_rounds`."""
+        """One bag of trees; a single one that holds out rows is trained again on all rows.
+
+        `known` has the rounds of the last fit by the seeds of the bags, see `_known_rounds`.
+        """
         held_out = self._held_out_weight(data, seed, task.rows)
         has_own = task.rows.held_out is None and held_out.any()  # rows that this bag holds out
-        is_repeated = has_own and data.fold is None  # on all rows
-        first, last = known.get(seed, (None, None))
+        is_repeated = has_own and data.fold is None
+        known_first, known_last = known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // self.n_bags_
         train = partial(task.train, seed=seed, control=control, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, data.weight)
-        training = train(weight, held_out, known=first if is_repeated else last)
-        n_rounds = len(training.trees)
-        record = {"validation_scores_": np.array(training.scores)}
+        training = train(weight, held_out, known=known_first if is_repeated else known_last)
         forest = self._packed(training, data)
+        record = {"validation_scores_": np.array(training.scores)}
         if task.loss.is_calibrated and has_own:
             record["unseen"] = seed, _part(forest, data, held_out)
         first = None
-        if is_repeated and n_rounds:
+        if is_repeated and training.trees:
             first = training.trained_rounds(forest)
             # The trees of more rows learn more slowly: rounds grow with the rows.
-            more = math.ceil(n_rounds * len(data) / np.count_nonzero(weight))
-            training = train(data.weight, np.zeros(len(data)), known=last, n_rounds=more)
+            n_rounds = math.ceil(len(training.trees) * len(data) / np.count_nonzero(weight))
+            training = train(data.weight, np.zeros(len(data)), known=known_last, n_rounds=n_rounds)
             forest = self._packed(training, data)
         if self.warm_start:
             record["_trained_rounds"] = first, training.trained_rounds()

@@ -180,14 +180,16 @@ def shapley_values(
     parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
     for part in parts:
         part.map_rows(X, background)
-    options = seed, n_permutations // 2, n_jobs
+    n_pairs = n_permutations // 2
     values, variance = np.zeros((2, X.shape[0], estimator.n_features_in_, game.n_outputs))
     sampled = [part for part in parts if game.finish is not None or not part.is_additive]
     found = [
-        _explain_trees(part, game, max_exact, *options) for part in parts if part not in sampled
+        _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs)
+        for part in parts
+        if part not in sampled
     ]
     if sampled:
-        found.append(_explain_mixtures(sampled, game, *options))
+        found.append(_explain_mixtures(sampled, game, seed, n_pairs, n_jobs))
     for more_values, more_variance in found:
         values += more_values
         variance += more_variance
@@ -248,11 +250,10 @@ def _game(estimator, units):
     is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
     is_raw = (units == "raw" or (units == "auto" and is_boosting)) and forest.link != "identity"
     is_binary = forest.task == "classification" and forest.n_outputs == 2
-    outputs = "second" if is_binary else "all"
     if is_raw:
-        outputs = "difference" if is_binary else "all"
         forest = forest.replaced(forest.arrays, link="identity")
-    return _Game([(estimator, forest, 1.0)], outputs=outputs)
+    of_two_classes = "difference" if is_raw else "second"
+    return _Game([(estimator, forest, 1.0)], outputs=of_two_classes if is_binary else "all")
 
 
 def _game_of_blend(blend, units):
@@ -263,13 +264,8 @@ def _game_of_blend(blend, units):
     for name, model in blend.members_.items():
         forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
         members.append((model, forest, blend.weights_[name]))
-    finish = None
-    if blend.temperature_ != 1:
-        temperature = blend.temperature_
-
-        def finish(total):
-            return sharpened(total, temperature)
-
+    temperature = blend.temperature_
+    finish = None if temperature == 1 else partial(sharpened, temperature=temperature)
     first = members[0][1]
     is_binary = first.task == "classification" and first.n_outputs == 2
     return _Game(members, finish, "second" if is_binary else "all")
@@ -321,8 +317,8 @@ class _Part:
 def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
     """Values of a forest with hard splits whose trees are added, and their variances."""
     forest, n_inputs = part.forest, part.forest.n_inputs
-    leaves = game.select(_leaf_values(forest)), game.select(forest.slope.astype(np.float64))
-    leaves = [np.ascontiguousarray(array) for array in leaves]
+    values = np.ascontiguousarray(game.select(_leaf_values(forest)))
+    slopes = np.ascontiguousarray(game.select(forest.slope.astype(np.float64)))
     scale = part.weight * _tree_scales(forest) / len(part.Z)
     bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
     largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.Z).max(axis=0))
@@ -330,13 +326,15 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
 
     def explain(start, chunk, control):
         X = part.X[start : start + size]
-        own = np.zeros((2, len(X), n_inputs, game.n_outputs))
-        options = max_exact, n_pairs, tree_seed(seed, start)
-        walker = ShapleyTrees(forest, X, part.Z, part.player, n_inputs, *leaves, *options)
+        value, variance = found = np.zeros((2, len(X), n_inputs, game.n_outputs))
+        walker = ShapleyTrees(
+            forest, X, part.Z, part.player, n_inputs, values, slopes, max_exact, n_pairs,
+            tree_seed(seed, start),
+        )  # fmt: skip
         for t in range(bounds[chunk], bounds[chunk + 1]):
             walker.load(*_tree_arrays(forest, t, part.player, largest))
-            walker.explain(t, scale[t], *own, control.stop)
-        return own
+            walker.explain(t, scale[t], value, variance, control.stop)
+        return found
 
     blocks = []
     for start in range(0, len(part.X), size):
@@ -455,11 +453,7 @@ def _explanation(estimator, X, values, base_values, variance):
         values, errors, base_values = values[..., 0], errors[..., 0], base_values[:, 0]
     elif isinstance(classes, np.ndarray) and len(classes) == values.shape[2]:
         outputs = [str(label) for label in classes]
-    if sparse.issparse(X):
-        data = X.toarray()
-    else:
-        data = np.asarray(X)
-    data = data.reshape(len(values), -1)
+    data = np.asarray(dense(X)).reshape(len(values), -1)
     try:
         import shap
     except ImportError:

@@ -181,8 +181,9 @@ class _NonGreedy(ObliqueForest):
         mask = validation_mask(self, data.weight, seed)
         train = data.sample(np.where(mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)
-        own = data, mask, seed, control.stop, self, self._criterion
-        forest, record = train_jointly(forest, *own, control.report)
+        forest, record = train_jointly(
+            forest, data, mask, seed, control.stop, self, self._criterion, control.report
+        )
         forest, refined = refine_grown(self, forest, data, seed, control.stop)
         record["n_active_leaves_"] = int(forest.n_leaves[0])
         return forest, record | refined

@@ -173,8 +173,10 @@ def refine(
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
-        own = forest[tree].compact(), sample, tree_seed(seed, tree), control.stop
-        return *refine_tree(*own, **options), is_own
+        found = refine_tree(
+            forest[tree].compact(), sample, tree_seed(seed, tree), control.stop, **options
+        )
+        return *found, is_own
 
     done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)

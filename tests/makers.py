@@ -1,4 +1,4 @@
-"""Forests made for tests: by hand, at random, or grown without an estimator.
+"""Forests made for tests: by hand, at random, or grown without an estimator; and comparisons.
 
 Only this file knows the signatures of the kernels.
 """
@@ -18,6 +18,7 @@ from skforest._kernels.boost import TreeGrower
 from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
+from sklearn.base import is_classifier
 
 from skforest.forest import ARRAYS, Forest
 
@@ -437,3 +438,19 @@ def use(forest):
     forest.directions()
     forest.compact().response(X)
     pickle.loads(pickle.dumps(forest[len(forest) // 2 :]))
+
+
+# -------------------------------------------------------------------------------------- estimators
+
+
+def response(model, X):
+    """The finest prediction of a fitted estimator."""
+    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
+
+
+def assert_same_trees(a, b):
+    """Two fitted estimators have the same trees, bit for bit, and the same classes."""
+    for name, array in a.forest_.arrays.items():
+        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
+    if is_classifier(a):
+        np.testing.assert_equal(a.classes_, b.classes_)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ESTIMATORS, fitted_attributes, small
+from makers import response
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -51,10 +52,6 @@ def refuses(estimator, X, y, *words, weight=None):
         assert all(value is before[name] for name, value in vars(model).items())
         for word in words:
             assert re.search(word, str(error.value)), f"{word!r} is not in: {error.value}"
-
-
-def response(model, X):
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
 def runs(code, seconds=120):

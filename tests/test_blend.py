@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import sklearn
+from makers import response
 from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1
@@ -71,10 +72,6 @@ def classes(n=120, n_classes=3):
 
 def targets(n=120):
     return make_friedman1(n, random_state=0)
-
-
-def response(model, X):
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
 each_kind = pytest.mark.parametrize(

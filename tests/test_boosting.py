@@ -8,7 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed, grow_boosted
+from makers import assert_same_trees, fixed, grow_boosted
 from scipy import sparse
 from scipy.special import expit, softmax
 from skforest._kernels.linear_leaf import LeafRegression, add_linear
@@ -40,11 +40,6 @@ def rows_of(cls, n=150):
     if cls is ObliqueBoostingClassifier:
         return make_classification(n, 6, n_informative=4, n_classes=3, random_state=0)
     return make_friedman1(n, 6, noise=0.5, random_state=0)
-
-
-def assert_same(a, b):
-    for name, array in a.forest_.arrays.items():
-        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
 
 
 # ------------------------------------------------------------------------------------------- trees
@@ -163,7 +158,7 @@ def test_limits_of_the_leaves_and_the_depth():
     assert model.forest_.n_leaves.max() == 10 and model.forest_.max_depth.max() == 4
     # A limit that the depth implies has no influence.
     model.set_params(max_depth=3, max_leaf_nodes=8).fit(X, y)
-    assert_same(model, clone(model).set_params(max_leaf_nodes=None).fit(X, y))
+    assert_same_trees(model, clone(model).set_params(max_leaf_nodes=None).fit(X, y))
 
 
 # ------------------------------------------------------------------------------------------ losses
@@ -499,15 +494,17 @@ def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, n_bag
     k = np.random.default_rng(0).integers(0, 4, len(X))
     model = quick(cls, n_bags=n_bags).fit(X, y, sample_weight=k)
     order = np.random.default_rng(1).permutation(k.sum())
-    assert_same(model, clone(model).fit(np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]))
-    assert_same(model, clone(model).fit(X[k > 0], y[k > 0], k[k > 0]))
-    assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
-    assert_same(model, clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(k, 2)))
+    assert_same_trees(
+        model, clone(model).fit(np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order])
+    )
+    assert_same_trees(model, clone(model).fit(X[k > 0], y[k > 0], k[k > 0]))
+    assert_same_trees(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    assert_same_trees(model, clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(k, 2)))
     scaled = clone(model).fit(X, y, k * 2.0**-900)
     np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
     # Threads inside a bag.
     monkeypatch.setattr(training_module, "MIN_THREADED", 0)
-    assert_same(model, clone(model).set_params(n_jobs=2 * n_bags).fit(X, y, k))
+    assert_same_trees(model, clone(model).set_params(n_jobs=2 * n_bags).fit(X, y, k))
 
 
 @pytest.mark.parametrize("n_bags", [1, 3])
@@ -573,7 +570,7 @@ def test_early_stopping_on_given_rows(cls, n_bags):
     order = np.random.default_rng(1).permutation(k.sum())
     copies = [np.repeat(part, k, axis=0)[order] for part in (X[160:], y[160:])]
     again = clone(model).fit(X[:160], y[:160], X_val=copies[0], y_val=copies[1])
-    assert_same(weighted, again)
+    assert_same_trees(weighted, again)
     assert "_given_validation" not in vars(model)
 
 
@@ -637,7 +634,7 @@ def test_rows_for_early_stopping_are_routed_as_metadata():
     plain = clone(model).fit(
         scale.transform(X[:100]), y[:100], X_val=scale.transform(X[100:]), y_val=y[100:]
     )
-    assert_same(pipeline[-1], plain)
+    assert_same_trees(pipeline[-1], plain)
 
 
 @pytest.mark.parametrize("n_bags", [1, 3])
@@ -670,7 +667,7 @@ def test_more_bags_by_warm_start(cls):
     X, y = rows_of(cls)
     model = quick(cls, early_stopping=False, warm_start=True).fit(X, y)
     model.set_params(n_bags=4).fit(X, y)
-    assert_same(model, quick(cls, early_stopping=False, n_bags=4).fit(X, y))
+    assert_same_trees(model, quick(cls, early_stopping=False, n_bags=4).fit(X, y))
     assert len(model.n_iter_) == len(model.validation_scores_) == len(model.loss_curve_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
@@ -701,7 +698,7 @@ CONTINUED = {
 
 
 def assert_same_fit(a, b):
-    assert_same(a, b)
+    assert_same_trees(a, b)
     assert a.n_iter_ == b.n_iter_ and a.linear_leaves_ == b.linear_leaves_
     for name in ("validation_scores_", "loss_curve_"):
         for one, other in zip(getattr(a, name), getattr(b, name), strict=True):
@@ -742,14 +739,14 @@ def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatc
     model = quick(ObliqueBoostingRegressor, early_stopping=early_stopping, **options)
     model.set_params(warm_start=True).fit(X, y)
     (n_before,), (scores,) = model.n_iter_, model.validation_scores_
-    grown = training_module.BoostingTraining._grown
+    grown = training_module.BoostingTraining._grow_tree
     numbers = []
 
     def counted(self, number, *others):
         numbers.append(number)
         return grown(self, number, *others)
 
-    monkeypatch.setattr(training_module.BoostingTraining, "_grown", counted)
+    monkeypatch.setattr(training_module.BoostingTraining, "_grow_tree", counted)
     model.set_params(n_estimators=28).fit(X, y)
     (n_after,) = model.n_iter_
     assert n_after > n_before
@@ -829,14 +826,14 @@ def test_an_interrupted_fit_changes_nothing(cls, monkeypatch):
     X, y = rows_of(cls)
     model = quick(cls, n_bags=1).fit(X, y)
     before = vars(model).copy()
-    boost = training_module.BoostingTraining._boost
+    boost = training_module.BoostingTraining._add_round
 
     def interrupted(self, number):
         if number == 3:
             raise KeyboardInterrupt
         boost(self, number)
 
-    monkeypatch.setattr(training_module.BoostingTraining, "_boost", interrupted)
+    monkeypatch.setattr(training_module.BoostingTraining, "_add_round", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:100], y[:100])
     assert vars(model) == before
@@ -913,7 +910,7 @@ def test_class_weights_are_weights():
     weighted = quick(ObliqueBoostingClassifier).fit(X, y, np.where(y == 0, 3, 1))
     # Means of the inputs, for missing values, are those without class weights.
     weighted.forest_.fill = model.forest_.fill
-    assert_same(model, weighted)
+    assert_same_trees(model, weighted)
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e-3, 1e3, 1e25])
@@ -1194,7 +1191,7 @@ def test_monotonic_constraints_of_a_data_frame():
     grid = frame.iloc[np.ones(50, dtype=int)].assign(x=np.linspace(-2, 2, 50))
     assert (np.diff(model.predict(grid)) >= 0).all() and np.ptp(model.predict(grid)) > 1
     again = quick(ObliqueBoostingRegressor, monotonic_cst=[0, 1, 0]).fit(frame, y)
-    assert_same(model, again)
+    assert_same_trees(model, again)
     for wrong in ({"c": 1}, {"q": 1}, {"x": [1]}, [1, 0, 0], [0, 1], [0, 2, 0]):
         with pytest.raises(ValueError, match="monotonic_cst="):
             clone(model).set_params(monotonic_cst=wrong).fit(frame, y)
@@ -1315,7 +1312,9 @@ def test_interactions_of_a_data_frame(tmp_path):
     by_name = quick(ObliqueBoostingRegressor, interaction_cst=[{"c", "x"}]).fit(frame, y)
     save(by_name, tmp_path / "model")
     assert load(tmp_path / "model").interaction_cst == [{"c", "x"}]
-    assert_same(by_name, quick(ObliqueBoostingRegressor, interaction_cst=[[0, 1]]).fit(frame, y))
+    assert_same_trees(
+        by_name, quick(ObliqueBoostingRegressor, interaction_cst=[[0, 1]]).fit(frame, y)
+    )
     rows = frame.iloc[:40]
     shift = [by_name.predict(rows.assign(z=z)) - by_name.predict(rows) for z in (-1.0, 1.0)]
     slope = by_name.predict(rows.assign(z=1.0)) - by_name.predict(rows.assign(z=-1.0))

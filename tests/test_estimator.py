@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import sklearn
 from joblib import parallel_config
+from makers import assert_same_trees, response
 from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
@@ -57,19 +58,6 @@ def task(estimator, n=N, seed=0):
     return (classes if is_classifier(estimator) else targets)(n, seed)
 
 
-def response(model, X):
-    """The finest prediction there is."""
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
-
-
-def assert_same_forest(a, b):
-    """Two fitted estimators hold the same trees, bit for bit."""
-    for name, array in a.forest_.arrays.items():
-        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
-    if is_classifier(a):
-        np.testing.assert_array_equal(a.classes_, b.classes_)
-
-
 # ------------------------------------------------------------------------ scikit-learn's tools
 
 
@@ -91,7 +79,7 @@ def test_grid_search_finds_what_a_loop_finds(estimator):
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand, rtol=1e-12)
     assert search.best_params_["min_samples_leaf"] == 1
     best = clone(estimator).set_params(**search.best_params_).fit(X, y)
-    assert_same_forest(search.best_estimator_, best)
+    assert_same_trees(search.best_estimator_, best)
 
 
 @pytest.mark.needs("min_impurity_decrease")
@@ -104,7 +92,7 @@ def test_parallel_forest_inside_a_parallel_search(estimator):
     np.testing.assert_array_equal(
         nested.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
     )
-    assert_same_forest(nested.best_estimator_, alone.best_estimator_)
+    assert_same_trees(nested.best_estimator_, alone.best_estimator_)
 
 
 def test_a_pipeline_equals_its_steps(estimator):
@@ -132,7 +120,7 @@ def test_clone_is_unfitted_and_learns_the_same(estimator):
     other = clone(estimator)
     assert other.get_params() == estimator.get_params()
     assert vars(other).keys() == other.get_params().keys()
-    assert_same_forest(other.fit(X, y), estimator)
+    assert_same_trees(other.fit(X, y), estimator)
 
 
 def test_feature_names_pass_through_a_pipeline(estimator):
@@ -182,7 +170,7 @@ def test_metadata_routing_of_sample_weight(estimator):
         )
     for (a, b), model, score in zip(folds.split(X), routed["estimator"], routed["test_score"]):
         by_hand = clone(estimator).fit(X[a], y[a], sample_weight=weight[a])
-        assert_same_forest(model, by_hand)
+        assert_same_trees(model, by_hand)
         assert score == by_hand.score(X[b], y[b], sample_weight=weight[b])
 
 
@@ -230,7 +218,7 @@ def test_data_frames_give_names_and_the_same_forest(estimator):
     named = clone(estimator).fit(frame, pd.Series(y))
     assert named.feature_names_in_.tolist() == list("abcdef")
     assert named.forest_.feature_names == list("abcdef")
-    assert_same_forest(named, plain)
+    assert_same_trees(named, plain)
     np.testing.assert_array_equal(response(named, frame), response(plain, X))
 
 
@@ -265,7 +253,7 @@ def test_data_frame_of_mixed_columns(estimator):
         }
     )
     mixed, plain = clone(estimator).fit(frame, y), clone(estimator).fit(X, y)
-    assert_same_forest(mixed, plain)
+    assert_same_trees(mixed, plain)
     np.testing.assert_array_equal(response(mixed, frame), response(plain, X))
 
 
@@ -279,7 +267,7 @@ def test_equal_values_give_the_same_model_in_every_dtype(estimator, dtype):
     y = X[:, 0] ^ X[:, 1] if is_classifier(estimator) else X @ np.arange(6.0)
     one = clone(estimator).fit(X.astype(np.float64), y)
     other = clone(estimator).fit(X.astype(dtype), y)
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
     for model in (one, other):
         expected = response(one, X.astype(np.float64))
         np.testing.assert_array_equal(response(model, X.astype(dtype)), expected)
@@ -321,7 +309,7 @@ def test_lists(estimator):
     X = X.astype(np.float32)
     one = clone(estimator).fit(X, y)
     other = clone(estimator).fit(X.tolist(), y.tolist(), sample_weight=[1] * len(X))
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
     np.testing.assert_array_equal(other.predict(X[:5].tolist()), one.predict(X[:5]))
 
 
@@ -333,7 +321,7 @@ def test_rows_in_the_shape_of_features(estimator):
     flat = images.reshape(60, -1)
     one = clone(estimator).set_params(feature_shape=(4, 5, 3)).fit(images, y)
     other = clone(estimator).set_params(feature_shape=(4, 5, 3)).fit(flat, y)
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
     assert one.n_features_in_ == 60
     for method in ("predict", "apply"):
         np.testing.assert_array_equal(getattr(one, method)(images), getattr(other, method)(flat))
@@ -471,7 +459,7 @@ def test_labels_without_an_entry_in_class_weight_count_once(classifier):
     X, y = classes()
     one = clone(classifier).set_params(class_weight={1: 3}).fit(X, y)
     other = clone(classifier).set_params(class_weight={0: 1, 1: 3, 2: 1}).fit(X, y)
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
 
 
 def test_class_weight_by_name(classifier):
@@ -495,10 +483,10 @@ def test_a_weight_of_k_is_k_copies_and_0_is_absence(estimator, params):
     estimator.set_params(**params)
     weighted = clone(estimator).fit(X, y, sample_weight=k)
     copied = clone(estimator).fit(np.repeat(X, k, axis=0), np.repeat(y, k))
-    assert_same_forest(weighted, copied)
+    assert_same_trees(weighted, copied)
     np.testing.assert_array_equal(response(weighted, X), response(copied, X))
     other = clone(estimator).fit(X[k > 0], y[k > 0], sample_weight=k[k > 0])
-    assert_same_forest(weighted, other)
+    assert_same_trees(weighted, other)
 
 
 def test_weights_matter(estimator):
@@ -525,7 +513,7 @@ def test_the_order_of_rows_does_not_matter(estimator):
     estimator.set_params(oob_score=True, n_estimators=40)
     one = clone(estimator).fit(X, y, weight)
     other = clone(estimator).fit(X[order], y[order], weight[order])
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
     np.testing.assert_array_equal(response(one, X), response(other, X))
     assert one.oob_score_ == pytest.approx(other.oob_score_, rel=1e-12)
 
@@ -693,7 +681,7 @@ def test_warm_start_gives_the_forest_of_one_fit(estimator):
     for n_estimators in (12, 13, 30):
         steps.set_params(n_estimators=n_estimators).fit(X, y)
         assert len(steps.forest_) == n_estimators
-    assert_same_forest(steps, whole)
+    assert_same_trees(steps, whole)
     np.testing.assert_array_equal(response(steps, X), response(whole, X))
     assert steps.oob_score_ == whole.oob_score_
 
@@ -705,7 +693,7 @@ def test_warm_start_with_a_generator_as_random_state(estimator):
     steps = clone(estimator).set_params(random_state=np.random.RandomState(0), warm_start=True)
     for n_estimators in (4, 10):
         steps.set_params(n_estimators=n_estimators).fit(X, y)
-    assert_same_forest(steps, whole)
+    assert_same_trees(steps, whole)
 
 
 @pytest.mark.needs("min_impurity_decrease")
@@ -769,7 +757,7 @@ def test_without_warm_start_a_second_fit_starts_anew(estimator):
     X, y = task(estimator)
     other_X, other_y = task(estimator, seed=7)
     estimator.fit(other_X[:, :4], other_y).fit(X, y)
-    assert_same_forest(estimator, clone(estimator).fit(X, y))
+    assert_same_trees(estimator, clone(estimator).fit(X, y))
 
 
 # ------------------------------------------------------------------------------ the same bits
@@ -783,7 +771,7 @@ def test_same_bits_for_every_number_of_threads(estimator, n_jobs):
     estimator.set_params(oob_score=True, n_estimators=30)
     one = clone(estimator).set_params(n_jobs=1).fit(X, y)
     many = clone(estimator).set_params(n_jobs=n_jobs).fit(X, y)
-    assert_same_forest(one, many)
+    assert_same_trees(one, many)
     np.testing.assert_array_equal(response(one, X), response(many, X))
     assert one.oob_score_ == many.oob_score_
 
@@ -796,7 +784,7 @@ def test_same_bits_for_every_backend(estimator, backend):
     with parallel_config(backend, n_jobs=2):
         other = clone(estimator).fit(X, y)
         predicted = response(other, many)
-    assert_same_forest(one, other)
+    assert_same_trees(one, other)
     np.testing.assert_array_equal(predicted, response(one, many))
 
 
@@ -880,7 +868,7 @@ def test_same_bits_for_every_layout(estimator, layout):
     }[layout]()
     other.flags.writeable = layout != "read-only"
     one, two = clone(estimator).fit(X, y), clone(estimator).fit(other, y)
-    assert_same_forest(one, two)
+    assert_same_trees(one, two)
     np.testing.assert_array_equal(response(one, X), response(two, other))
 
 
@@ -1253,8 +1241,8 @@ def test_no_global_state(estimator):
         one.set_params(n_estimators=n_estimators).fit(X, y)
         two.set_params(n_estimators=n_estimators).fit(other_X[:, :4], other_y)
         response(one, X), response(two, other_X[:, :4])
-    assert_same_forest(one, a)
-    assert_same_forest(two, b)
+    assert_same_trees(one, a)
+    assert_same_trees(two, b)
 
 
 @pytest.mark.every_class
@@ -1282,7 +1270,7 @@ def test_estimators_in_threads_of_the_user(estimator):
     models = [clone(estimator).set_params(random_state=s) for s in range(4)]
     in_threads(lambda k: models[k].fit(X, y), 4)
     for model, other in zip(models, alone):
-        assert_same_forest(model, other)
+        assert_same_trees(model, other)
 
 
 def test_one_model_predicts_in_many_threads(estimator):

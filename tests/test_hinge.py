@@ -10,7 +10,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed
+from makers import assert_same_trees, fixed
 from scipy.special import logsumexp, softmax
 from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
 from skforest._kernels.loss import (
@@ -584,11 +584,6 @@ def test_depth_1_forests_and_ferns_are_the_same(cls):
 # -------------------------------------------------------------------------------------- estimators
 
 
-def assert_same(a, b):
-    for name, array in a.forest_.arrays.items():
-        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
-
-
 @BOTH
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, early_stopping):
@@ -597,8 +592,8 @@ def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, early
     model = quick(cls, early_stopping=early_stopping, n_bags=3).fit(X, y, sample_weight=k)
     order = np.random.default_rng(1).permutation(k.sum())
     copies = np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order]
-    assert_same(model, clone(model).fit(*copies))
-    assert_same(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
+    assert_same_trees(model, clone(model).fit(*copies))
+    assert_same_trees(model, clone(model).set_params(n_jobs=2).fit(X, y, k))
     scaled = clone(model).fit(X, y, k * 2.0**-900)
     np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
 
@@ -609,7 +604,7 @@ def test_class_weights_are_weights():
     weighted = quick(RandomHingeForestClassifier).fit(X, y, np.where(y == 0, 3, 1))
     # Class weights are those of labels: means of the inputs, for missing values, have none.
     weighted.forest_.fill = model.forest_.fill
-    assert_same(model, weighted)
+    assert_same_trees(model, weighted)
     rare = y * (np.arange(len(y)) % 4 == 0) > 0
     plain = quick(RandomHingeForestClassifier, max_iter=60).fit(X, rare)
     balanced = clone(plain).set_params(class_weight="balanced").fit(X, rare)
@@ -621,7 +616,7 @@ def test_more_bags_by_warm_start(cls):
     X, y = rows_of(cls)
     model = quick(cls, n_bags=2, warm_start=True).fit(X, y)
     model.set_params(n_bags=4).fit(X, y)
-    assert_same(model, quick(cls, n_bags=4).fit(X, y))
+    assert_same_trees(model, quick(cls, n_bags=4).fit(X, y))
     assert len(model.loss_curve_) == len(model.n_iter_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         clone_of = copy.deepcopy(model).set_params(n_bags=3)
@@ -881,7 +876,7 @@ def test_where_there_is_no_temperature(n, changes):
         for calibrate in (True, False)
     )
     assert model.temperature_ == 1
-    assert_same(model, plain)
+    assert_same_trees(model, plain)
 
 
 def test_calibrated_models_depend_on_weighted_rows_alone():
@@ -890,9 +885,9 @@ def test_calibrated_models_depend_on_weighted_rows_alone():
     model = quick(RandomHingeForestClassifier, n_bags=3, max_iter=400).fit(X, y, weight)
     assert model.temperature_ > 1
     order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(X)), 2))
-    assert_same(clone(model).set_params(n_jobs=2).fit(X[order], y[order]), model)
+    assert_same_trees(clone(model).set_params(n_jobs=2).fit(X[order], y[order]), model)
     grown = clone(model).set_params(n_bags=2, warm_start=True).fit(X, y, weight)
-    assert_same(grown.set_params(n_bags=3).fit(X, y, weight), model)
+    assert_same_trees(grown.set_params(n_bags=3).fit(X, y, weight), model)
 
 
 def test_streams_have_no_temperature():
@@ -1069,10 +1064,10 @@ def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(X[100:200], y[100:200])
     monkeypatch.undo()
-    assert_same(model, twin)
+    assert_same_trees(model, twin)
     for one in (model, twin):
         one.partial_fit(X[200:], y[200:])
-    assert_same(model, twin)
+    assert_same_trees(model, twin)
 
 
 def test_classes_and_targets_of_later_parts():
@@ -1088,8 +1083,8 @@ def test_classes_and_targets_of_later_parts():
     with pytest.raises(ValueError, match="labels"):
         model.partial_fit(X, y + 5)
     # fit starts anew, and so does partial_fit behind it
-    assert_same(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
-    assert_same(
+    assert_same_trees(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
+    assert_same_trees(
         model.fit(X, y).partial_fit(X, y), quick(RandomHingeForestClassifier).partial_fit(X, y)
     )
     X, y = rows_of(RandomHingeForestRegressor, 300)

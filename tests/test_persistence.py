@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pytest
 from conftest import ESTIMATORS, fitted_attributes, small
+from makers import response
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -47,10 +48,6 @@ def fitted(estimator, **params):
 
 def new_rows():
     return np.random.default_rng(1).standard_normal((50, 6)) * 2
-
-
-def response(model, X):
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
 def assert_same(a, b, X=None):

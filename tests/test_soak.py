@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import ALL
+from makers import response
 from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import StrOptions, make_constraint
@@ -237,10 +238,6 @@ def random_model(cls, rng, X, y):
     if own.get("objective") == "auto" and "objective" not in params and rng.random() < 0.9:
         params["objective"] = "co2"
     return cls(**params)
-
-
-def response(model, X):
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
 def as_list(found):

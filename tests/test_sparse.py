@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from makers import assert_same_trees
 from scipy import sparse
 from sklearn.base import clone
 
@@ -40,11 +41,6 @@ def rows(cls, n=300, p=40, counts=False, seed=0):
     return X.astype(np.float32), (score > np.median(score)) if "Class" in cls.__name__ else score
 
 
-def assert_same(a, b):
-    for name, array in a.forest_.arrays.items():
-        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
-
-
 @MODELS
 @pytest.mark.parametrize("counts", [False, True])
 @pytest.mark.parametrize(
@@ -63,7 +59,7 @@ def test_the_same_bits_as_of_dense_rows(cls, counts, parameters):
     dense = cls(8, random_state=0, **parameters).fit(X, y)
     for form in FORMS:
         model = cls(8, random_state=0, **parameters).fit(form(X), y)
-        assert_same(dense, model)
+        assert_same_trees(dense, model)
         np.testing.assert_array_equal(model.predict(form(X)), dense.predict(X))
         np.testing.assert_array_equal(model.apply(form(X)), dense.apply(X))
 
@@ -104,10 +100,10 @@ def test_scaled_features_have_the_same_bits(model, dtype):
     weight[:50] = 0
     S = sparse.csc_array(X)
     model = clone(dense).fit(S, y)
-    assert_same(dense, model)
+    assert_same_trees(dense, model)
     np.testing.assert_array_equal(model.predict(S), dense.predict(X))
     np.testing.assert_array_equal(model.apply(X), dense.apply(S))
-    assert_same(dense.fit(X, y, weight), model.fit(S, y, weight))
+    assert_same_trees(dense.fit(X, y, weight), model.fit(S, y, weight))
 
 
 def test_boosting_of_sparse_rows():
@@ -117,7 +113,7 @@ def test_boosting_of_sparse_rows():
     model = ObliqueBoostingRegressor(8, linear_leaves=False, n_bags=2, random_state=0)
     dense = clone(model).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
     model.fit(S[:100], y[:100], X_val=S[100:], y_val=y[100:])
-    assert_same(dense, model)
+    assert_same_trees(dense, model)
     *_, last = model.staged_predict(S)
     np.testing.assert_array_equal(last, dense.predict(X))
     with pytest.raises(TypeError, match="X_val must be sparse"):
@@ -132,14 +128,14 @@ def test_few_and_many_candidates(max_features):
     """Entries are found by bisection for a few candidates, and sorted by features for many."""
     X, y = rows(ManifoldForestClassifier, n=100, p=200)
     dense = ManifoldForestClassifier(3, random_state=0, max_features=max_features).fit(X, y)
-    assert_same(dense, clone(dense).fit(sparse.csr_matrix(X), y))
+    assert_same_trees(dense, clone(dense).fit(sparse.csr_matrix(X), y))
 
 
 def test_large_nodes_have_the_same_bits():
     """Rows of large nodes are not copied, but made dense again in every batch."""
     X, y = rows(CO2ForestClassifier, n=7000, p=320)
     dense = CO2ForestClassifier(1, max_depth=1, random_state=0, **CO2).fit(X, y)
-    assert_same(dense, clone(dense).fit(sparse.csr_matrix(X), y))
+    assert_same_trees(dense, clone(dense).fit(sparse.csr_matrix(X), y))
 
 
 def test_wide_rows_use_few_features_in_a_split():
@@ -152,7 +148,7 @@ def test_wide_rows_use_few_features_in_a_split():
     assert len(model.forest_.dense) == 0
     assert model.score(S, y) == 1.0
     np.testing.assert_array_equal(model.predict(S), model.predict(S.toarray()))
-    assert_same(model, clone(model).set_params(n_jobs=2).fit(S, y))
+    assert_same_trees(model, clone(model).set_params(n_jobs=2).fit(S, y))
     dense = clone(model).fit(S.toarray(), y)
     assert model.score(S[:50], y[:50]) >= dense.score(S[:50], y[:50])
 
@@ -186,12 +182,12 @@ def test_warm_start_and_streams():
         name = "n_bags" if hasattr(model, "n_bags") else "n_estimators"
         whole = clone(model).set_params(**{name: 4}).fit(X, y)
         model.set_params(warm_start=True).fit(S, y)
-        assert_same(whole, model.set_params(**{name: 4}).fit(S, y))
+        assert_same_trees(whole, model.set_params(**{name: 4}).fit(S, y))
     first, second = (RandomHingeForestClassifier(5, random_state=0, **SMALL) for _ in range(2))
     for batch in (slice(0, 200), slice(200, 300)):
         first.partial_fit(X[batch], y[batch], classes=[False, True])
         second.partial_fit(S[batch], y[batch], classes=[False, True])
-        assert_same(first, second)
+        assert_same_trees(first, second)
     # A forest that was fitted on dense rows shifts nearly all columns.
     X, y = rows(CO2ForestClassifier)
     model = CO2ForestClassifier(2, random_state=0, warm_start=True, **CO2).fit(X - 1, y)
@@ -239,7 +235,7 @@ def test_dtypes_zeros_and_repeated_entries(cls):
     X, y = rows(cls, counts=True)
     dense = cls(5, random_state=0).fit(X, y)
     for dtype in (np.float64, np.int64, np.uint8, np.int32):
-        assert_same(dense, cls(5, random_state=0).fit(sparse.csr_matrix(X).astype(dtype), y))
+        assert_same_trees(dense, cls(5, random_state=0).fit(sparse.csr_matrix(X).astype(dtype), y))
     # Entries of one place add up, stored zeros are none, and features need not rise.
     half = sparse.coo_matrix(X / 2)
     row, column = (np.concatenate([part, part, [0]]) for part in (half.row, half.col))
@@ -248,7 +244,7 @@ def test_dtypes_zeros_and_repeated_entries(cls):
     values = np.concatenate([half.data, half.data, [0.0]])[order]
     twice = sparse.csr_matrix((values, column[order], start), shape=X.shape)
     before = twice.copy()
-    assert_same(dense, cls(5, random_state=0).fit(twice, y))
+    assert_same_trees(dense, cls(5, random_state=0).fit(twice, y))
     # The matrix of the user is not changed.
     np.testing.assert_array_equal(twice.indices, before.indices)
     np.testing.assert_array_equal(twice.data, before.data)
@@ -263,9 +259,9 @@ def test_weights_order_threads_and_warm_start(cls):
     order = rng.permutation(np.repeat(np.arange(len(X)), weight))
     model = cls(6, random_state=0).fit(sparse.csr_matrix(X), y, sample_weight=weight)
     copies = cls(6, random_state=0, n_jobs=3).fit(sparse.csr_matrix(X[order]), y[order])
-    assert_same(model, copies)
+    assert_same_trees(model, copies)
     warm = cls(3, random_state=0, warm_start=True).fit(sparse.csr_matrix(X), y, weight)
-    assert_same(model, warm.set_params(n_estimators=6).fit(sparse.csr_matrix(X), y, weight))
+    assert_same_trees(model, warm.set_params(n_estimators=6).fit(sparse.csr_matrix(X), y, weight))
 
 
 def test_out_of_bag():

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from makers import assert_same_trees, response
 from scipy.stats import chi2
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
@@ -64,15 +65,6 @@ def target(model, frame):
     """Labels, or real targets, that depend on numbers and on categories."""
     score = frame["size"].to_numpy() + 2 * (frame["city"] == "Rome").to_numpy()
     return (score > 0.5).astype(int) if is_classifier(model) else score
-
-
-def response(model, X):
-    return model.predict_proba(X) if is_classifier(model) else model.predict(X)
-
-
-def assert_same_forest(a, b):
-    for name, array in a.forest_.arrays.items():
-        np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
 
 
 @pytest.fixture
@@ -154,7 +146,7 @@ def test_columns_of_every_dtype_of_numbers(cls, dtype):
     model = cls(5, random_state=0).fit(frame, y)
     plain = cls(5, random_state=0).fit(values.astype(float), y)
     assert model.is_categorical_ is None
-    assert_same_forest(model, plain)
+    assert_same_trees(model, plain)
     np.testing.assert_array_equal(model.predict_proba(frame), plain.predict_proba(values))
 
 
@@ -170,7 +162,7 @@ def test_missing_values_of_every_dtype(cls, dtype):
     frame = frame.astype(object).where(frame.notna(), None).astype(dtype)
     model = cls(5, random_state=0).fit(frame, y)
     plain = cls(5, random_state=0).fit(values, y)
-    assert_same_forest(model, plain)
+    assert_same_trees(model, plain)
     np.testing.assert_array_equal(model.predict_proba(frame), plain.predict_proba(values))
 
 
@@ -181,7 +173,7 @@ def test_polars_nulls_are_missing_values():
     y = [0, 1] * 15
     plain = np.array(values, dtype=float).T
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
-    assert_same_forest(model, CO2ForestClassifier(5, random_state=0).fit(plain, y))
+    assert_same_trees(model, CO2ForestClassifier(5, random_state=0).fit(plain, y))
     np.testing.assert_array_equal(
         model.predict_proba(frame), model.predict_proba(frame.to_numpy())
     )
@@ -390,10 +382,10 @@ def test_rows_of_missing_values_and_weights(estimator):
     model = clone(estimator).fit(frame, y, sample_weight=weight)
     order = rng.permutation(np.repeat(np.arange(N), weight))
     copies = clone(estimator).fit(frame.iloc[order], y[order])
-    assert_same_forest(model, copies)
+    assert_same_trees(model, copies)
     if "n_jobs" in estimator.get_params():
         threads = clone(estimator).set_params(n_jobs=3).fit(frame, y, sample_weight=weight)
-        assert_same_forest(model, threads)
+        assert_same_trees(model, threads)
 
 
 def test_a_column_without_any_value(estimator):
@@ -475,7 +467,7 @@ def test_arrays_of_objects_have_categories_and_arrays_of_strings_have_none():
     y = target(CO2ForestClassifier(), table())
     model = CO2ForestClassifier(5, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.is_categorical_, [False, True])
-    assert_same_forest(model, CO2ForestClassifier(5, random_state=0).fit(X.tolist(), y))
+    assert_same_trees(model, CO2ForestClassifier(5, random_state=0).fit(X.tolist(), y))
     with pytest.raises(ValueError, match="holds strings"):
         CO2ForestClassifier(5).fit(X.astype(str), y)
     strings = CO2ForestClassifier(5, categorical_features=[0, 1], random_state=0)
@@ -730,7 +722,7 @@ def test_warm_start_and_refinement(cls):
     whole = cls(8, random_state=0).fit(frame, y)
     parts = cls(4, random_state=0, warm_start=True).fit(frame, y)
     parts.set_params(n_estimators=8).fit(frame, y)
-    assert_same_forest(whole, parts)
+    assert_same_trees(whole, parts)
     refined = skforest.refine(whole, frame, y, random_state=0)
     assert refined.score(frame, y) > 0.8
     assert refined.forest_.feature_map.levels == whole.forest_.feature_map.levels
@@ -953,7 +945,7 @@ def test_other_frames_of_polars_and_pyarrow():
     enum = pl.DataFrame(columns).with_columns(pl.col("b").cast(pl.Enum(["v", "w", "u"])))
     for frame in (batch, wide, pa.table(batch).set_column(1, "b", batch["b"].dictionary_encode())):
         model = small().fit(frame, y)
-        assert_same_forest(model, expected)
+        assert_same_trees(model, expected)
         np.testing.assert_array_equal(model.forest_.predict(frame), model.predict(frame))
     assert small().fit(enum, y).forest_.levels == {1: ["v", "u"]}
 
@@ -987,7 +979,7 @@ def test_missing_values_and_levels_of_rows_without_weight(estimator):
     hidden.loc[~weight, ["size", "age"]] = np.nan
     hidden.loc[~weight, ["city", "shop"]] = ["Paris", None]
     model = clone(estimator).fit(hidden, y, sample_weight=weight)
-    assert_same_forest(model, estimator.fit(frame[weight], y[weight]))
+    assert_same_trees(model, estimator.fit(frame[weight], y[weight]))
 
 
 def test_forests_with_other_maps_are_not_joined():

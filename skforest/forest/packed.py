@@ -200,9 +200,8 @@ class Forest:
         if missing:
             raise ValueError(f"arrays {sorted(missing)} are missing")
         for name, (_, n_axes) in ARRAYS.items():
-            dtype = self._dtype(name)
             array = arrays[name] if name in arrays else self._default(name)
-            array = cast_exactly(array, dtype, name)
+            array = cast_exactly(array, self._dtype(name), name)
             if array.ndim != n_axes:
                 raise ValueError(f"{name} has {array.ndim} axes; {n_axes} are needed")
             setattr(self, name, array)
@@ -283,8 +282,9 @@ class Forest:
     def router(self):
         """Router: the traversal of the trees, made at the first use."""
         grid = self.feature_shape, self.wrap, self.unordered
-        own = self.arrays, self.n_features, self.n_outputs, grid
-        return Router(*own, self.gate, self.steepness)
+        return Router(
+            self.arrays, self.n_features, self.n_outputs, grid, self.gate, self.steepness
+        )
 
     @cached_property
     def row_map(self):

@@ -5,6 +5,7 @@ growing would have stored for the same structure. A forest here has one tree.
 """
 
 import math
+from itertools import zip_longest
 
 import numpy as np
 from scipy import sparse
@@ -329,22 +330,33 @@ def staged_responses(forest, Z):
     """
     n_bags, n_outputs = len(forest.bag_start) - 1, forest.n_outputs
     value = forest.value.reshape(-1, n_outputs)
+    slopes = forest.slope_start, forest.slope_feature, forest.slope
     raw = np.zeros((n_bags, len(Z), n_outputs))
+    for of_bags in _staged_value_rows(forest, Z):
+        for bag, row in enumerate(of_bags):
+            if row is None:
+                continue
+            raw[bag] += value[row]
+            if len(forest.slope_start):
+                add_linear(np.asarray(Z, np.float32), row, *slopes, raw[bag])
+        yield sum(LINKS[forest.link](of_bag + forest.baseline) for of_bag in raw) / n_bags
+
+
+def _staged_value_rows(forest, Z):
+    """For each round, the value rows that mapped rows reach in one tree of each bag.
+
+    A generator of tuples of arrays; None for a bag that has no more trees.
+    """
     for first in range(0, int(np.diff(forest.bag_start).max()), STAGES):
-        parts = []
+        of_bags = []
         for start, end in zip(forest.bag_start[:-1] + first, forest.bag_start[1:]):
             trees = forest[min(start, end) : min(start + STAGES, end)]
-            leaves = trees.apply_mapped(Z) + trees.tree_start[:-1] if len(trees) else None
-            parts.append((len(trees), trees.child, leaves))
-        for tree in range(max(n_trees for n_trees, _, _ in parts)):
-            for bag, (n_trees, child, leaves) in enumerate(parts):
-                if tree < n_trees:
-                    row = -1 - child[leaves[:, tree]]
-                    raw[bag] += value[row]
-                    if len(forest.slope_start):
-                        own = forest.slope_start, forest.slope_feature, forest.slope
-                        add_linear(np.asarray(Z, np.float32), row, *own, raw[bag])
-            yield sum(LINKS[forest.link](own + forest.baseline) for own in raw) / n_bags
+            rows = []
+            if len(trees):
+                leaves = trees.apply_mapped(Z) + trees.tree_start[:-1]
+                rows = np.ascontiguousarray(-1 - trees.child[leaves].T)
+            of_bags.append(rows)
+        yield from zip_longest(*of_bags)
 
 
 def feature_importances(forest, importance_type):

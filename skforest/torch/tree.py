@@ -255,8 +255,17 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         def report(epoch, loss):
             self._report(f"epoch {epoch + 1}, loss {loss:.4f}")
 
-        own = grower.child, grower.networks, counts, images, images.weighted_samples()
-        return train_networks(*own, annealing.batch_size, schedule, True, report)
+        return train_networks(
+            grower.child,
+            grower.networks,
+            counts,
+            images,
+            images.weighted_samples(),
+            annealing.batch_size,
+            schedule,
+            exact_counts=True,
+            report=report,
+        )
 
     def _pack(self, child, networks, images, data):
         """The hard tree, with leaves counted from the samples that reach them; set `networks_`."""

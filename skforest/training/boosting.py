@@ -30,8 +30,8 @@ from .losses import BaseLoss
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
-DIRECTION_BINS = 64
-MIN_GAIN = 1e-9
+DIRECTION_BINS = 64  # of a direction, at most
+MIN_GAIN = 1e-9  # of a split: less is rounding
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # An average of bags overfits later than each of them: this many times the rounds that are best for
 # a bag are kept.
@@ -44,6 +44,19 @@ TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as prog
 # Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
 # where no split helps.
 DIVERGENCE = 0.01
+
+# A tree without a split, of a model whose first round does not lower the validation loss.
+EMPTY = {
+    "child": np.array([-1], dtype=np.int32),
+    "node_weight": np.zeros(1),
+    "threshold": np.zeros(0, dtype=np.float32),
+    "direction": np.zeros(0, dtype=np.int32),
+    "gain": np.zeros(0, dtype=np.float32),
+    "sparse_start": np.zeros(1, dtype=np.int64),
+    "sparse_feature": np.zeros(0, dtype=np.int32),
+    "sparse_weight": np.zeros(0, dtype=np.float32),
+}
+LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +151,7 @@ class TrainedRounds:
         tree = {name: getattr(one, name) for name in EMPTY}
         if self.leaves is None:
             value, slope, own = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
-            if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining.pack`
+            if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining._responses`
                 value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
         else:
             (value, slope), own = self.leaves[number], self.unit
@@ -158,14 +171,15 @@ class BoostingTask:
     target: np.ndarray  # (n_rows, n_columns), float64, as the loss takes it
     loss: BaseLoss
     start: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
-    unit: np.ndarray  # (n_outputs,): what multiplies raw predictions, see `BoostingTraining.pack`
+    unit: np.ndarray  # (n_outputs,): what multiplies raw predictions in a Forest
     settings: BoostingSettings
 
     def train(self, weight, held_out, seed, control, n_threads=1, known=None, **changes):
         """A bag, as trained `BoostingTraining`; `changes` are those of the settings."""
         task = replace(self, settings=replace(self.settings, **changes))
-        own = weight, held_out, seed, control.stop, known or TrainedRounds()
-        return BoostingTraining(task, *own).run(control.report, n_threads)
+        known = known or TrainedRounds()
+        training = BoostingTraining(task, weight, held_out, seed, control.stop, known)
+        return training.run(control.report, n_threads)
 
     def prefers_linear_leaves(self, weight, held_out, seed, control):
         """Is the least loss of held-out rows lower with linear leaves?"""
@@ -208,9 +222,9 @@ class BoostingTraining:
         unit_weight = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit_weight, held_out / unit_weight
         self.weight, self.seed, self.stop, self.known = weight, seed, stop, known
-        self.train = np.flatnonzero(weight).astype(np.int32)
-        self.held_out = np.flatnonzero(held_out)
-        self.held_out_weight = held_out[self.held_out] / (held_out.sum() or 1)
+        self.train_rows = np.flatnonzero(weight).astype(np.int32)
+        self.held_out_rows = np.flatnonzero(held_out)
+        self.held_out_weight = held_out[self.held_out_rows] / (held_out.sum() or 1)
         n_rows, n_outputs = len(weight), len(self.start)
         self.raw = np.tile(self.start, (n_rows, 1))
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
@@ -242,41 +256,43 @@ class BoostingTraining:
             if number == 0 or loss < least - TOLERANCE * abs(least):
                 least, best = loss, number
             patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
-            is_stalled = number - best >= patience and len(self.held_out)
+            is_stalled = number - best >= patience and len(self.held_out_rows)
             if number == n_rounds or is_stalled or self.stop[0]:
                 break
-            self._boost(number)
+            self._add_round(number)
             if report is not None and report(number + 1, n_rounds):
                 break
         total = self.weight.sum()
         self.losses = [loss / total for loss in self.losses]
-        self.losses.append(self._training_loss(self.raw[self.train]) / total)
+        self.losses.append(self._training_loss(self.raw[self.train_rows]) / total)
         self._warn_of_divergence(best)
-        if len(self.held_out):
+        if len(self.held_out_rows):
             n_kept = int(self.settings.kept * best)
             del self.trees[n_kept:], self.values[n_kept:]
         return self
 
     def _validation_loss(self):
-        if not len(self.held_out):
+        if not len(self.held_out_rows):
             return 0.0
-        raw = self.raw[self.held_out]
-        losses, _ = self.kernel.evaluate(raw, np.ascontiguousarray(self.target[self.held_out]))
+        losses = self._losses(self.held_out_rows, self.raw[self.held_out_rows])
         loss = float(np.einsum("i,i->", losses, self.held_out_weight))
         self.scores.append(-loss)
         return loss
 
     def _training_loss(self, raw):
-        target = np.ascontiguousarray(self.target[self.train])
-        losses, _ = self.kernel.evaluate(raw, target)
-        return np.einsum("i,i->", losses, self.weight[self.train])
+        losses = self._losses(self.train_rows, raw)
+        return np.einsum("i,i->", losses, self.weight[self.train_rows])
+
+    def _losses(self, rows, raw):
+        """Losses of some rows with the raw predictions `raw`."""
+        return self.kernel.evaluate(raw, np.ascontiguousarray(self.target[rows]))[0]
 
     def _warn_of_divergence(self, n_best):
         """Warn if the trees, none of which is left out, have made the training loss larger."""
-        if not self.settings.warns or not self.trees or (len(self.held_out) and n_best):
+        if not self.settings.warns or not self.trees or (len(self.held_out_rows) and n_best):
             return
-        before = self._training_loss(np.tile(self.start, (len(self.train), 1)))
-        after = self._training_loss(self.raw[self.train])
+        before = self._training_loss(np.tile(self.start, (len(self.train_rows), 1)))
+        after = self._training_loss(self.raw[self.train_rows])
         if after > before + DIVERGENCE * abs(before):
             warnings.warn(
                 f"boosting diverged: the loss of the training rows is larger after "
@@ -289,27 +305,27 @@ class BoostingTraining:
     def _of_learning_rate(self):
         return f"learning_rate={self.settings.learning_rate:g}"
 
-    def _boost(self, number):
+    def _add_round(self, number):
         """One round."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         # Draws of rounds that are known are made, too: those of later rounds follow them.
-        rows, others = self._sample()
-        searched, columns = self._searched(rows), self._columns()
+        rows, others = self._draw_rows()
+        searched, columns = self._search_targets(rows), self._draw_columns()
         if number < self.known.n_rounds:
             n_outputs = self.raw.shape[1]
             tree, value, leaf = self.known.round(number, X, n_outputs, self.unit)
         else:
-            tree, leaf = self._grown(number, searched, rows, others, columns)
+            tree, leaf = self._grow_tree(number, searched, rows, others, columns)
             value = self._fit_leaves(tree, leaf, rows)
-        self._count_gains(tree)
+        self._add_importances(tree)
         self.raw += value[leaf]
         if self.settings.linear_leaves:
             add_linear(X, leaf, *(tree[name] for name in LINEAR), self.raw)
         self.trees.append(tree)
         self.values.append(value)
 
-    def _grown(self, number, searched, rows, others, columns):
+    def _grow_tree(self, number, searched, rows, others, columns):
         """The tree of a round, without values, and the leaf of every row."""
         settings, grower = self.settings, self.grower
         grower.start(
@@ -317,7 +333,7 @@ class BoostingTraining:
             rows,
             others,
             columns,
-            np.cumsum(self._chances()),
+            np.cumsum(self._feature_chances()),
             settings.l2,
             MIN_GAIN,
             settings.min_samples_leaf,
@@ -342,7 +358,7 @@ class BoostingTraining:
         """Values of the leaves; slopes become arrays of the tree."""
         settings = self.settings
         if not settings.linear_leaves:
-            return self._values(leaf, rows, int((tree["child"] < 0).sum()))
+            return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
         regression = LeafRegression(self.rows.X, PENALTY, ROWS_PER_REGRESSOR)
         value, *linear = regression.fit(
             tree,
@@ -366,17 +382,17 @@ class BoostingTraining:
         ends = np.linspace(0, n, min(n, self.n_threads) + 1).astype(int).tolist()
         list(self.pool.map(function, ends[:-1], ends[1:]))
 
-    def _sample(self):
+    def _draw_rows(self):
         """Rows of a tree, drawn without replacement, and all others; both ascend."""
-        rows = self.train
+        rows = self.train_rows
         if self.settings.subsample < 1:
-            n = max(1, round(self.settings.subsample * len(self.train)))
-            rows = self.random.permutation(self.train)[:n]
+            n = max(1, round(self.settings.subsample * len(self.train_rows)))
+            rows = self.random.permutation(self.train_rows)[:n]
         is_taken = np.zeros(len(self.raw), dtype=bool)
         is_taken[rows] = True
         return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
 
-    def _columns(self):
+    def _draw_columns(self):
         """Features that the splits of a tree may use by themselves, drawn without replacement."""
         n_features = len(self.importance)
         n = max(1, round(self.settings.max_features * n_features))
@@ -384,7 +400,7 @@ class BoostingTraining:
             return np.arange(n_features, dtype=np.int32)
         return np.sort(self.random.permutation(n_features)[:n]).astype(np.int32)
 
-    def _searched(self, rows):
+    def _search_targets(self, rows):
         """Gradients and the mean curvature that splits are searched with, float32."""
         gradient = self.gradient[rows]
         curvature = self.curvature[rows].mean(axis=1, keepdims=True)
@@ -394,7 +410,7 @@ class BoostingTraining:
             gradient = np.einsum("ik,kj->ij", gradient, mix.astype(np.float32))
         return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
 
-    def _chances(self):
+    def _feature_chances(self):
         """Chances of the features in the directions of a tree: half even, half by their gain."""
         total = self.importance.sum()
         chance = np.ones(len(self.importance)) / len(self.importance)
@@ -402,7 +418,7 @@ class BoostingTraining:
             chance = chance + self.importance / total
         return chance if self.interactions is None else self.interactions.chances(chance)
 
-    def _count_gains(self, tree):
+    def _add_importances(self, tree):
         """Add the gains of a tree to those of the features of its splits."""
         n_features = len(self.importance)
         is_axis = tree["direction"] < n_features
@@ -417,14 +433,14 @@ class BoostingTraining:
             tree["sparse_feature"], np.repeat(gain / n_terms, n_terms), n_features
         )
 
-    def _values(self, leaf, rows, n_leaves):
+    def _fit_constants(self, leaf, rows, n_leaves):
         """Values of the leaves."""
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
         value = -sums[0] / (sums[1] + self.settings.l2)
         self._check_values(value)
         value = np.clip(value, -self.loss.max_step, self.loss.max_step)
         if self.loss.renews_leaves:
-            value = self._renewed(leaf[rows], rows, value)
+            value = self._least_loss_constants(leaf[rows], rows, value)
         if self.rows.monotonic is not None:
             value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
         value = self.settings.learning_rate * value
@@ -440,7 +456,7 @@ class BoostingTraining:
                 "rows, from sample_weight and class_weight, more alike"
             )
 
-    def _renewed(self, leaf, rows, value):
+    def _least_loss_constants(self, leaf, rows, value):
         """The constants of least loss of the leaves, for losses whose curvature is not known."""
         order = np.argsort(leaf, kind="stable")
         ends = np.cumsum(np.bincount(leaf, minlength=len(value)))
@@ -459,15 +475,8 @@ class BoostingTraining:
         return TrainedRounds(len(self.trees), forest, leaves, self.unit)
 
     def pack(self):
-        """Arrays of a Forest; `unit`, of shape (n_outputs,), multiplies the responses.
-
-        Two classes have one raw prediction f, and two outputs, of which f is the difference.
-        """
-        unit, n_features = self.unit, len(self.importance)
-        values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
-        if len(unit) == 2 and values.shape[1] == 1:
-            values = values * [-0.5, 0.5]
-        trees = self.trees or [EMPTY]
+        """Arrays of a Forest."""
+        trees, n_features = self.trees or [EMPTY], len(self.importance)
         n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
         n_sparse = np.cumsum([0] + [len(tree["sparse_start"]) - 1 for tree in trees])
         child, direction = [], []
@@ -475,28 +484,34 @@ class BoostingTraining:
             child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
             is_sparse = tree["direction"] >= n_features
             direction.append(tree["direction"] + np.int32(n_before) * is_sparse)
-        n_terms = np.concatenate([np.diff(tree["sparse_start"]) for tree in trees])
+        values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
+        arrays = {
+            "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
+            "child": np.concatenate(child),
+            "direction": np.concatenate(direction),
+            "sparse_start": _joined_starts(trees, "sparse_start"),
+            "value": self._responses(values).astype(np.float32).ravel(),
+        }
         names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
-        linear = {}
         if self.settings.linear_leaves and self.trees:
+            arrays["slope_start"] = _joined_starts(trees, "slope_start")
+            arrays["slope"] = self._responses(np.concatenate([tree["slope"] for tree in trees]))
             names.append("slope_feature")
-            n_slopes = np.concatenate([np.diff(tree["slope_start"]) for tree in trees])
-            slopes = np.concatenate([tree["slope"] for tree in trees])
-            if len(unit) == 2 and slopes.shape[1] == 1:
-                slopes = slopes * [-0.5, 0.5]
-            slopes = slopes * unit
-            linear = {"slope_start": np.cumsum(np.concatenate([[0], n_slopes])), "slope": slopes}
-        return (
-            {name: np.concatenate([tree[name] for tree in trees]) for name in names}
-            | linear
-            | {
-                "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
-                "child": np.concatenate(child),
-                "direction": np.concatenate(direction),
-                "sparse_start": np.cumsum(np.concatenate([[0], n_terms])),
-                "value": (values * unit).astype(np.float32).ravel(),
-            }
-        )
+        return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
+
+    def _responses(self, values):
+        """Leaf values or slopes in units of the responses of a Forest.
+
+        Two classes have one raw prediction f, and two outputs, of which f is the difference.
+        """
+        if len(self.unit) == 2 and values.shape[1] == 1:
+            values = values * [-0.5, 0.5]
+        return values * self.unit
+
+
+def _joined_starts(trees, name):
+    """Starts of the ragged rows of all trees, one after the other."""
+    return np.cumsum(np.concatenate([[0], *(np.diff(tree[name]) for tree in trees)]))
 
 
 def calibrated(forest, calibration):
@@ -514,17 +529,3 @@ def calibrated(forest, calibration):
         own = -1 - child[child < 0]
         value[own] = (value[own] + shift).astype(np.float32)
     return forest.replaced(forest.arrays | {"value": value.ravel()})
-
-
-# A tree without a split, of a model whose first round does not lower the validation loss.
-EMPTY = {
-    "child": np.array([-1], dtype=np.int32),
-    "node_weight": np.zeros(1),
-    "threshold": np.zeros(0, dtype=np.float32),
-    "direction": np.zeros(0, dtype=np.int32),
-    "gain": np.zeros(0, dtype=np.float32),
-    "sparse_start": np.zeros(1, dtype=np.int64),
-    "sparse_feature": np.zeros(0, dtype=np.int32),
-    "sparse_weight": np.zeros(0, dtype=np.float32),
-}
-LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves

@@ -64,38 +64,40 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     record: "loss_curve_", "validation_scores_" and "n_active_leaves_". If the tree has lost nearly
     all that it had learned, warn and return the grown tree.
     """
-    grown, curve, scores = forest, np.zeros(0), np.zeros(0)
-    leaf_values = None
-    trains = len(forest.threshold) > 0 and not stop[0]
+    rows = data.X, data.target, data.weight
+    options = {"criterion": criterion, "scale": data.target_scale}
+    if not len(forest.threshold) or stop[0]:
+        if validation_mask.any():  # validation rows count for the leaves, too
+            forest = recount_and_prune(forest, *rows, **options)
+        return forest, _record(forest)
     nu = resolve_nu(settings.nu, data.X.shape[1])
-    if trains:
-        training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
-        training.run(report)
-        curve, scores = np.array(training.loss_curve), np.array(training.stopping.scores)
-        planes, leaf_values = training.result()
-        trained = planes if leaf_values is None else (*planes, leaf_values)
-        is_finite = all(np.isfinite(part).all() for part in trained)
-        if is_finite:
-            forest = repack(forest, *planes, np.ones(len(forest.threshold), dtype=bool))
-        else:
-            leaf_values = None
-    if trains or validation_mask.any():
-        # Validation rows count for the leaves, too.
-        rows = data.X, data.target, data.weight
-        options = {"criterion": criterion, "scale": data.target_scale}
+    training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
+    training.run(report)
+    planes, leaf_values = training.result()
+    grown = forest
+    trained = planes if leaf_values is None else (*planes, leaf_values)
+    is_sound = all(np.isfinite(part).all() for part in trained)
+    if is_sound:
+        forest = repack(grown, *planes, np.ones(len(grown.threshold), dtype=bool))
         forest = recount_and_prune(forest, *rows, **options, leaf_values=leaf_values)
-        if trains and not (is_finite and _has_kept_its_gain(grown, forest, data)):
-            warnings.warn(
-                f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, "
-                "and the tree is returned as it was grown; a larger nu, a smaller learning_rate "
-                "or fewer leaves may help",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-            forest = recount_and_prune(grown, *rows, **options)
-    return forest, {
-        "loss_curve_": curve,
-        "validation_scores_": scores,
+        is_sound = _has_kept_its_gain(grown, forest, data)
+    if not is_sound:
+        warnings.warn(
+            f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, and the "
+            "tree is returned as it was grown; a larger nu, a smaller learning_rate or fewer "
+            "leaves may help",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+        forest = recount_and_prune(grown, *rows, **options)
+    return forest, _record(forest, training.loss_curve, training.stopping.scores)
+
+
+def _record(forest, loss_curve=(), scores=()):
+    """What training has recorded, by fitted attribute."""
+    return {
+        "loss_curve_": np.array(loss_curve, dtype=np.float64),
+        "validation_scores_": np.array(scores, dtype=np.float64),
         "n_active_leaves_": int(forest.n_leaves[0]),
     }
 
