@@ -223,6 +223,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _limits_features = True  # responses would grow without limit outside of the training range
     _given_validation = None  # X_val, y_val and sample_weight_val, while `fit` runs
     _continues_rounds = False  # are rounds added to the bags of the last fit?
 

@@ -194,6 +194,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _limits_features = True  # responses would grow without limit outside of the training range
 
     _parameter_constraints: dict = {
         "structure": [StrOptions({"tree", "fern"})],
