@@ -3,9 +3,8 @@
 `fit` validates its input, maps the features, merges equal rows into a `TrainingSet`, resolves
 "auto" parameters, and trains trees in parallel, each with a seed of its own; the trees are joined
 to one `Forest`. `predict` maps features and routes blocks of rows through the forest. A subclass
-says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`).
-
-Only this file imports private names of scikit-learn.
+says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`). Only this file imports
+private names of scikit-learn.
 """
 
 import time
@@ -82,6 +81,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _time_limit = None  # a TimeLimit of training
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
+    _limits_features = False  # are features clipped outside of the training range?
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -170,11 +170,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
 
-    def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
+    def _merged(
+        self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False, is_stream=False
+    ):
         """Validated input as a TrainingSet without a target; `encode` is applied to y.
 
         `feature_map` is that of an earlier fit; None: it is fitted. `has_new_labels`: y is not in
-        the target statistics of this map.
+        the target statistics of this map. `is_stream`: later rows may be far from these.
         """
         is_known = feature_map is not None
         known_levels = feature_map.levels if is_known else None
@@ -194,9 +196,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
-            feature_map = feature_map.fit_features(
-                data.X, data.weight, has_missing, statistics, with_indicators=not has_grid
-            )
+            has_limits = self._limits_features and not (has_grid or is_stream)
+            own = data.X, data.weight, has_missing, statistics, not has_grid, has_limits
+            feature_map = feature_map.fit_features(*own)
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
 

@@ -26,6 +26,9 @@ BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
 # Scaled values are clipped to this: their products with weights must stay within float32, or
 # margins become infinite and their differences NaN.
 LIMIT = 2.0**60
+# One wrong value must not make a response that grows with it arbitrarily large: values further
+# outside of the training range than this, in units of the range, are clipped.
+EXTRAPOLATION = 1.0
 # Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
 MISSING = np.finfo(np.float32).max  # a np.float32
 
@@ -47,6 +50,8 @@ class FeatureMap:
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
         None: inputs are not scaled. 0 and 1 for categories.
+    low, high : ndarray of shape (n_inputs,), float32, default=None
+        Limits to which scaled inputs are clipped. None: ±`LIMIT`.
     fill : ndarray of shape (n_inputs,), float32, default=None
         What missing values become, after scaling. None: they raise.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
@@ -61,24 +66,17 @@ class FeatureMap:
     """
 
     def __init__(
-        self,
-        offset=None,
-        scale=None,
-        fill=None,
-        source=None,
-        kind=None,
-        table_start=None,
-        table=None,
-        levels=None,
-    ):
+        self, offset=None, scale=None, fill=None, source=None, kind=None, table_start=None,
+        table=None, levels=None, low=None, high=None,
+    ):  # fmt: skip
         def given(array, dtype):
             return np.zeros(0, dtype) if array is None else array
 
         self.offset, self.scale = given(offset, np.float64), given(scale, np.float64)
-        self.fill = given(fill, np.float32)
+        self.low, self.high = given(low, np.float32), given(high, np.float32)
+        self.fill, self.table = given(fill, np.float32), given(table, np.float32)
         self.source, self.kind = given(source, np.int32), given(kind, np.uint8)
         self.table_start = np.zeros(1, np.int64) if table_start is None else table_start
-        self.table = given(table, np.float32)
         self.levels = levels or {}
 
     @classmethod
@@ -110,8 +108,7 @@ class FeatureMap:
     @property
     def arrays(self):
         """dict: the arrays by their names in a `Forest`."""
-        names = ("offset", "scale", "fill", "source", "kind", "table_start", "table")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "levels"}
 
     # ------------------------------------------------------------------------------ prediction
 
@@ -128,7 +125,8 @@ class FeatureMap:
         """The rows after scaling; with NaN where they have it."""
         if self.is_scaling:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
-            return scale_rows(X, self.offset, self.scale)
+            limits = (self.low, self.high) if len(self.low) else ()
+            return scale_rows(X, self.offset, self.scale, *limits)
         return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
 
     def _features(self, Z):
@@ -184,15 +182,20 @@ class FeatureMap:
             )
         return np.where(np.isnan(Z), MISSING, Z), True
 
-    def fit_features(self, Z, weight, has_missing, statistics, with_indicators=True):
+    def fit_features(self, Z, weight, has_missing, statistics, with_indicators, with_limits):
         """The complete map, with its features, from distinct rows.
 
         Z holds scaled inputs, uint8 or float32 of shape (n_rows, n_inputs), in canonical order;
         with `has_missing`, MISSING stands for missing values. `statistics` are the
         `TargetStatistics` of these rows. `with_indicators`: whether to make features that say
-        which values are missing.
+        which values are missing. `with_limits`: whether to clip inputs, see `EXTRAPOLATION`.
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
+        if with_limits:
+            low, high = _range(np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z)
+            limits = np.stack([low, high]) + np.outer([-EXTRAPOLATION, EXTRAPOLATION], high - low)
+            limits[:, list(self.levels)] = [[-LIMIT], [LIMIT]]
+            self.low, self.high = limits.astype(np.float32)
         fill = _means(Z, weight, is_missing)
         some_missing = is_missing.any(axis=0)
         source, kind, tables = [], [], []
@@ -218,7 +221,8 @@ class FeatureMap:
         """The map of the same inputs to given features; `features` are source, kind and tables."""
         if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
             features = ()
-        return FeatureMap(self.offset, self.scale, fill, *features, levels=self.levels)
+        own = {"levels": self.levels, "low": self.low, "high": self.high}
+        return FeatureMap(self.offset, self.scale, fill, *features, **own)
 
     def _category_features(self, j, column, weight, statistics):
         """Kinds and tables of the features of a category."""
@@ -441,14 +445,7 @@ def min_max(X):
     count. ValueError if a range, or its reciprocal, is beyond float64. In a CSR matrix without
     stored zeros, features that are 0 in some row have offset 0, so that zeros stay zeros.
     """
-    if sparse.issparse(X):
-        low, high, has_zeros = _sparse_range(X)
-    else:
-        low, high = X.min(axis=0), X.max(axis=0)
-    if np.isnan(low).any():
-        # Functions that skip NaN take longer. Inputs without any value get the range 0 .. 0.
-        low = np.nan_to_num(np.fmin.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
-        high = np.nan_to_num(np.fmax.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
+    low, high = _range(X)
     offset = low.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
         width = high.astype(np.float64) - offset
@@ -459,7 +456,9 @@ def min_max(X):
             f"feature {bad[0]} of X has a range of {width[bad[0]]:g}, too wide or too narrow for "
             "float64: rescale it"
         )
-    return np.where(has_zeros, 0.0, offset) if sparse.issparse(X) else offset, scale
+    if sparse.issparse(X):  # of columns with zeros
+        offset[np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]] = 0.0
+    return offset, scale
 
 
 def standard(X, weight, offset, scale):
@@ -512,21 +511,24 @@ def _rounded(x):
     return x.astype(np.float32).astype(np.float64)
 
 
-def _sparse_range(X):
-    """Smallest and largest value of every column of a CSR matrix; which columns have zeros."""
-    has_zeros = np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]
-    low = np.where(has_zeros, 0.0, np.inf)
-    high = -low
-    np.minimum.at(low, X.indices, X.data)
-    np.maximum.at(high, X.indices, X.data)
-    return low, high, has_zeros
+def _range(X):
+    """Smallest and largest value of every column; NaN does not count."""
+    if sparse.issparse(X):
+        low = np.where(np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0], 0.0, np.inf)
+        high = -low
+        np.minimum.at(low, X.indices, X.data)
+        np.maximum.at(high, X.indices, X.data)
+        return low, high
+    low, high = X.min(axis=0), X.max(axis=0)
+    if np.isnan(low).any():
+        # Functions that skip NaN take longer. Inputs without any value get the range 0 .. 0.
+        low = np.nan_to_num(np.fmin.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
+        high = np.nan_to_num(np.fmax.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
+    return low, high
 
 
-def scaled(X, offset, scale):
-    """``(X - offset) * scale``, computed in float64 and rounded to float32.
-
-    Values far outside the range that `min_max` saw are clipped to -2^60 .. 2^60.
-    """
+def scaled(X, offset, scale, low=-LIMIT, high=LIMIT):
+    """``(X - offset) * scale``, in float64, clipped to `low` .. `high`, rounded to float32."""
     Z = empty_like(X, X.shape, np.float32)
     size = max(16, CACHED // max(1, X.shape[1]))
     block = np.empty((min(size, len(X)), X.shape[1]))
@@ -536,11 +538,11 @@ def scaled(X, offset, scale):
         with np.errstate(over="ignore"):
             np.subtract(X[rows], offset, out=part)
             part *= scale
-        np.clip(part, -LIMIT, LIMIT, out=Z[rows], casting="same_kind")
+        np.clip(part, low, high, out=Z[rows], casting="same_kind")
     return Z
 
 
-def scaled_csr(X, offset, scale):
+def scaled_csr(X, offset, scale, low=-LIMIT, high=LIMIT):
     """As `scaled`, for a canonical CSR matrix.
 
     Zeros of a feature with an offset become stored entries. ValueError if most entries would be.
@@ -554,17 +556,20 @@ def scaled_csr(X, offset, scale):
         )
     data = np.empty(X.nnz, dtype=np.float32)
     own_scale = np.where(offset == 0, scale, 0.0)
+    low, high = (np.broadcast_to(limit, len(scale)) for limit in (low, high))
     for start in range(0, X.nnz, CACHED):
         part = slice(start, start + CACHED)
         with np.errstate(over="ignore"):
-            value = X.data[part] * own_scale[X.indices[part]]
-        np.clip(value, -LIMIT, LIMIT, out=data[part], casting="same_kind")
+            column = X.indices[part]
+            value = X.data[part] * own_scale[column]
+        np.clip(value, low[column], high[column], out=data[part], casting="same_kind")
     is_full = bool(data.all())
     Z = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape, copy=not is_full)
     if not is_full:  # entries of features with an offset, and those that are rounded to 0
         Z.eliminate_zeros()
     if len(moved):
-        part = scaled(X[:, moved].toarray(), offset[moved], scale[moved])
+        own = (array[moved] for array in (offset, scale, low, high))
+        part = scaled(X[:, moved].toarray(), *own)
         row, column = np.nonzero(part)
         entries = part[row, column], (row, moved[column])
         Z = canonical_csr(Z + sparse.csr_matrix(entries, shape=X.shape))

@@ -246,6 +246,8 @@ def _prepare(estimator, partitions, n_most):
     y, weight = np.concatenate(y), np.concatenate(weight)
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
+    if len(y) < n_rows.sum():  # other rows may be outside of the range of those
+        data.feature_map.low = data.feature_map.high = np.zeros(0, dtype=np.float32)
     # What those who train members read of the forest.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,

@@ -209,6 +209,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _limits_features = True  # responses would grow without limit outside of the training range
 
     _parameter_constraints: dict = {
         "structure": [StrOptions({"tree", "fern"})],
@@ -411,7 +412,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             is_first = not hasattr(self, "_stream")
             known_map = None if is_first else self.forest_.feature_map
             encode = partial(encode, is_first=is_first)
-            data = self._merged(X, y, sample_weight, encode, known_map, not is_first)
+            data = self._merged(
+                X, y, sample_weight, encode, known_map, not is_first, is_stream=True
+            )
             self._train_batch(self._set_stream_target(data, is_first), is_first)
         return self
 

@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 
 from ._base import BaseForest
 from ._docs import with_texts
-from ._feature_map import VALUE
+from ._feature_map import LIMIT, VALUE
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
@@ -520,18 +520,14 @@ def _inputs(forest):
     """What happens to each column of X first."""
     n = forest.n_inputs
     names = forest.feature_names or [None] * n
-    offset = forest.offset.tolist() or [0.0] * n
-    scale = forest.scale.tolist() or [1.0] * n
-    fill = forest.fill.tolist() or [None] * n
+    defaults = {"offset": 0.0, "scale": 1.0, "low": -LIMIT, "high": LIMIT, "fill": None}
+    own = {key: getattr(forest, key).tolist() or [x] * n for key, x in defaults.items()}
     return [
         {"name": names[j], "type": "category", "levels": list(forest.levels[j])}
         if j in forest.levels
-        else {
-            "name": names[j], "type": "number", "offset": offset[j], "scale": scale[j],
-            "fill": fill[j],
-        }
+        else {"name": names[j], "type": "number"} | {key: own[key][j] for key in own}
         for j in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def _features(forest):

@@ -19,7 +19,7 @@ def input_value(column, x):
         if is_missing(x):
             return None
         z = (float(x) - column["offset"]) * column["scale"]
-        return float32(min(max(z, -(2.0**60)), 2.0**60))
+        return float32(min(max(z, column["low"]), column["high"]))
     levels = column["levels"]
     if is_missing(x):
         return len(levels)

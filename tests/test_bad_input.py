@@ -927,6 +927,34 @@ def test_values_far_outside_the_training_range_give_finite_probabilities():
         assert np.isfinite(model.fit(X, y).predict_proba(extreme)).all()
 
 
+@pytest.mark.parametrize(
+    "regressor",
+    [
+        skforest.ObliqueBoostingRegressor(60, linear_leaves=True, random_state=0),
+        skforest.ObliqueBoostingRegressor(60, linear_leaves=True, n_bags=1, random_state=0),
+        skforest.RandomHingeForestRegressor(10, n_bags=2, max_iter=300, random_state=0),
+        skforest.BlendedForestRegressor(["hinge", "boosting"], random_state=0),
+    ],
+    ids=["boosting", "one bag", "hinge", "blend"],
+)
+def test_one_wrong_value_does_not_make_a_prediction_arbitrarily_large(regressor):
+    """Features are clipped one training range beyond the training range."""
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 4))
+    y = 10 * X[:, 0] + 5 * X[:, 1]
+    model = regressor.fit(X, y)
+    low, high = X.min(axis=0), X.max(axis=0)
+    far = np.tile(X[:2], (8, 1))
+    for j, far_value in enumerate((1e3, 1e30)):
+        far[4 * j : 4 * j + 4, 0] = -far_value, -far_value, far_value, far_value
+        far[8 + 4 * j : 12 + 4 * j, 1] = -far_value, -far_value, far_value, far_value
+    near = np.clip(far, 2 * low - high, 2 * high - low)
+    np.testing.assert_allclose(model.predict(far), model.predict(near), rtol=1e-4)
+    predictor = model.predictor()
+    np.testing.assert_allclose(predictor(predictor.encode(far)), model.predict(far), rtol=1e-4)
+    assert np.abs(model.predict(far)).max() < 3 * np.abs(y).max()
+
+
 def test_no_threads(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(n_jobs=0), X, y, "n_jobs=0")

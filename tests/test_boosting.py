@@ -1362,7 +1362,9 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
     }
     mixture = 1.5 * X[:, 0] - 0.5 * X[:, 3]
     leaf = np.where(X[:, 1] <= 0.4, 0, np.where(mixture <= 0.5, 1, 2)).astype(np.int32)
-    regression = LeafRegression(X, 30.0, 5)
+    spread, share = rng.uniform(0.2, 0.4, size=5).astype(np.float32), 0.1
+    of_mixture = (1.5 * spread[0]) ** 2 + (0.5 * spread[3]) ** 2
+    regression = LeafRegression(X, 30.0, 5, spread, share)
     value, *linear = regression.fit(tree, leaf, rows, gradient, curvature, 3.0, 1.0)
     raw = value[leaf]
     add_linear(X, leaf, *linear, raw)
@@ -1373,10 +1375,35 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
         mean = np.average(z[own], axis=0, weights=h)
         deviation = np.sqrt(np.average((z[own] - mean) ** 2, axis=0, weights=h))
         s = (z - mean) / deviation
-        hessian = (s[own] * h[:, None]).T @ s[own] + 30 * np.eye(s.shape[1])
+        overall = np.array([of_mixture, spread[1] ** 2])[-s.shape[1] :]
+        penalty = 30 * (1 + share * overall / deviation**2)
+        hessian = (s[own] * h[:, None]).T @ s[own] + np.diag(penalty)
         expected = -g.sum() / (h.sum() + 3.0) - s @ np.linalg.solve(hessian, s[own].T @ g)
         mask = leaf == number
         np.testing.assert_allclose(raw[mask, 0], expected[mask], rtol=1e-4, atol=1e-5)
+
+
+def test_slopes_are_small_where_a_regressor_hardly_varies():
+    """A row that the leaf was not fitted on, and that differs much, has no extreme response."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 0.002, size=(101, 1)).astype(np.float32)
+    gradient, curvature = 1000 * X, np.ones((101, 1), dtype=np.float32)
+    X[100] = 1
+    tree = {
+        "child": np.array([1, -1, -2], dtype=np.int32),
+        "direction": np.zeros(1, dtype=np.int32),
+        "sparse_start": np.zeros(1, dtype=np.int64),
+        "sparse_feature": np.zeros(0, dtype=np.int32),
+        "sparse_weight": np.zeros(0, dtype=np.float32),
+    }
+    leaf, rows = np.zeros(101, dtype=np.int32), np.arange(100, dtype=np.int32)
+    spread = np.array([0.4], dtype=np.float32)
+    own = (getattr(training_module, n) for n in ("PENALTY", "ROWS_PER_REGRESSOR"))
+    regression = LeafRegression(X, *own, spread, training_module.VARIANCE_SHARE)
+    value, *linear = regression.fit(tree, leaf, rows, gradient, curvature, 3.0, 1.0)
+    raw = value[leaf]
+    add_linear(X, leaf, *linear, raw)
+    assert np.abs(raw[100]) < 20  # without the share: 769
 
 
 def test_linear_leaves_are_chosen_where_they_help():
@@ -1391,7 +1418,7 @@ def test_linear_leaves_are_chosen_where_they_help():
 
 @BOTH
 def test_models_of_linear_leaves(cls, tmp_path):
-    """Staged, saved and copied models predict the same; leaves continue linearly."""
+    """Staged, saved and copied models predict the same; leaves continue linearly, to a limit."""
     X, y = rows_of(cls)
     model = quick(cls, linear_leaves=np.True_, n_bags=2).fit(X, y)
     assert len(model.forest_.slope)
@@ -1404,9 +1431,10 @@ def test_models_of_linear_leaves(cls, tmp_path):
     part = model.forest_[1:4]
     np.testing.assert_array_equal(part.compact().response(X), part.response(X))
     if method == "predict":
-        line = np.repeat(X[:1], 3, axis=0) + np.outer([0, 100, 200], np.ones(X.shape[1]))
-        far = model.predict(line)
-        assert abs(far[2] - far[1]) > 0
+        high, width = X.max(axis=0), np.ptp(X, axis=0)
+        far = model.predict(high + np.outer([0.4, 0.8, 100, 200], width))
+        assert abs(far[1] - far[0]) > 0
+        assert far[2] == far[3]
 
 
 def test_linear_leaves_are_not_continued_on_sparse_rows():

@@ -35,6 +35,7 @@ from skforest import (
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
     to_c,
     to_onnx,
 )
@@ -187,6 +188,16 @@ def test_a_matrix_with_and_without_holes(estimator, tmp_path):
     for change in (np.copy, holed):
         model = estimator.fit(change(X), numbers(estimator, change(X)))
         check(model, holed(new, 2), tmp_path)
+
+
+def test_values_far_outside_the_training_range(friedman, tmp_path):
+    X, y = friedman
+    far = holed(X, 2) * np.random.default_rng(0).choice([-1e6, -3, 1, 3, 1e6], X.shape)
+    for model in (
+        ObliqueBoostingRegressor(20, linear_leaves=True, n_bags=1, random_state=0),
+        RandomHingeForestRegressor(5, n_bags=2, max_iter=100, random_state=0),
+    ):
+        check(model.fit(X, y), far, tmp_path)
 
 
 @pytest.mark.parametrize("scaling", ["standard", None])

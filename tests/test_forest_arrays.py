@@ -95,6 +95,7 @@ TREE = {
     "direction": [0, 1, 2, 3],
     "value": [1, 2, 3, 4],
 }
+SCALED = {"offset": [0] * 4, "scale": [1] * 4}
 
 
 def tree(**arrays):
@@ -165,6 +166,10 @@ def tree(**arrays):
         ("bags beyond", {"bag_start": [0, 3]}, "bag_start must rise"),
         ("empty bag", {"bag_start": [0, 0, 2]}, "bag has no trees"),
         ("bags not from 0", {"bag_start": [1, 2]}, "bag_start must rise"),
+        ("limits without a scale", {"low": [0] * 4, "high": [1] * 4}, "low needs one entry"),
+        ("one limit", SCALED | {"low": [0] * 4}, "low and high differ in length"),
+        ("limits without 0", SCALED | {"low": [1] * 4, "high": [2] * 4}, "low or high is out of"),
+        ("far limits", SCALED | {"low": [0] * 4, "high": [2e30] * 4}, "low or high is out of"),
         ("unknown array", {"thresholds": [0]}, "unknown arrays"),
     ],
 )
@@ -329,7 +334,8 @@ def test_an_array_of_another_length_is_refused(resize, name):
     forest = rich_mixed()
     is_number = np.arange(33) != 1  # input 1 is a category, which has no units
     units = {"offset": is_number * np.arange(33.0), "scale": np.where(is_number, 0.5, 1.0)}
-    forest = Forest(forest.arrays | units, **forest.metadata)
+    limits = {"low": np.full(33, -1.0), "high": np.full(33, 2.0)}
+    forest = Forest(forest.arrays | units | limits, **forest.metadata)
     assert len(getattr(forest, name)) > 1
     with pytest.raises(ValueError, match=r"\w"):
         Forest(resize(forest, name), **forest.metadata)
@@ -489,4 +495,4 @@ def damage_arrays(seed, n):
 @pytest.mark.filterwarnings("ignore:Casting complex:numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 4_000, marks=pytest.mark.slow)])
 def test_randomly_damaged_arrays_are_refused_or_harmless(seed, n):
-    assert damage_arrays(seed, n) > n / 2
+    assert damage_arrays(seed, n) > 0.4 * n  # some arrays are empty in these forests

@@ -365,8 +365,10 @@ def test_predictions_from_json(name):
     model = json.loads(json.dumps(to_dict(estimator), allow_nan=False))
     check_schema(model)
     assert model["estimator"] == type(estimator).__name__
-    found = [response(model, row.tolist()) for row in X[::5]]
-    np.testing.assert_allclose(found, estimator.forest_.response(X[::5]), rtol=1e-4, atol=1e-5)
+    far = 100 if estimator.forest_.aggregate == "sum" else 1  # outside of the training range
+    rows = np.concatenate([X[::5], far * X[::50], -far * X[::50]])
+    found = [response(model, row.tolist()) for row in rows]
+    np.testing.assert_allclose(found, estimator.forest_.response(rows), rtol=1e-4, atol=1e-5)
     if is_classifier(estimator):
         assert np.concatenate(model["classes"]).tolist() == estimator.forest_.classes.tolist()
     assert to_dict(estimator.forest_) == to_dict(estimator) | {"estimator": None}

@@ -6,8 +6,11 @@ function b + c . z of a leaf minimises
 
     sum_i g_i (b + c . z_i) + h_i (b + c . z_i)^2 / 2  +  l2 b^2 / 2  +  penalty |s c|^2 / 2
 
-over its rows i, where b is the response at the mean of z, and s are the deviations of z. This
-takes the sums of h, g, h z, g z and h z z^T, and a Cholesky decomposition for each output.
+over its rows i, where b is the response at the mean of z, and s^2 are the variances of z in the
+leaf, plus a share of those among all rows: rows of which the leaf has seen none may differ much
+in a regressor that hardly varies in the leaf, and large coefficients would make their responses
+extreme. This takes the sums of h, g, h z, g z and h z z^T, and a Cholesky decomposition for each
+output.
 """
 
 from libc.math cimport sqrt
@@ -45,15 +48,18 @@ cdef class LeafRegression:
     """Fits the linear functions in the leaves of trees.
 
     X : rows, float32; penalty : of the coefficients of standardised regressors; rows_per_regressor
-    : a leaf has at most one regressor for so many rows.
+    : a leaf has at most one regressor for so many rows; spread : deviations of the columns of X;
+    share : of the variance among all rows.
     """
 
     cdef const float[:, ::1] X
-    cdef double penalty
+    cdef double penalty, share
+    cdef const float[::1] spread
     cdef int64_t rows_per_regressor
 
-    def __init__(self, X, double penalty, int64_t rows_per_regressor):
+    def __init__(self, X, double penalty, int64_t rows_per_regressor, spread, double share):
         self.X, self.penalty, self.rows_per_regressor = X, penalty, rows_per_regressor
+        self.spread, self.share = spread, share
 
     def fit(
         self, tree, const int32_t[::1] leaf, const int32_t[::1] rows,
@@ -99,7 +105,7 @@ cdef class LeafRegression:
             for own in range(n_leaves):
                 for k in range(K):
                     value[own, k] = factor * self.solve(
-                        &sums[own * K + k], &regressor[own, 0], l2, &coefficient[own, k, 0]
+                        &view, &sums[own * K + k], &regressor[own, 0], l2, &coefficient[own, k, 0]
                     )
                 n_slopes += self.n_slopes_of(&view, &regressor[own, 0])
                 slope_starts[own + 1] = n_slopes
@@ -178,8 +184,20 @@ cdef class LeafRegression:
                     for e in range(d + 1):
                         to.hzz[d][e] += hz * z[e]
 
+    cdef double variance_of(self, const Tree* tree, int32_t split) noexcept nogil:
+        """Variance of a projection among all rows, as if its features were not correlated."""
+        cdef int32_t row = tree.direction[split] - tree.n_features
+        cdef int64_t t
+        cdef double total = 0
+        if row < 0:
+            return <double>self.spread[tree.direction[split]] ** 2
+        for t in range(tree.start[row], tree.start[row + 1]):
+            total += (<double>tree.weight[t] * self.spread[tree.feature[t]]) ** 2
+        return total
+
     cdef double solve(
-        self, const Sums* sums, const int32_t* regressor, double l2, double* coefficient
+        self, const Tree* tree, const Sums* sums, const int32_t* regressor, double l2,
+        double* coefficient
     ) noexcept nogil:
         """The constant of a leaf, of one output; writes the coefficients of its regressors."""
         cdef double mean[MOST]
@@ -203,7 +221,8 @@ cdef class LeafRegression:
                 total = sums.hzz[place[d]][place[e]] - sums.hz[place[d]] * mean[e]
                 total = total / deviation[d] / deviation[e]
                 if d == e:
-                    total += self.penalty
+                    variance = self.variance_of(tree, regressor[place[d]])
+                    total += self.penalty * (1 + self.share * variance / deviation[d] ** 2)
                 for f in range(e):
                     total -= L[d][f] * L[e][f]
                 L[d][e] = sqrt(total) if d == e else total / L[e][e]

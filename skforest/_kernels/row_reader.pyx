@@ -80,6 +80,8 @@ cdef class RowMap:
     cdef bint is_scaling, fills, reads_bytes, keeps_floats
     cdef const double[::1] offset
     cdef const double[::1] scale
+    cdef const float[::1] low
+    cdef const float[::1] high
     cdef const float[::1] fill
     cdef const int32_t[::1] source
     cdef const uint8_t[::1] kind
@@ -89,6 +91,7 @@ cdef class RowMap:
 
     def __init__(self, arrays, n_levels, reads_bytes):
         self.offset, self.scale, self.fill = arrays["offset"], arrays["scale"], arrays["fill"]
+        self.low, self.high = arrays["low"], arrays["high"]
         self.source, self.kind = arrays["source"], arrays["kind"]
         self.table_start, self.table = arrays["table_start"], arrays["table"]
         self.n_levels = np.array(n_levels, dtype=np.int64)
@@ -174,11 +177,14 @@ cdef class RowMap:
 
     cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
         """An input after scaling; NaN stays NaN."""
-        cdef double z, limit = <double>(<int64_t>1 << 60)     # LIMIT in _feature_map.py
+        # LIMIT in _feature_map.py, unless the forest has limits of its own.
+        cdef double z, high = <double>(<int64_t>1 << 60), low = -high
         if not self.is_scaling:
             return <float>x
         z = (<double>x - self.offset[j]) * self.scale[j]
-        return <float>(-limit if z < -limit else limit if z > limit else z)
+        if self.low.shape[0] > 0:
+            low, high = <double>self.low[j], <double>self.high[j]
+        return <float>(low if z < low else high if z > high else z)
 
     cdef inline float feature_of(self, int64_t f, Number x) noexcept nogil:
         """A feature of an input; a number that is no code counts as an unknown level."""

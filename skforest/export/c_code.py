@@ -146,7 +146,11 @@ class ForestCode:
             if is_scaling:
                 self._arrays("offset", "scale")
             limit = repr(LIMIT if is_scaling else MAX_FLOAT)
-            self._function(INPUT, SCALED=SCALED if is_scaling else "", LIMIT=limit)
+            limits = {"LOWEST": f"-{limit}", "HIGHEST": limit}
+            if len(forest.low):
+                self._arrays("low", "high")
+                limits = {"LOWEST": "@_low[j]", "HIGHEST": "@_high[j]"}
+            self._function(INPUT, SCALED=SCALED if is_scaling else "", **limits)
         if not has_tables:
             self._function(PLAIN_FEATURES)
             return

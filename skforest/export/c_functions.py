@@ -13,10 +13,10 @@ static float @_input(double v, int j)
     if (v != v)
         return @_fill[j];
     SCALED
-    if (v > LIMIT)
-        v = LIMIT;
-    if (v < -LIMIT)
-        v = -LIMIT;
+    if (v > HIGHEST)
+        v = HIGHEST;
+    if (v < LOWEST)
+        v = LOWEST;
     return (float)v;
 }
 """

@@ -178,7 +178,11 @@ class Inputs:
             numbers = graph.op("Sub", numbers, forest.offset[own])
             numbers = graph.op("Mul", numbers, forest.scale[own])
             limit = dtype(LIMIT)
-        numbers = graph.op("Clip", numbers, -limit, limit)
+        if len(forest.low):
+            numbers = graph.op("Max", numbers, forest.low[own].astype(dtype))
+            numbers = graph.op("Min", numbers, forest.high[own].astype(dtype))
+        else:
+            numbers = graph.op("Clip", numbers, -limit, limit)
         if self.is_double:
             numbers = graph.cast(numbers, "FLOAT")
         fill = forest.fill[own] if len(forest.fill) else np.zeros(len(own), dtype=np.float32)

@@ -69,8 +69,7 @@ class Forest:
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
             Linear functions that are added to rows of values; empty if leaves are constant.
         box_corner, box_other : (n_boxes,)
-            First entry of a box in the array of features, and that of a box of the same size that
-            is subtracted, or -1.
+            First entry of a box in the array of features, and that of one to subtract, or -1.
         box_size : (n_boxes, n_axes)
             Lengths of a box.
         box_subset : (n_boxes, n_bytes)
@@ -83,9 +82,10 @@ class Forest:
             Standard deviations of the features in training. They make importances independent of
             the units of the features.
         offset, scale : (n_inputs,) or (0,)
-            Inputs, the columns of X, are mapped to ``(x - offset) * scale``, computed in float64
-            and rounded to float32, before the trees see them; they stay as they are if both are
-            empty.
+            Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
+            the trees see them; they stay as they are if both are empty.
+        low, high : (n_inputs,) or (0,)
+            Limits to which scaled inputs are clipped; ±2^60 if both are empty.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)

@@ -2,8 +2,8 @@
 
 The traversal follows indices without testing them, so the arrays of a forest, which may come from
 a file, are checked before their first use. Every check is one pass over an array, part by part, so
-that temporary arrays are small. Positions are compared with each other and with bounds;
-differences and sums of them are formed only afterwards, when they cannot overflow.
+that temporary arrays are small. Positions are compared with each other and with bounds before
+differences and sums of them are formed, which could overflow.
 """
 
 import math
@@ -63,6 +63,8 @@ ARRAYS = {
     "spread": (np.float32, 1),
     "offset": (np.float64, 1),
     "scale": (np.float64, 1),
+    "low": (np.float32, 1),
+    "high": (np.float32, 1),
     "fill": (np.float32, 1),
     "source": (np.int32, 1),
     "kind": (np.uint8, 1),
@@ -71,7 +73,7 @@ ARRAYS = {
     "baseline": (np.float64, 1),
     "bag_start": (np.int64, 1),
 }
-OF_INPUTS = ("offset", "scale", "fill", "source", "kind", "table_start", "table")
+OF_INPUTS = tuple("offset scale low high fill source kind table_start table".split())
 KINDS = ("value", "is missing", "code", "level", "target")  # as in _feature_map
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
@@ -208,10 +210,8 @@ def check_arrays(forest):
     _need(forest.dense.shape[1:] == (n_features,), "dense does not have n_features columns")
     n_codes = forest.code_ends[-1]
     _need(n_codes <= MAX_INDEX, f"there are {n_codes} directions; at most {MAX_INDEX} have codes")
-    _need(
-        _within(forest.direction, 0, n_codes),
-        f"direction contains codes outside of 0 .. {n_codes - 1}",
-    )
+    is_within = _within(forest.direction, 0, n_codes)
+    _need(is_within, f"direction contains codes outside of 0 .. {n_codes - 1}")
     _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
     _need(_all(forest.spread, lambda x: x > 0), "spread contains values that are not positive")
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
@@ -227,6 +227,10 @@ def _check_inputs(forest):
     names = forest.feature_names
     _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
     _need(_all(forest.scale, lambda x: x > 0), "scale contains values that are not positive")
+    _need(len(forest.low) in (0, len(forest.scale)), "low needs one entry per scaled input")
+    _need(len(forest.low) == len(forest.high), "low and high differ in length")
+    for limit in (-forest.low, forest.high):  # larger ones could make products infinite
+        _need(_all(limit, lambda x: (x >= 0) & (x <= 2.0**60)), "low or high is out of range")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
     _need(len(forest.kind) == len(forest.source), "source and kind differ in length")
@@ -235,10 +239,8 @@ def _check_inputs(forest):
     _need(len(forest.table_start) == len(forest.source) + 1, "table_start has a wrong length")
     _check_starts(forest.table_start, len(forest.table), "table_start")
     levels = forest.levels
-    _need(
-        (not levels or len(forest.source) > 0) and all(0 <= j < n_inputs for j in levels),
-        "levels are given for inputs that are out of range",
-    )
+    are_known = (not levels or len(forest.source) > 0) and all(0 <= j < n_inputs for j in levels)
+    _need(are_known, "levels are given for inputs that are out of range")
     categories = np.array(sorted(levels), dtype=np.int64)
     n_entries = np.array([len(levels[j]) + 2 for j in categories], dtype=np.int64)
     for part in _parts(len(forest.source)):

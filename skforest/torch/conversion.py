@@ -29,7 +29,7 @@ class HingeEnsemble(nn.Module):
         `torch.nn.Linear` and a `HingeForest` or `HingeFern`.
     offset, scale : tensor of shape (n_features,)
         Samples are scaled to ``(x - offset) * scale`` in the dtype of these tensors, then
-        converted to the dtype of the parameters.
+        clipped and converted to the dtype of the parameters.
     baseline : tensor of shape (n_outputs,)
         Added to the sum of each bag.
     link : {"identity", "softmax", "log"}
@@ -42,6 +42,8 @@ class HingeEnsemble(nn.Module):
     spread : ndarray of shape (n_features,), default=None
         Standard deviations of the scaled features, for `feature_importances_` of the estimator
         that `to_estimator` returns.
+    low, high : tensor of shape (n_features,), default=None
+        Limits of the scaled samples. None: there are none.
 
     Attributes
     ----------
@@ -73,13 +75,25 @@ class HingeEnsemble(nn.Module):
     """
 
     def __init__(
-        self, bags, offset, scale, baseline, link, classes=None, feature_names=None, spread=None
+        self,
+        bags,
+        offset,
+        scale,
+        baseline,
+        link,
+        classes=None,
+        feature_names=None,
+        spread=None,
+        low=None,
+        high=None,
     ):
         super().__init__()
         self.bags = nn.ModuleList(bags)
         self.register_buffer("offset", offset)
         self.register_buffer("scale", scale)
         self.register_buffer("baseline", baseline)
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
         # The links of the losses of hinge forests; `forward` averages bags on their scale.
         self.link = check_option("link", link, ("identity", "softmax", "log"))
         self.classes = classes
@@ -111,7 +125,10 @@ class HingeEnsemble(nn.Module):
                 f"(n_samples, {len(self.offset)})"
             )
         dtype = next(self.parameters()).dtype
-        scaled = ((x - self.offset) * self.scale).to(dtype)
+        scaled = (x - self.offset) * self.scale
+        if self.low is not None:
+            scaled = scaled.clamp(self.low, self.high)
+        scaled = scaled.to(dtype)
         raw = torch.stack([bag(scaled) for bag in self.bags]) + self.baseline.to(dtype)
         if len(raw) == 1:
             return raw[0]
@@ -202,6 +219,7 @@ def from_estimator(estimator, *, dtype=torch.float32):
         forest.classes,
         forest.feature_names,
         forest.spread,
+        *(torch.tensor(limit) if len(limit) else None for limit in (forest.low, forest.high)),
     )
 
 
@@ -302,7 +320,11 @@ def to_estimator(module, *, classes=None, X=None):
     X = np.zeros((0, n_features)) if X is None else check_array(X, dtype=np.float64)
     if X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
-    table = FeatureMap(shared["offset"], shared["scale"]).transform(X)
+    if module.low is not None:
+        shared |= {"low": _array(module.low), "high": _array(module.high)}
+    table = FeatureMap(**{name: shared[name] for name in shared if name != "baseline"}).transform(
+        X
+    )
     if len(X):
         spread = table.std(axis=0, dtype=np.float64)
         shared["spread"] = np.where(spread > 0, spread, 1)

@@ -37,6 +37,8 @@ MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # a bag are kept.
 KEPT = 1.5
 PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
+# Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
+VARIANCE_SHARE = 1e-3
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
 TRIAL_ROUNDS = 150  # of the models that choose the kind of leaves
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
@@ -359,7 +361,9 @@ class BoostingTraining:
         settings = self.settings
         if not settings.linear_leaves:
             return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
-        regression = LeafRegression(self.rows.X, PENALTY, ROWS_PER_REGRESSOR)
+        regression = LeafRegression(
+            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.spread, VARIANCE_SHARE
+        )
         value, *linear = regression.fit(
             tree,
             leaf,
