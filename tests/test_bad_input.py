@@ -636,6 +636,7 @@ BAD_VALUES = {
     "stable": ["yes", None, 2],
     "l1": [-0.1, "some", None, np.nan, np.inf],
     "early_stopping": ["yes", None, 2],
+    "calibrate": ["yes", None, 2],
     "validation_fraction": [0, 1, -0.1, "some", None, np.nan],
     "n_iter_no_change": [0, -1, 2.5, "few", None],
     "growth": ["worst", None, 1],

@@ -60,7 +60,9 @@ class ExportedModel:
         self.classes = None
         if is_classifier(estimator):
             self.classes = [np.asarray(labels) for labels in estimator._every_classes]
-        self.temperature = float(getattr(estimator, "temperature_", 1.0))
+        # That of a hinge forest is a factor of its leaves.
+        is_blend = hasattr(estimator, "members_")
+        self.temperature = float(estimator.temperature_) if is_blend else 1.0
         self.members = _members(estimator, self.classes)
         self.n_inputs = int(estimator.n_features_in_)
         self.n_columns = 1 + max(int(member.columns.max()) for member in self.members)
