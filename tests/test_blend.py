@@ -363,6 +363,14 @@ def test_the_default_members(cls):
     assert blend.score(X, y) > 0.8
 
 
+def test_hinge_forests_have_no_temperature_of_their_own():
+    X, y = make_classification(400, 6, flip_y=0.3, random_state=1)
+    hinge = RandomHingeForestClassifier(10, n_bags=2, max_iter=100)
+    blend = classifier(members=[hinge]).fit(X, y)
+    member = blend.members_["RandomHingeForest"]
+    assert hinge.calibrate and not member.calibrate and member.temperature_ == 1
+
+
 def test_the_leaderboard_is_shown():
     pytest.importorskip("pandas")
     X, y = classes()
