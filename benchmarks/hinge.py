@@ -5,7 +5,7 @@
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
 training returns, not the smallest test error during training. ``as-printed`` has the settings of
 the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
-``temperature`` has geometric means over tables.
+``temperature`` and ``outliers`` have geometric means over tables.
 """
 
 import statistics
@@ -30,6 +30,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from timing import mean_sd
 
+import skforest._matrix
 import skforest.hinge
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 
@@ -127,6 +128,9 @@ PLANE = {
 
 # Powers of the temperature of one bag that were compared; 0 only leaves out rows of the first bag.
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
+# Shares of the values that are never outliers, and distances of outliers from the quartiles.
+NO_FENCE = (0.0, 0.0)
+FENCES = ((0.01, 3.0), (0.05, 3.0), (0.25, 3.0), (0.25, 6.0))
 
 
 def _printed():
@@ -201,6 +205,16 @@ MEASURES |= {
     for power in POWERS
 }
 MEASURES |= {
+    f"outliers/{task}/{rare}-{fence}": Measure(
+        f"error divided by that without clipping, {task}, outermost {rare:g} of the values and "
+        f"{fence:g} interquartile ranges",
+        "ratio",
+        more=False,
+    )
+    for task in compare.TASKS
+    for rare, fence in FENCES
+}
+MEASURES |= {
     f"plane/{name.replace(' ', '-')}": Measure(
         f"error on the training rows of the plane, {name}", "%", more=False
     )
@@ -248,20 +262,51 @@ def temperature(options):
     for name in groups.pick(options, data.CLASSIFICATION, ["pima"]):
         for seed in groups.seeds(options):
             split = data.load_table(name, options.data, 0, 5000).inner(seed)
-            labels, y_train = np.unique(split.y_train, return_inverse=True)
-            column = np.searchsorted(labels, split.y_test)
-            column[~np.isin(split.y_test, labels)] = -1
             for power in (None, *POWERS):
                 skforest.hinge.TEMPERATURE_POWER = power
-                model = RandomHingeForestClassifier(calibrate=power is not None, random_state=seed)
-                proba = model.fit(split.X_train, y_train).predict_proba(split.X_test)
-                error = 100 * np.mean(proba.argmax(axis=1) != column)
-                found.append((scores.log_loss(column, proba), error + compare.OFFSET))
+                found.append(_class_scores(split, calibrate=power is not None, random_state=seed))
     losses, errors = np.log(found).reshape(-1, 1 + len(POWERS), 2).transpose(2, 1, 0)
     for power, loss, error in zip(POWERS, losses[1:], errors[1:], strict=True):
         ratios = np.exp(loss - losses[0])
         note = f"largest {ratios.max():.2f}, error {np.exp(np.mean(error - errors[0])):.3f}"
         yield Row(f"temperature/{power}", [np.exp(np.mean(np.log(ratios)))], note)
+
+
+def outliers(options):
+    """What counts as an outlier, on a quarter of the training rows of all tables."""
+    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
+    for task, names in groups.pick(options, compare.TASKS, quick).items():
+        found = []
+        for name in names:
+            for seed in groups.seeds(options):
+                split = data.load_table(name, options.data, 0, 5000).inner(seed)
+                found += [_with_fence(task, split, seed, *fence) for fence in (NO_FENCE, *FENCES)]
+        losses, errors = np.log(found).reshape(-1, 1 + len(FENCES), 2).transpose(2, 1, 0)
+        for (rare, fence), error, loss in zip(FENCES, errors[1:], losses[1:], strict=True):
+            ratio, loss_ratio = np.exp([np.mean(error - errors[0]), np.mean(loss - losses[0])])
+            note = "" if task == "regression" else f"log loss {loss_ratio:.3f}"
+            yield Row(f"outliers/{task}/{rare}-{fence}", [ratio], note)
+
+
+def _with_fence(task, split, seed, rare, fence):
+    """Log loss and error of a default model that clips these outliers."""
+    skforest._matrix.RARE, skforest._matrix.FENCE = rare, fence
+    if task == "classification":
+        return _class_scores(split, random_state=seed)
+    model = RandomHingeForestRegressor(random_state=seed).fit(split.X_train, split.y_train)
+    error = np.sqrt(np.mean((model.predict(split.X_test) - split.y_test) ** 2))
+    return error, error
+
+
+def _class_scores(split, **parameters):
+    """Log loss and error of a classifier; test rows of labels without training rows are wrong."""
+    labels, y_train = np.unique(split.y_train, return_inverse=True)
+    column = np.searchsorted(labels, split.y_test)
+    column[~np.isin(split.y_test, labels)] = -1
+    model = RandomHingeForestClassifier(**parameters).fit(split.X_train, y_train)
+    proba = model.predict_proba(split.X_test)
+    error = 100 * np.mean(proba.argmax(axis=1) != column)
+    return scores.log_loss(column, proba), error + compare.OFFSET
 
 
 def special(options):
@@ -423,7 +468,7 @@ def _poker(options, seed, one_hot):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (images, small, temperature, special, as_printed, curves, plane, speed),
+        (images, small, temperature, outliers, special, as_printed, curves, plane, speed),
         MEASURES,
         groups.SETS | groups.SEEDS,
     )

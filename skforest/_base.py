@@ -28,15 +28,9 @@ from sklearn.utils._param_validation import (  # noqa: F401
 from sklearn.utils.validation import check_is_fitted
 
 from ._docs import with_texts
-from ._feature_map import (
-    BLOCK,
-    DENSE_BLOCK,
-    FeatureMap,
-    as_bytes,
-    canonical_csr,
-    dense,
-)
+from ._feature_map import FeatureMap
 from ._kernels.rows import tree_seed
+from ._matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
@@ -81,7 +75,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _time_limit = None  # a TimeLimit of training
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
-    _limits_features = False  # are features clipped outside of the training range?
+    _clips_features = None  # `clipping` of the feature map
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -183,8 +177,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y = encode(y)
         if not is_known:
-            scaling = self._map_scaling
-            feature_map = FeatureMap.fit(X, weight, levels, self._scales_features, scaling)
+            has_grid = getattr(self, "feature_shape", None) is not None
+            clipping = None if has_grid or is_stream else self._clips_features
+            own = self._scales_features, self._map_scaling, clipping
+            feature_map = FeatureMap.fit(X, weight, levels, *own)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -195,9 +191,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             n_classes = self.n_classes_ if is_classifier(self) else None
             statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
-            has_grid = getattr(self, "feature_shape", None) is not None
-            has_limits = self._limits_features and not (has_grid or is_stream)
-            own = data.X, data.weight, has_missing, statistics, not has_grid, has_limits
+            own = data.X, data.weight, has_missing, statistics, not has_grid
             feature_map = feature_map.fit_features(*own)
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)

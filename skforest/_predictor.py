@@ -9,7 +9,7 @@ from operator import methodcaller
 
 import numpy as np
 
-from ._feature_map import dense
+from ._matrix import dense
 
 FLOAT32 = np.dtype(np.float32)
 

@@ -11,16 +11,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from ._feature_map import (
-    BLOCK,
-    BYTE_FEATURES,
-    CACHED,
-    as_bytes,
-    canonical_csr,
-    rows_of,
-    weighted_sums,
-)
 from ._kernels.rows import RowOrder, draw_counts
+from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
 
 
 class TrainingSet:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from ._feature_map import canonical_csr
+from ._matrix import canonical_csr
 from ._table import (
     as_frame,
     find_categories,

@@ -207,7 +207,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
-    _limits_features = True  # responses would grow without limit outside of the training range
+    _clips_features = "range"  # responses would grow without limit outside of the training range
     # While `fit` runs:
     _given_validation = None  # X_val, y_val and sample_weight_val
     _continues_rounds = False  # does a warm start add rounds to the bags of the last fit?

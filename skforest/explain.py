@@ -9,9 +9,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, draw_seed, take_rows
-from ._feature_map import dense
 from ._kernels.rows import tree_seed
 from ._kernels.shapley import ShapleyTrees
+from ._matrix import dense
 from ._table import as_frame
 from ._threads import in_parallel
 from .blend import BlendedForestClassifier, BlendedForestRegressor

@@ -105,7 +105,8 @@ dropout : float
 scaling : {"standard"} or None
     Units of the centred features in the inner products. "standard": their standard deviations.
     None: one unit for all features, so that those that vary much dominate, as the raw features of
-    the paper do. Features for "conv" always have one unit.
+    the paper do. Features for "conv" always have one unit. With "standard", outliers are clipped,
+    see below.
 importance_power : float
     The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
     the inner products; importances are those of a quick random forest. 0: no division. Larger
@@ -191,9 +192,11 @@ temperature_ : float
 
 NOTES = """
 Features are standardised, and so are inner products, by running statistics; both are folded into
-the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
-their response is 0. Training on sparse X takes the time and the steps of dense X, without a dense
-copy of it.
+the directions and thresholds of the forest. Outliers, which would determine the units of their
+features, are clipped: values among the smallest or largest 5 % that are more than three
+interquartile ranges away from the quartiles. Subtrees that no training row reaches are removed,
+and their response is 0. Training on sparse X takes the time and the steps of dense X, without a
+dense copy of it.
 
 {weighted_rows}
 Rows are sampled for an epoch in proportion to their weights.
@@ -209,7 +212,6 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
-    _limits_features = True  # responses would grow without limit outside of the training range
 
     _parameter_constraints: dict = {
         "structure": [StrOptions({"tree", "fern"})],
@@ -235,6 +237,12 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
+
+    @property
+    def _clips_features(self):
+        # Responses grow with the distance of a row from the others. The features of the paper,
+        # scaling=None, have all their values.
+        return "range" if self.scaling is None else "usual"
 
     @property
     def _needs_dense(self):
@@ -613,8 +621,8 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """Predict real targets with trees of margins that are trained together, by gradient descent.
 
     As `RandomHingeForestClassifier`, with the sum over trees as the prediction: a continuous,
-    piecewise linear function (equation 10 of the paper [1]_), which continues linearly beyond the
-    training data.
+    piecewise linear function (equation 10 of the paper [1]_), which continues beyond the training
+    data up to one range of each feature.
 
     {parameters_and_attributes}
 

@@ -14,7 +14,8 @@ from sklearn.base import is_classifier
 
 from ._base import BaseForest
 from ._docs import with_texts
-from ._feature_map import LIMIT, VALUE
+from ._feature_map import VALUE
+from ._matrix import LIMIT
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests

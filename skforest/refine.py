@@ -22,8 +22,8 @@ from ._base import (
     validate_params,
 )
 from ._docs import with_texts
-from ._feature_map import min_max, scaled
 from ._kernels.rows import tree_seed
+from ._matrix import min_max, scaled
 from ._targets import RoutingMixin
 from ._threads import in_parallel
 from ._validation import check_n_jobs

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import skforest
 from skforest import CO2ForestClassifier, CO2ForestRegressor
-from skforest._feature_map import min_max, scaled
+from skforest._matrix import min_max, scaled
 
 BASELINES = [None, "random", "oc1"]
 

@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 from skforest import ManifoldForestRegressor, _threads
-from skforest._feature_map import scaled
+from skforest._matrix import scaled
 from skforest._training_set import TrainingSet
 
 N = 120

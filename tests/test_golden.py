@@ -38,7 +38,7 @@ def test_golden_values_are_of_good_and_different_forests():
     assert len({case["leaves"] for case in GOLDEN.values()}) == len(GOLDEN)
     # four trees, 797 digits; as numbers they are further off
     assert max(GOLDEN[name]["errors"] for name in make.CASES) < 250
-    assert max(GOLDEN[name]["errors"] for name in make.REGRESSORS) < 600
+    assert max(GOLDEN[name]["errors"] for name in make.REGRESSORS) < 650
 
 
 def assert_predicts_as_before(number, name, model):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import assert_same_trees, fixed
+from scipy import sparse
 from scipy.special import logsumexp, softmax
 from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
 from skforest._kernels.loss import (
@@ -1123,3 +1124,24 @@ def test_bags_draw_bootstrap_samples_and_score_the_rows_left_out(cls):
     assert (plain.forest_.threshold[:5] != model.forest_.threshold[:5]).any()
     with pytest.raises(ValueError, match="needs bootstrap=True"):
         cls(oob_score=True, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 4))
+    y = X[:, 0] + X[:, 1] * X[:, 2]
+    y = y > 0 if cls is RandomHingeForestClassifier else y
+    wrong = X.copy()
+    wrong[:4, :3] = rng.choice([-1e12, 1e12], size=(4, 3))
+    scores = []
+    for rows in (X, wrong):
+        forest = cls(50, n_bags=2, max_iter=1500, random_state=0)
+        forest.fit(convert(rows[:800]), y[:800])
+        scores.append(forest.score(convert(X[800:]), y[800:]))
+    assert scores[0] > 0.85
+    assert scores[1] > scores[0] - 0.03
+    # The features of the paper are not clipped.
+    forest.set_params(scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
+    assert forest.forest_.high[0] > 1.5

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
-from scipy import stats
+from scipy import sparse, stats
 from skforest._kernels.rows import RowOrder, tree_seed
 
 import skforest
-from skforest._feature_map import is_mapped, rows_of
+from skforest._matrix import RARE, is_mapped, rows_of, usual_range, value_range
 from skforest._training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
@@ -312,7 +312,7 @@ def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
     ids=["manifold", "co2"],
 )
 def test_copies_of_mapped_rows_are_mapped_and_change_no_bit(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("skforest._feature_map.MIN_MAPPED", 1)
+    monkeypatch.setattr("skforest._matrix.MIN_MAPPED", 1)
     X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     mapped = np.memmap(tmp_path / "X", np.float32, "w+", shape=X.shape)
@@ -323,3 +323,75 @@ def test_copies_of_mapped_rows_are_mapped_and_change_no_bit(model, tmp_path, mon
     assert is_mapped(mapped[10:]) and not is_mapped(X)
     assert is_mapped(rows_of(mapped, np.array([7, 2])))
     np.testing.assert_array_equal(rows_of(mapped, np.array([7, 2])), X[[7, 2]])
+
+
+# -------------------------------------------------------------------------------------- outliers
+
+
+def columns_with_outliers(n=1000, seed=0):
+    """Columns, and whether outliers make the usual range smaller than the range."""
+    rng = np.random.default_rng(seed)
+    normal, tails = rng.normal(size=(2, n))
+    few = np.arange(n) < n // 200
+    columns = {
+        "normal": (normal, False),
+        "uniform": (rng.random(n), False),
+        "wrong values": (np.where(few, 1e30, normal), True),
+        "a frequent code": (np.where(np.arange(n) < n // 20, -999, normal), False),
+        "two values": (rng.random(n) < 0.02, False),
+        "mostly 0": (np.where(rng.random(n) < 0.8, 0, normal + 5), False),
+        "mostly 0, wrong values": (
+            np.where(few, -1e9, np.where(tails > 0.5, normal + 5, 0)),
+            True,
+        ),
+        "constant": (np.full(n, 7.0), False),
+        "missing": (np.where(np.arange(n) < n // 4, np.nan, normal), False),
+        "never there": (np.full(n, np.nan), False),
+        "heavy tails": (rng.standard_cauchy(n), True),
+    }
+    X = np.stack([values for values, _ in columns.values()], axis=1)
+    return X, [clips for _, clips in columns.values()]
+
+
+def test_outliers_are_outside_of_the_usual_range():
+    X, clips = columns_with_outliers()
+    whole = value_range(X)
+    low, high = usual_range(X, np.ones(len(X)), whole)
+    np.testing.assert_array_equal((low > whole[0]) | (high < whole[1]), clips)
+    n_outside = ((X < low) | (X > high)).sum(axis=0)
+    assert n_outside.max() <= 2 * RARE * len(X)
+    assert n_outside[2] == 5 and high[2] < 10
+
+
+def test_usual_ranges_depend_on_weighted_values_alone():
+    X, _ = columns_with_outliers()
+    rng = np.random.default_rng(1)
+    weight = rng.integers(1, 4, len(X))
+    copies = np.repeat(X, weight, axis=0)
+    order = rng.permutation(len(copies))
+    expected = usual_range(copies[order], np.ones(len(copies)), value_range(copies))
+    whole = value_range(X)
+    for factor in (1, 1 / 3):
+        np.testing.assert_array_equal(usual_range(X, factor * weight, whole), expected)
+    mirrored = usual_range(-X, weight, value_range(-X))
+    np.testing.assert_array_equal(-np.array(mirrored)[::-1], expected)
+
+
+def test_usual_ranges_of_sparse_and_dense_matrices_are_equal():
+    X = np.nan_to_num(columns_with_outliers()[0])
+    weight = np.random.default_rng(1).random(len(X))
+    S = sparse.csr_matrix(X)
+    expected = usual_range(X, weight, value_range(X))
+    np.testing.assert_array_equal(usual_range(S, weight, value_range(S)), expected)
+    # Zeros that are not stored are never outliers.
+    x = np.where(np.arange(200) < 1, 0, 1e6 + np.arange(200))[:, None]
+    assert usual_range(x, np.ones(200), value_range(x))[0][0] > 1e5
+    assert usual_range(sparse.csr_matrix(x), np.ones(200), value_range(x))[0][0] == 0
+
+
+def test_usual_ranges_of_many_columns_are_those_of_each(monkeypatch):
+    X, _ = columns_with_outliers()
+    weight = np.ones(len(X))
+    expected = usual_range(X, weight, value_range(X))
+    monkeypatch.setattr(skforest._matrix, "RANKED", 3000)
+    np.testing.assert_array_equal(usual_range(X, weight, value_range(X)), expected)

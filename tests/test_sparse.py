@@ -24,7 +24,7 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._feature_map import canonical_csr, min_max, scaled, scaled_csr, weighted_sums
+from skforest._matrix import canonical_csr, min_max, scaled, scaled_csr, weighted_sums
 from skforest._training_set import SparseRowOrder, TrainingSet
 
 FORMS = [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array]
@@ -208,7 +208,7 @@ def test_warm_start_and_streams():
     ids=str,
 )
 def test_x_is_never_dense_as_a_whole(model, monkeypatch):
-    for module in ("_base", "_feature_map", "training.hinge_packing"):
+    for module in ("_base", "_matrix", "training.hinge_packing"):
         monkeypatch.setattr(f"skforest.{module}.DENSE_BLOCK", 2**17)
     sizes, toarray = [], sparse.csr_matrix.toarray
 

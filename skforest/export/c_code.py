@@ -11,7 +11,8 @@ import re
 
 import numpy as np
 
-from .._feature_map import LIMIT, VALUE
+from .._feature_map import VALUE
+from .._matrix import LIMIT
 from .c_functions import (
     ADD,
     BOX,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .._feature_map import IS_MISSING, LIMIT, VALUE
+from .._feature_map import IS_MISSING, VALUE
+from .._matrix import LIMIT
 from .c_code import MAX_FLOAT, TINY
 from .onnx_trees import add_forest
 

@@ -14,8 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from .._docs import with_texts
-from .._feature_map import BYTE_FEATURES, FeatureMap
+from .._feature_map import FeatureMap
 from .._kernels.row_reader import RowMap
+from .._matrix import BYTE_FEATURES
 from .._table import FEW_ROWS
 from .._tree import Router
 from . import io
@@ -281,10 +282,9 @@ class Forest:
     @cached_property
     def router(self):
         """Router: the traversal of the trees, made at the first use."""
+        sizes = self.n_features, self.n_outputs
         grid = self.feature_shape, self.wrap, self.unordered
-        return Router(
-            self.arrays, self.n_features, self.n_outputs, grid, self.gate, self.steepness
-        )
+        return Router(self.arrays, *sizes, grid, self.gate, self.steepness)
 
     @cached_property
     def row_map(self):

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
-from .._feature_map import dense, dense_blocks
 from .._kernels.linear_leaf import add_linear
+from .._matrix import dense, dense_blocks
 from .storage import LINKS, without_unused
 
 CRITERIA = ("gini", "entropy", "squared_error")

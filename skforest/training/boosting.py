@@ -20,11 +20,11 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from .._constraints import Interactions
-from .._feature_map import dense_blocks
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
+from .._matrix import dense_blocks
 from ..forest import Forest
 from .losses import BaseLoss
 

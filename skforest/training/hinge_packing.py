@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._feature_map import DENSE_BLOCK, dense
+from .._matrix import DENSE_BLOCK, dense
 from ..forest import Forest
 
 BLOCK = 4096  # rows that are routed together
