@@ -112,8 +112,8 @@ importance_power : float
     the inner products; importances are those of a quick random forest. 0: no division. Larger
     values help where most features are noise.
 early_stopping : bool
-    Whether to hold out rows of every bag and keep the model with the least loss on them.
-    Probabilities are then less confident, and on most tables more labels are wrong.
+    Whether to hold out rows of every bag and keep the model with the least loss on them. That
+    increases the error on most tables.
 validation_fraction : float
     Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For
     `early_stopping` and {calibration}.
