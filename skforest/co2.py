@@ -134,11 +134,18 @@ loss_curve_, n_active_leaves_ : list
 
 NOTES = """
 Where `objective`, `bootstrap`, `max_features` or `holdout` are "auto", forests of 10 trees are
-trained on two thirds of the rows, at most 2000, with each of three settings: "co2", False, the
-square root of the number of features, 0; "co2", False, its power 0.8, 0.3; None, True, its square
-root, 0. Parameters that are given replace those of the settings. The setting with the least
-squared error on as many other rows is taken (Brier score of classes). With fewer than 30 rows it
-is the first. Where all four are given, nothing is chosen, and that time is saved.
+trained on two thirds of the rows, at most 2000, with each of three settings, and compared on as
+many other rows by their squared error (Brier score of classes). The best setting is taken; with
+fewer than 30 rows, it is the first one. Parameters that are given replace those of the settings,
+and where all four are given, no forests are compared. With p features, the settings are:
+
+========= ========= ============ =======
+objective bootstrap max_features holdout
+========= ========= ============ =======
+"co2"     False     p ** 0.5     0
+"co2"     False     p ** 0.8     0.3
+None      True      p ** 0.5     0
+========= ========= ============ =======
 
 The forest repeats the scaling of features when it predicts. Unless `scaling` is None, multiplying
 a feature by a power of two, or an exact shift, changes no tree.

@@ -83,7 +83,7 @@ def shapley_values(
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
         of the trees before the link, such as log odds; with several bags, its mean over the bags.
         "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
-        "response" otherwise. Raw scores of several bags are no `decision_function`; see Notes.
+        "response" otherwise. Raw scores of several bags are not `decision_function`: see Notes.
     max_exact : int, default=10
         Splits of a tree that depend on at most this many features in which two rows differ are
         explained exactly; see Notes. From 0 to 16.

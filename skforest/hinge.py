@@ -586,7 +586,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Or of shape ``(n_samples, *feature_shape)``.
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
@@ -704,7 +704,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Or of shape ``(n_samples, *feature_shape)``.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
