@@ -5,7 +5,7 @@
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
 training returns, not the smallest test error during training. ``as-printed`` has the settings of
 the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
-``temperature`` and ``outliers`` have geometric means over tables.
+``temperature``, ``few-rows`` and ``outliers`` have geometric means over tables.
 """
 
 import statistics
@@ -129,6 +129,7 @@ PLANE = {
 # Powers of the temperature of one bag that were compared; 0 only leaves out rows of the first bag.
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 # Shares of the values that are never outliers, and distances of outliers from the quartiles.
+FEW = (40, 100, 200)  # training rows
 NO_FENCE = (0.0, 0.0)
 FENCES = ((0.01, 3.0), (0.05, 3.0), (0.25, 3.0), (0.25, 6.0))
 
@@ -205,6 +206,12 @@ MEASURES |= {
     for power in POWERS
 }
 MEASURES |= {
+    f"few-rows/{n}": Measure(
+        f"log loss divided by that without a temperature, {n} rows", "ratio", more=False
+    )
+    for n in FEW
+}
+MEASURES |= {
     f"outliers/{task}/{rare}-{fence}": Measure(
         f"error divided by that without clipping, {task}, outermost {rare:g} of the values and "
         f"{fence:g} interquartile ranges",
@@ -270,6 +277,22 @@ def temperature(options):
         ratios = np.exp(loss - losses[0])
         note = f"largest {ratios.max():.2f}, error {np.exp(np.mean(error - errors[0])):.3f}"
         yield Row(f"temperature/{power}", [np.exp(np.mean(np.log(ratios)))], note)
+
+
+def few_rows(options):
+    """The temperature of models of few training rows, on other training rows of the tables."""
+    for n in FEW:
+        found = []
+        for name in groups.pick(options, data.CLASSIFICATION, ["pima"]):
+            for seed in groups.seeds(options):
+                split = data.load_table(name, options.data, 0, 5000).inner(seed).head(n)
+                if len(np.unique(split.y_train)) <= n / 8:
+                    for calibrate in (False, True):
+                        own = {"calibrate": calibrate, "random_state": seed}
+                        found.append(_class_scores(split, **own))
+        losses, errors = np.diff(np.log(found).reshape(-1, 2, 2), axis=1).T[:, 0]
+        note = f"{len(losses)} fits, error {np.exp(np.mean(errors)):.3f}"
+        yield Row(f"few-rows/{n}", [np.exp(np.mean(losses))], note)
 
 
 def outliers(options):
@@ -468,7 +491,18 @@ def _poker(options, seed, one_hot):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (images, small, temperature, outliers, special, as_printed, curves, plane, speed),
+        (
+            images,
+            small,
+            temperature,
+            few_rows,
+            outliers,
+            special,
+            as_printed,
+            curves,
+            plane,
+            speed,
+        ),
         MEASURES,
         groups.SETS | groups.SEEDS,
     )

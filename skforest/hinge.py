@@ -47,7 +47,9 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
-MIN_CALIBRATION_ROWS = 30  # fewer say little about the temperature
+# Rows to find the temperature with, unless this is more than half of the rows; and rows without a
+# temperature.
+CALIBRATION_ROWS, MIN_CALIBRATED = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
 # held-out training rows of 22 tables.
 TEMPERATURE_POWER = 0.7
@@ -143,10 +145,10 @@ loss : {"log_loss"} or Loss
     What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
     `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
 calibrate : bool
-    Whether the first bag leaves out `validation_fraction` of the rows to find the `temperature_`,
-    since probabilities are too close to 0 and 1 where labels are noisy. No effect with a single
-    bag, with fewer than 30 rows to leave out, with `early_stopping` or `bootstrap`, with several
-    outputs, and with a `Loss` of your own.
+    Whether the first bag leaves out `validation_fraction` of the rows, or 30 rows where that is
+    more, but at most half, to find the `temperature_`, since probabilities are too close to 0 and
+    1 where labels are noisy. No effect with a single bag, with fewer than 20 rows, with
+    `early_stopping` or `bootstrap`, with several outputs, and with a `Loss` of your own.
 label_smoothing : float
     Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
     predictions less confident.
@@ -553,9 +555,12 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
         if not (self.calibrate and is_log_loss and is_possible) or data.fold is not None:
             return None
+        if len(data) < MIN_CALIBRATED:
+            return None
         random = np.random.RandomState(self._seed % 2**32)
-        mask = draw_weighted(data.weight, self.validation_fraction, random)
-        return mask if np.count_nonzero(mask) >= MIN_CALIBRATION_ROWS else None
+        fraction = max(self.validation_fraction, min(0.5, CALIBRATION_ROWS / len(data)))
+        mask = draw_weighted(data.weight, fraction, random)
+        return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):
         """The temperature of the mean of all bags, by the rows that the first one left out."""

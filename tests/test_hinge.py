@@ -863,7 +863,7 @@ def test_the_temperature_reduces_the_log_loss_of_new_rows():
 @pytest.mark.parametrize(
     "n, changes",
     [
-        (190, {}),  # 29 of them would be left out
+        (19, {}),  # half of them say too little
         (400, {"n_bags": 1}),
         (400, {"early_stopping": True}),
         (400, {"bootstrap": True}),
@@ -878,6 +878,15 @@ def test_where_there_is_no_temperature(n, changes):
     )
     assert model.temperature_ == 1
     assert_same_trees(model, plain)
+
+
+def test_few_rows_have_a_temperature_too():
+    X, y = noisy(500)
+    losses = []
+    for calibrate in (True, False):
+        model = quick(RandomHingeForestClassifier, calibrate=calibrate, max_iter="auto", n_bags=3)
+        losses.append(log_loss(y[60:], model.fit(X[:60], y[:60]).predict_proba(X[60:])))
+    assert losses[0] < 0.7 * losses[1]
 
 
 def test_calibrated_models_depend_on_weighted_rows_alone():
