@@ -176,7 +176,8 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 
 NOTES = """
 With several classes or outputs, one tree has the values of all of them. If there are more than
-five, splits are searched with random projections of the gradients [3]_.
+five, splits are searched with random projections of the gradients [3]_. Features are clipped one
+training range outside of their training range, since linear leaves continue beyond it.
 
 {weighted_rows}
 """

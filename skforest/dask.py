@@ -82,9 +82,9 @@ def fit(estimator, X, y, sample_weight=None):
     The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
-    any in the sample are replaced by the mean. Weights of ``class_weight="balanced"`` and
-    calibration are those of partitions. X is read twice: persist it if it fits into the memory of
-    the cluster.
+    any in the sample are replaced by the mean. Hinge forests and oblique boosting clip features by
+    their ranges in the sample. Weights of ``class_weight="balanced"`` and calibration are those of
+    partitions. X is read twice: persist it if it fits into the memory of the cluster.
 
     Examples
     --------
@@ -246,8 +246,6 @@ def _prepare(estimator, partitions, n_most):
     y, weight = np.concatenate(y), np.concatenate(weight)
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
-    if len(y) < n_rows.sum():  # other rows may be outside of the range of those
-        data.feature_map.low = data.feature_map.high = np.zeros(0, dtype=np.float32)
     # What those who train members read of the forest.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,
