@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import RECORDS, BaseForest, take_rows
 from ._kernels.rows import tree_seed
+from ._matrix import LIMIT
 from ._target_statistics import indicators
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
@@ -82,9 +83,9 @@ def fit(estimator, X, y, sample_weight=None):
     The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
-    any in the sample are replaced by the mean. Weights of ``class_weight="balanced"`` and
-    calibration are those of partitions. X is read twice: persist it if it fits into the memory of
-    the cluster.
+    any in the sample are replaced by the mean. Hinge forests clip outliers by the sample. Weights
+    of ``class_weight="balanced"`` and calibration are those of partitions. X is read twice: persist
+    it if it fits into the memory of the cluster.
 
     Examples
     --------
@@ -246,8 +247,8 @@ def _prepare(estimator, partitions, n_most):
     y, weight = np.concatenate(y), np.concatenate(weight)
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
-    if len(y) < n_rows.sum():  # other rows may be outside of the range of those
-        data.feature_map.low = data.feature_map.high = np.zeros(0, dtype=np.float32)
+    if len(y) < n_rows.sum():
+        _widen_limits(data.feature_map, estimator._clips_features)
     # What those who train members read of the forest.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,
@@ -257,6 +258,16 @@ def _prepare(estimator, partitions, n_most):
         spread=data.spread(),
     )
     return n_rows
+
+
+def _widen_limits(feature_map, clipping):
+    """Limits of features in place of those of a sample, whose range other rows may leave."""
+    low, high = feature_map.low, feature_map.high
+    if clipping == "usual":  # outliers must not be far away in other rows either
+        is_constant = low == high
+        low[is_constant], high[is_constant] = -LIMIT, LIMIT
+    else:
+        feature_map.low = feature_map.high = np.zeros(0, dtype=np.float32)
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):

@@ -143,6 +143,19 @@ def test_classes_of_few_partitions_are_classes_of_the_forest(data, monkeypatch):
             np.testing.assert_allclose(share[2], 3 / 600, rtol=0.1)
 
 
+def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
+    """A feature that is constant in the sample is not clipped."""
+    monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 100)
+    rng = np.random.default_rng(1)
+    X = np.column_stack([data[0], np.zeros(600)])
+    X[rng.permutation(600)[:15], 2] = 1e12
+    model = skforest.RandomHingeForestRegressor(10, n_bags=3, max_iter=600, random_state=0)
+    fitted = on_dask.fit(model, *chunked(X, data[2]))
+    assert fitted.score(data[0] @ np.eye(6, 7), data[2]) > 0.9
+    constant = fitted.forest_.low[6], fitted.forest_.high[6]
+    assert constant == (-(2.0**60), 2.0**60)
+
+
 def test_several_outputs(data):
     X, y, _ = data
     Y = np.stack([y, np.where(X[:, 3] > 0, "up", "down")], axis=1)
