@@ -84,8 +84,8 @@ def fit(estimator, X, y, sample_weight=None):
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
     any in the sample are replaced by the mean. Hinge forests clip outliers by the sample. Weights
-    of ``class_weight="balanced"`` and calibration are those of partitions. X is read twice: persist
-    it if it fits into the memory of the cluster.
+    of ``class_weight="balanced"`` and calibration are those of partitions. X is read twice:
+    persist it if it fits into the memory of the cluster.
 
     Examples
     --------
