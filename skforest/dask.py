@@ -29,6 +29,11 @@ SAMPLE_SIZE = 2**23  # numbers in them
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
+# Attributes that are found on each partition, and what they are for the whole forest.
+OF_PARTITIONS = {
+    "temperature_": lambda temperatures: float(np.mean(temperatures)),
+    "linear_leaves_": any,
+}
 MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
 
 
@@ -84,8 +89,9 @@ def fit(estimator, X, y, sample_weight=None):
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
     any in the sample are replaced by the mean. Hinge forests clip outliers by the sample. Weights
-    of ``class_weight="balanced"`` and calibration are those of partitions. X is read twice:
-    persist it if it fits into the memory of the cluster.
+    of ``class_weight="balanced"``, calibration and the kind of leaves of boosting are those of
+    partitions; `temperature_` is the mean, `linear_leaves_` says whether any leaves are linear. X
+    is read twice: persist it if it fits into the memory of the cluster.
 
     Examples
     --------
@@ -126,7 +132,8 @@ def fit(estimator, X, y, sample_weight=None):
     forests, records = zip(*dask.compute(*tasks))
     estimator.forest_ = estimator._joined(_with_one_baseline(forests))
     for key in records[0]:
-        setattr(estimator, key, [entry for record in records for entry in record[key]])
+        merge = OF_PARTITIONS.get(key, _chained)
+        setattr(estimator, key, merge([record[key] for record in records]))
     return estimator
 
 
@@ -341,7 +348,13 @@ def _fit_members(estimator, n_members, number, X, y, sample_weight=None):
     data = estimator._known_training_set(X, y, sample_weight)
     data = data.with_spread(estimator.forest_.spread)
     forest = estimator._fit_forest(data, range(n_members))
-    return forest, {name: vars(estimator)[name] for name in RECORDS if name in vars(estimator)}
+    names = (name for name in (*RECORDS, *OF_PARTITIONS) if name in vars(estimator))
+    return forest, {name: vars(estimator)[name] for name in names}
+
+
+def _chained(lists):
+    """The entries of several lists as one list."""
+    return [entry for entries in lists for entry in entries]
 
 
 def _with_one_baseline(forests):
