@@ -177,7 +177,7 @@ def _deviations(codes):
     is_known = np.isfinite(codes)
     known = np.where(is_known, codes, np.nan)
     # Divided by powers of two, so that no square is too large or too small for float64.
-    exponent = np.frexp(np.where(is_known, np.abs(codes), 0).max(axis=0))[1]
+    exponent = np.frexp(np.where(is_known, np.abs(codes), 0).max(axis=0, initial=0))[1]
     known = np.ldexp(known, -exponent)
     n_known = np.maximum(is_known.sum(axis=0), 1)
     mean = np.nansum(known, axis=0) / n_known

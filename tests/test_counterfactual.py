@@ -203,6 +203,7 @@ def test_bad_input():
         ((X[0], X, 7), "target=7"),
         ((X[0], X, label), "already"),
         ((X[0], others), "no row of background"),
+        ((X[0], X[:0]), "0 sample"),
         ((X[:2], X), "shape"),
         ((X[0, 1:], X), "shape"),
     ):
