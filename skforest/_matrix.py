@@ -19,6 +19,7 @@ LIMIT = 2.0**60
 # than this, in interquartile ranges. Chosen by the errors of hinge forests on held-out training
 # rows of tables (`benchmarks/hinge.py outliers`).
 RARE, FENCE = 0.05, 3.0
+MIN_WIDTH = float(np.finfo(np.float64).tiny)  # reciprocals of smaller numbers may overflow
 
 
 def has_nan(Z):
@@ -234,7 +235,7 @@ def _usual_ends(values, weight):
         others = values != common
         own = _quantiles(values[others], weight[others], [RARE, 0.25])
         end, quartile = ((min(common, low), max(common, high)) for low, high in own)
-    distance = FENCE * (quartile[1] - quartile[0])
+    distance = max(FENCE * (quartile[1] - quartile[0]), MIN_WIDTH)
     return min(end[0], quartile[0] - distance), max(end[1], quartile[1] + distance)
 
 

@@ -306,7 +306,8 @@ def _are_equal(classes, others):
 
 def target_matrix(y):
     """A real target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
-    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    with np.errstate(invalid="ignore"):  # scikit-learn's sum of the largest numbers
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
     return np.ascontiguousarray(y.reshape(len(y), -1)), y.ndim == 1
 
 
@@ -361,7 +362,8 @@ class ForestRegressorMixin(RegressorMixin):
         is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
-        units = loss.target_units(data.y, data.weight, baseline)
+        with np.errstate(over="ignore", invalid="ignore"):  # raises for targets that are too large
+            units = loss.target_units(data.y, data.weight, baseline)
         return data.with_target(loss.scale_target(data.y, units), units)
 
     def _make_loss(self):

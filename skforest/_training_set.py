@@ -272,7 +272,9 @@ def check_sample_weight(sample_weight, n_samples):
         )
     if not weight.any():
         raise ValueError("sample_weight is all zero; at least one weight must be positive")
-    if not np.isfinite(weight.sum()):
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not np.isfinite(total):
         raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
     return weight
 

@@ -186,11 +186,13 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             dtype = np.float64 if dtype == np.float64 else np.float32
             options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
         try:
-            if reset is not None:
-                return validate_data(self, X, *y, reset=reset, **options)
-            if y:
-                return check_X_y(X, *y, estimator=self, **options)
-            return check_array(X, estimator=self, input_name="X", **options)
+            # Sums of the largest numbers, which scikit-learn looks at, may overflow.
+            with np.errstate(over="ignore", invalid="ignore"):
+                if reset is not None:
+                    return validate_data(self, X, *y, reset=reset, **options)
+                if y:
+                    return check_X_y(X, *y, estimator=self, **options)
+                return check_array(X, estimator=self, input_name="X", **options)
         except (ValueError, TypeError) as error:
             message = str(error)
             if "Input X contains" in message:

@@ -172,6 +172,18 @@ def _fewest_columns(rows, start, is_changed):
     return mask
 
 
+def _deviations(codes):
+    """Standard deviation of the finite numbers of every column."""
+    is_known = np.isfinite(codes)
+    known = np.where(is_known, codes, np.nan)
+    # Divided by powers of two, so that no square is too large or too small for float64.
+    exponent = np.frexp(np.where(is_known, np.abs(codes), 0).max(axis=0, initial=0))[1]
+    known = np.ldexp(known, -exponent)
+    n_known = np.maximum(is_known.sum(axis=0), 1)
+    mean = np.nansum(known, axis=0) / n_known
+    return np.ldexp(np.sqrt(np.nansum((known - mean) ** 2, axis=0) / n_known), exponent)
+
+
 class _Rows:
     """A row x and background rows, as they are and as numbers.
 
@@ -198,10 +210,7 @@ class _Rows:
             self._is_category = np.array([kind == CATEGORY for kind in kinds])
         levels = {j: table.levels(j) for j in np.flatnonzero(self._is_category).tolist()}
         self.codes = table.matrix(levels)
-        known = np.where(np.isfinite(self.codes[1:]), self.codes[1:], np.nan)
-        n_known = np.isfinite(known).sum(axis=0)
-        mean = np.nansum(known, axis=0) / np.maximum(n_known, 1)
-        spread = np.sqrt(np.nansum((known - mean) ** 2, axis=0) / np.maximum(n_known, 1))
+        spread = _deviations(self.codes[1:])
         self._spread = np.where(spread > 0, spread, 1.0)
         self._is_whole = np.array([self._holds_integers(j) for j in range(len(self.names))])
 

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import RECORDS, BaseForest, take_rows
 from ._kernels.rows import tree_seed
+from ._matrix import LIMIT
 from ._target_statistics import indicators
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
@@ -28,6 +29,11 @@ SAMPLE_SIZE = 2**23  # numbers in them
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
+# Attributes that are found on each partition, and what they are for the whole forest.
+OF_PARTITIONS = {
+    "temperature_": lambda temperatures: float(np.mean(temperatures)),
+    "linear_leaves_": any,
+}
 MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
 
 
@@ -82,9 +88,10 @@ def fit(estimator, X, y, sample_weight=None):
     The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
-    any in the sample are replaced by the mean. Hinge forests and oblique boosting clip features by
-    their ranges in the sample. Weights of ``class_weight="balanced"`` and calibration are those of
-    partitions. X is read twice: persist it if it fits into the memory of the cluster.
+    any in the sample are replaced by the mean. Features are clipped by the sample. Weights
+    of ``class_weight="balanced"``, calibration and the kind of leaves of boosting are those of
+    partitions; `temperature_` is the mean, `linear_leaves_` says whether any leaves are linear. X
+    is read twice: persist it if it fits into the memory of the cluster.
 
     Examples
     --------
@@ -125,7 +132,8 @@ def fit(estimator, X, y, sample_weight=None):
     forests, records = zip(*dask.compute(*tasks))
     estimator.forest_ = estimator._joined(_with_one_baseline(forests))
     for key in records[0]:
-        setattr(estimator, key, [entry for record in records for entry in record[key]])
+        merge = OF_PARTITIONS.get(key, _chained)
+        setattr(estimator, key, merge([record[key] for record in records]))
     return estimator
 
 
@@ -246,6 +254,10 @@ def _prepare(estimator, partitions, n_most):
     y, weight = np.concatenate(y), np.concatenate(weight)
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
+    if len(y) < n_rows.sum():  # columns that are constant in the sample may have other values
+        low, high = data.feature_map.low, data.feature_map.high
+        is_constant = low == high
+        low[is_constant], high[is_constant] = -LIMIT, LIMIT
     # What those who train members read of the forest.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,
@@ -328,7 +340,13 @@ def _fit_members(estimator, n_members, number, X, y, sample_weight=None):
     data = estimator._known_training_set(X, y, sample_weight)
     data = data.with_spread(estimator.forest_.spread)
     forest = estimator._fit_forest(data, range(n_members))
-    return forest, {name: vars(estimator)[name] for name in RECORDS if name in vars(estimator)}
+    names = (name for name in (*RECORDS, *OF_PARTITIONS) if name in vars(estimator))
+    return forest, {name: vars(estimator)[name] for name in names}
+
+
+def _chained(lists):
+    """The entries of several lists as one list."""
+    return [entry for entries in lists for entry in entries]
 
 
 def _with_one_baseline(forests):

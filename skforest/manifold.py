@@ -257,7 +257,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _splitter(self, data):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / data.spread().min() if self._weights_are_scaled else 1.0
+        largest_weight = 1 / float(data.spread().min()) if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,
@@ -265,7 +265,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             exact=self.splitter == "exact",
             n_bins=self.max_bins_,
             max_search_samples=self.max_search_samples,
-            may_overflow=largest > np.finfo(np.float32).max,
+            may_overflow=largest > float(np.finfo(np.float32).max),
         )
         return search_splitter(**options)
 

@@ -56,6 +56,18 @@ def test_another_label(estimator):
         check(model, X[i], X, found)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("exponent", [-900, 40, 1000])
+def test_columns_of_any_unit(exponent):
+    X, y = classes()
+    model = skforest.RandomHingeForestClassifier(5, n_bags=1, max_iter=100, random_state=0)
+    unit = 2.0 ** np.array([exponent, 0, 0, 0, exponent, 0])
+    expected = counterfactual(model.fit(X, y), X[0], X)
+    found = counterfactual(model.fit(X * unit, y), X[0] * unit, X * unit)
+    np.testing.assert_array_equal(found.row, expected.row * unit)
+    assert (found.prediction, found.distance) == (expected.prediction, expected.distance)
+
+
 def test_more_starts_are_not_worse():
     X, y = classes()
     model = skforest.ManifoldForestClassifier(10, random_state=0).fit(X, y)
@@ -191,6 +203,7 @@ def test_bad_input():
         ((X[0], X, 7), "target=7"),
         ((X[0], X, label), "already"),
         ((X[0], others), "no row of background"),
+        ((X[0], X[:0]), "0 sample"),
         ((X[:2], X), "shape"),
         ((X[0, 1:], X), "shape"),
     ):

@@ -49,6 +49,10 @@ def of_kind(estimator, data):
     return data[0], np.exp(data[2] / 2) if is_positive else data[2]
 
 
+def fitted_names(estimator):
+    return {name for name in vars(estimator) if name.endswith("_")}
+
+
 def have_same_bits(one, other):
     return all(np.array_equal(a, other.arrays[name]) for name, a in one.arrays.items())
 
@@ -61,6 +65,7 @@ MODELS = {
     "quantile": skforest.RandomHingeForestRegressor(
         5, n_bags=3, max_iter=50, loss="quantile", random_state=0
     ),
+    "temperature": skforest.RandomHingeForestClassifier(5, max_iter=50, random_state=0),
     "endtoend": skforest.E2EDecisionForestClassifier(
         3, max_depth=2, max_features=3, learning_rate=0.1, random_state=0
     ),
@@ -81,6 +86,7 @@ def test_fit_and_predict_on_partitions(model, data):
     assert n_members == fitted._member_counts(False)[1]
     for name in ("n_iter_", "loss_curve_"):
         assert len(getattr(fitted, name, range(n_members))) == n_members
+    assert fitted_names(fitted) == fitted_names(clone(model).fit(X, y))
     predicted = on_dask.predict(fitted, da.from_array(X, chunks=(250, 4)))
     assert predicted.shape == (600,)
     np.testing.assert_array_equal(predicted.compute(), fitted.predict(X))
@@ -88,6 +94,13 @@ def test_fit_and_predict_on_partitions(model, data):
         proba = on_dask.predict_proba(fitted, *chunked(X))
         assert proba.shape == (600, 3)
         np.testing.assert_array_equal(proba.compute(), fitted.predict_proba(X))
+
+
+def test_training_continues_after_dask(data):
+    X, _, y = data
+    fitted = on_dask.fit(skforest.ObliqueBoostingRegressor(3, random_state=0), *chunked(X, y))
+    fitted.set_params(warm_start=True, n_bags=10).fit(X, y)
+    assert len(fitted.forest_.bag_start) == 11
 
 
 def test_each_tree_is_trained_on_one_partition(data):
@@ -141,6 +154,19 @@ def test_classes_of_few_partitions_are_classes_of_the_forest(data, monkeypatch):
         if model is MODELS["boosting"]:
             share = np.exp(fitted.forest_.baseline)
             np.testing.assert_allclose(share[2], 3 / 600, rtol=0.1)
+
+
+def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
+    """A feature that is constant in the sample is not clipped."""
+    monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 100)
+    rng = np.random.default_rng(1)
+    X = np.column_stack([data[0], np.zeros(600)])
+    X[rng.permutation(600)[:15], 2] = 1e12
+    model = skforest.RandomHingeForestRegressor(10, n_bags=3, max_iter=600, random_state=0)
+    fitted = on_dask.fit(model, *chunked(X, data[2]))
+    assert fitted.score(data[0] @ np.eye(6, 7), data[2]) > 0.9
+    constant = fitted.forest_.low[6], fitted.forest_.high[6]
+    assert constant == (-(2.0**60), 2.0**60)
 
 
 def test_several_outputs(data):

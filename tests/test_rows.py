@@ -11,7 +11,15 @@ from scipy import sparse, stats
 from skforest._kernels.rows import RowOrder, tree_seed
 
 import skforest
-from skforest._matrix import RARE, is_mapped, rows_of, usual_range, value_range
+from skforest._matrix import (
+    RARE,
+    is_mapped,
+    min_max,
+    rows_of,
+    scaled,
+    usual_range,
+    value_range,
+)
 from skforest._training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
@@ -387,6 +395,17 @@ def test_usual_ranges_of_sparse_and_dense_matrices_are_equal():
     x = np.where(np.arange(200) < 1, 0, 1e6 + np.arange(200))[:, None]
     assert usual_range(x, np.ones(200), value_range(x))[0][0] > 1e5
     assert usual_range(sparse.csr_matrix(x), np.ones(200), value_range(x))[0][0] == 0
+
+
+@pytest.mark.parametrize("extreme", [5e-324, 1e-310, 1e-300, 1.0, 1e308])
+def test_columns_with_a_usual_range_can_be_scaled(extreme):
+    """The reciprocal of a range of subnormal numbers is infinite."""
+    x = np.append(np.arange(99) / 99 * extreme, 1e308)[:, None]
+    for X in (x, -x):
+        low, high = usual_range(X, np.ones(100), value_range(X))
+        offset, scale = min_max(X, (low, high))
+        assert np.isfinite(scaled(X, offset, scale)).all()
+        assert ((X < low) | (X > high)).sum() == (extreme < 1e308)
 
 
 def test_usual_ranges_of_many_columns_are_those_of_each(monkeypatch):

@@ -27,6 +27,8 @@ def power_of_two_scale(deviation):
     two loses no bit. ValueError if float32 cannot hold such deviations.
     """
     largest = np.abs(deviation).max()
+    if np.isnan(largest):  # from the mean of a target whose sum overflows
+        largest = np.inf
     scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ValueError(
