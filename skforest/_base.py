@@ -179,7 +179,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             clipping = None if has_grid or is_stream else self._clips_features
-            own = self._scales_features, self._map_scaling, clipping
+            names = getattr(self, "feature_names_in_", None)
+            own = self._scales_features, self._map_scaling, clipping, names
             feature_map = FeatureMap.fit(X, weight, levels, *own)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)

@@ -91,13 +91,15 @@ class FeatureMap:
         self.levels = levels or {}
 
     @classmethod
-    def fit(cls, X, weight, levels=None, is_scaling=True, scaling="minmax", clipping=None):
+    def fit(
+        cls, X, weight, levels=None, is_scaling=True, scaling="minmax", clipping=None, names=None
+    ):
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
         With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
         `CO2ForestClassifier`. `clipping`, for "minmax", is None, "range" (see `EXTRAPOLATION`), or
         "usual": outliers are clipped, too, see `usual_range`. Raises ValueError if the range of an
-        input, or its reciprocal, is beyond float64.
+        input, or its reciprocal, is beyond float64; `names` are those of the inputs, or None.
         """
         offset = scale = low = high = None
         if is_scaling and scaling is None:
@@ -108,7 +110,7 @@ class FeatureMap:
             ends = whole = value_range(X)
             if clipping == "usual":
                 ends = usual_range(X, weight, whole)
-            offset, scale = min_max(X, ends)
+            offset, scale = min_max(X, ends, names)
             if scaling == "standard":
                 offset, scale = standard(X, weight, offset, scale)
             for j in levels or {}:

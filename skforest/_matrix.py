@@ -100,13 +100,14 @@ def weighted_sums(X, weight):
 # -------------------------------------------------------------------------------- scaling features
 
 
-def min_max(X, limits=None):
+def min_max(X, limits=None, names=None):
     """Offset and scale of every feature, float64, that take X to [0, 1].
 
     The minimum, and the reciprocal of the range; 1 for a constant feature. NaN does not
     count. `limits`: other ends of the range than the minimum and the maximum. ValueError if a
-    range, or its reciprocal, is beyond float64. In a CSR matrix without stored zeros, features
-    that are 0 in some row have offset 0, so that zeros stay zeros.
+    range, or its reciprocal, is beyond float64; `names` are those of the columns in its message.
+    In a CSR matrix without stored zeros, features that are 0 in some row have offset 0, so that
+    zeros stay zeros.
     """
     low, high = value_range(X) if limits is None else limits
     offset = low.astype(np.float64)
@@ -115,9 +116,10 @@ def min_max(X, limits=None):
         scale = np.where(width > 0, 1 / np.where(width > 0, width, 1), 1.0)
     bad = np.flatnonzero(~(np.isfinite(width) & np.isfinite(scale)))
     if len(bad):
+        where = f"feature {bad[0]}" if names is None else f"column {names[bad[0]]!r}"
         raise ValueError(
-            f"feature {bad[0]} of X has a range of {width[bad[0]]:g}, too wide or too narrow for "
-            "float64: rescale it"
+            f"{where} of X has a range of {width[bad[0]]:g}, too wide or too narrow for float64: "
+            "rescale it"
         )
     if sparse.issparse(X):  # of columns with zeros
         offset[np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]] = 0.0

@@ -327,6 +327,9 @@ def test_ranges_beyond_float64_are_refused(column):
     X = np.array([[0.0, column[0]], [1.0, column[1]]])
     with pytest.raises(ValueError, match="feature 1 of X has a range"):
         CO2ForestClassifier(2).fit(X, [0, 1])
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="column 'width' of X has a range"):
+        CO2ForestClassifier(2).fit(pd.DataFrame(X, columns=["size", "width"]), [0, 1])
 
 
 def test_bytes_and_floats_give_the_same_forest():
