@@ -200,7 +200,10 @@ def usual_range(X, weight, whole):
     count. `whole` is `value_range` of X.
     """
     low, high = (np.array(end, dtype=np.float64) for end in whole)
-    X = X.tocsc() if sparse.issparse(X) else X
+    if sparse.issparse(X):
+        X = X.tocsc()
+    elif is_mapped(X):
+        X = _by_columns(X)
     n_columns = max(1, RANKED // X.shape[0])
     for start in range(0, X.shape[1], n_columns):
         block = X[:, start : start + n_columns]
@@ -213,6 +216,14 @@ def usual_range(X, weight, whole):
         low[has_zeros] = np.minimum(low[has_zeros], 0)
         high[has_zeros] = np.maximum(high[has_zeros], 0)
     return low, high
+
+
+def _by_columns(X):
+    """A copy with contiguous columns: a large file is then read once, and not for each column."""
+    copy = empty_like(X, X.shape[::-1], X.dtype)
+    for start in range(0, len(X), BLOCK):
+        copy[:, start : start + BLOCK] = X[start : start + BLOCK].T
+    return copy.T
 
 
 def _columns(X, weight):

@@ -316,12 +316,14 @@ def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
     [
         skforest.ManifoldForestClassifier(3, random_state=0),
         skforest.CO2ForestClassifier(2, max_depth=3, random_state=0),
+        skforest.RandomHingeForestClassifier(5, n_bags=1, max_iter=50, random_state=0),
     ],
-    ids=["manifold", "co2"],
+    ids=["manifold", "co2", "hinge"],
 )
 def test_copies_of_mapped_rows_are_mapped_and_change_no_bit(model, tmp_path, monkeypatch):
     monkeypatch.setattr("skforest._matrix.MIN_MAPPED", 1)
     X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    X[:3, 0] = 1e6  # outliers, which hinge forests look for in all columns
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     mapped = np.memmap(tmp_path / "X", np.float32, "w+", shape=X.shape)
     mapped[:] = X
