@@ -130,7 +130,7 @@ PLANE = {
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 # Shares of the values that are never outliers, and distances of outliers from the quartiles.
 FEW = (40, 100, 200)  # training rows
-NO_FENCE = (0.0, 0.0)
+NO_FENCE = (0.0, 1e300)
 FENCES = ((0.01, 3.0), (0.05, 3.0), (0.25, 3.0), (0.25, 6.0))
 
 

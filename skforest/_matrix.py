@@ -196,8 +196,9 @@ def usual_range(X, weight, whole):
     """Smallest and largest value of every column that is not an outlier, float64.
 
     See `RARE` and `FENCE`. Where at least half of the values of a column are equal, quantiles are
-    those of the others, and the range between the quartiles includes that value. NaN does not
-    count. `whole` is `value_range` of X.
+    those of the others, and the range between the quartiles includes that value. A value that is
+    alone beyond a fence is an outlier even if it is not rare. NaN does not count. `whole` is
+    `value_range` of X.
     """
     low, high = (np.array(end, dtype=np.float64) for end in whole)
     if sparse.issparse(X):
@@ -249,7 +250,16 @@ def _usual_ends(values, weight):
         own = _quantiles(values[others], weight[others], [RARE, 0.25])
         end, quartile = ((min(common, low), max(common, high)) for low, high in own)
     distance = max(FENCE * (quartile[1] - quartile[0]), MIN_WIDTH)
-    return min(end[0], quartile[0] - distance), max(end[1], quartile[1] + distance)
+    low, high = quartile[0] - distance, quartile[1] + distance
+    # A code such as -999 stays apart from all other values wherever it is moved beyond them.
+    low = low if _is_code(values[values < low]) else min(end[0], low)
+    high = high if _is_code(values[values > high]) else max(end[1], high)
+    return low, high
+
+
+def _is_code(values):
+    """Are there values, all of them one?"""
+    return len(values) > 0 and values.min() == values.max()
 
 
 def _quantiles(values, weight, shares):

@@ -195,10 +195,10 @@ temperature_ : float
 NOTES = """
 Features are standardised, and so are inner products, by running statistics; both are folded into
 the directions and thresholds of the forest. Outliers, which would determine the units of their
-features, are clipped: values among the smallest or largest 5 % that are more than three
-interquartile ranges away from the quartiles. Subtrees that no training row reaches are removed,
-and their response is 0. Training on sparse X takes the time and the steps of dense X, without a
-dense copy of it.
+features, are clipped: values more than three interquartile ranges away from the quartiles that are
+among the smallest or largest 5 %, or the only value there. Subtrees that no training row reaches
+are removed, and their response is 0. Training on sparse X takes the time and the steps of dense X,
+without a dense copy of it.
 
 {weighted_rows}
 Rows are sampled for an epoch in proportion to their weights.

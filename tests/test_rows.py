@@ -347,7 +347,8 @@ def columns_with_outliers(n=1000, seed=0):
         "normal": (normal, False),
         "uniform": (rng.random(n), False),
         "wrong values": (np.where(few, 1e30, normal), True),
-        "a frequent code": (np.where(np.arange(n) < n // 20, -999, normal), False),
+        "a code": (np.where(np.arange(n) < n // 8, -999, normal), True),
+        "two codes": (np.where(np.arange(n) < n // 8, -999 - np.arange(n) % 2, normal), False),
         "two values": (rng.random(n) < 0.02, False),
         "mostly 0": (np.where(rng.random(n) < 0.8, 0, normal + 5), False),
         "mostly 0, wrong values": (
@@ -369,8 +370,10 @@ def test_outliers_are_outside_of_the_usual_range():
     low, high = usual_range(X, np.ones(len(X)), whole)
     np.testing.assert_array_equal((low > whole[0]) | (high < whole[1]), clips)
     n_outside = ((X < low) | (X > high)).sum(axis=0)
-    assert n_outside.max() <= 2 * RARE * len(X)
     assert n_outside[2] == 5 and high[2] < 10
+    assert n_outside[3] == len(X) // 8 and -10 < low[3] < np.sort(X[:, 3])[len(X) // 8]
+    n_outside[3] = 0
+    assert n_outside.max() <= 2 * RARE * len(X)
 
 
 def test_usual_ranges_depend_on_weighted_values_alone():
