@@ -1153,7 +1153,7 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     assert scores[1] > scores[0] - 0.03
     coded = np.where(rng.random(X.shape) < 0.1, -999, X)  # more rows than are rare
     forest.fit(convert(coded[:800]), y[:800])
-    assert forest.score(convert(coded[800:]), y[800:]) > scores[0] - 0.2
+    assert forest.score(convert(coded[800:]), y[800:]) > scores[0] - 0.3
     # The features of the paper are not clipped.
     forest.set_params(scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
     assert forest.forest_.high[0] > 1.5
