@@ -242,7 +242,7 @@ def _columns(X, weight):
 
 
 def _usual_ends(values, weight):
-    """Ends of the range of values that are not outliers, as Python floats."""
+    """Ends of the range of values that are not outliers."""
     end, quartile = _quantiles(values, weight, [RARE, 0.25])
     common = quartile[0]
     if common == quartile[1] and weight[values != common].any():
@@ -250,7 +250,8 @@ def _usual_ends(values, weight):
         own = _quantiles(values[others], weight[others], [RARE, 0.25])
         end, quartile = ((min(common, low), max(common, high)) for low, high in own)
     distance = max(FENCE * (quartile[1] - quartile[0]), MIN_WIDTH)
-    low, high = quartile[0] - distance, quartile[1] + distance
+    # As float64, since a Python float would be cast to float32 if the values are.
+    low, high = np.float64([quartile[0] - distance, quartile[1] + distance])
     # A code such as -999 stays apart from all other values wherever it is moved beyond them.
     low = low if _is_code(values[values < low]) else min(end[0], low)
     high = high if _is_code(values[values > high]) else max(end[1], high)

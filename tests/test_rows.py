@@ -402,6 +402,12 @@ def test_usual_ranges_of_sparse_and_dense_matrices_are_equal():
     assert usual_range(sparse.csr_matrix(x), np.ones(200), value_range(x))[0][0] == 0
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_fences_beyond_float32():
+    x = np.linspace(-1e38, 1e38, 100, dtype=np.float32)[:, None]
+    np.testing.assert_array_equal(usual_range(x, np.ones(100), value_range(x)), value_range(x))
+
+
 @pytest.mark.parametrize("extreme", [5e-324, 1e-310, 1e-300, 1.0, 1e308])
 def test_columns_with_a_usual_range_can_be_scaled(extreme):
     """The reciprocal of a range of subnormal numbers is infinite."""
