@@ -259,7 +259,7 @@ def _usual_ends(values, weight):
 
 
 def _is_code(values):
-    """Are there values, all of them one?"""
+    """Are there values beyond a fence, all of them equal?"""
     return len(values) > 0 and values.min() == values.max()
 
 
