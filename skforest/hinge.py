@@ -30,7 +30,7 @@ from ._kernels.rows import tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest.statistics import responses
-from .training.blending import find_temperature
+from .training.blending import flattening_temperature
 from .training.early_stopping import draw_weighted
 from .training.hinge import HingeInput, HingeSettings, HingeTraining, calibrated_baseline
 from .training.losses import (
@@ -564,10 +564,11 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _find_temperature(self, bag, data, mask):
         """The temperature of the mean of all bags, by the rows that the first one left out."""
-        probability, weight = responses(bag, data.X[mask]), data.weight[mask]
-        fold = np.arange(len(weight)) % 5
-        own = data.target[mask].astype(np.int64), weight, fold, 5
-        return find_temperature(probability, *own, may_sharpen=False) ** TEMPERATURE_POWER
+        codes, weight = data.target[mask].astype(np.int64), data.weight[mask]
+        return (
+            flattening_temperature(responses(bag, data.X[mask]), codes, weight)
+            ** TEMPERATURE_POWER
+        )
 
     def _make_loss(self):
         if self._has_several_outputs:

@@ -46,6 +46,7 @@ from skforest.training.blending import (
     Scorer,
     blend_weights,
     find_temperature,
+    flattening_temperature,
     greedy_weights,
     sharpened,
 )
@@ -179,6 +180,16 @@ def test_temperature():
         assert found == pytest.approx(1 / power, rel=0.15)
         np.testing.assert_allclose(sharpened(distorted, 1 / power), true, rtol=1e-6)
     assert find_temperature(sharpened(true, 0.5), *own, may_flatten=False) == 1
+
+
+def test_few_rows_that_are_all_right_do_not_prove_certainty():
+    sure = np.tile([1e-6, 1 - 1e-6], (10, 1))
+    labels, weight = np.ones(10, dtype=int), np.ones(10)
+    found = sharpened(sure, flattening_temperature(sure, labels, weight))
+    np.testing.assert_allclose(found[:, 1], 11 / 12, rtol=1e-3)  # Platt's target
+    # Probabilities that are not sure enough remain as they are.
+    unsure = np.tile([0.2, 0.8], (10, 1))
+    assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
 
 
 # ------------------------------------------------------------------------------ held-out responses

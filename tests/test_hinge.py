@@ -887,6 +887,10 @@ def test_few_rows_have_a_temperature_too():
         model = quick(RandomHingeForestClassifier, calibrate=calibrate, max_iter="auto", n_bags=3)
         losses.append(log_loss(y[60:], model.fit(X[:60], y[:60]).predict_proba(X[60:])))
     assert losses[0] < 0.7 * losses[1]
+    # Held-out rows that are all right do not prove that every row will be.
+    X, y = make_classification(60, 6, class_sep=5, flip_y=0, random_state=0)
+    model = quick(RandomHingeForestClassifier, max_iter="auto", n_bags=3).fit(X, y)
+    assert model.score(X, y) == 1 < 1.2 < model.temperature_
 
 
 def test_calibrated_models_depend_on_weighted_rows_alone():

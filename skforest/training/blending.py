@@ -154,19 +154,15 @@ def sharpened(probability, temperature):
     return raw / raw.sum(axis=1, keepdims=True)
 
 
-def find_temperature(
-    probability, codes, weight, fold, n_folds, may_sharpen=True, may_flatten=True
-):
+def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True):
     """The temperature of least log loss; 1 unless it also helps folds that it is not found on.
 
-    It is less than 1 only with `may_sharpen`, and more only with `may_flatten`.
+    It is more than 1 only with `may_flatten`.
     """
-    bounds = -LARGEST_LOG_TEMPERATURE * may_sharpen, LARGEST_LOG_TEMPERATURE * may_flatten
+    bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE * may_flatten
 
     def loss(log_temperature, rows):
-        found = sharpened(probability[rows], np.exp(log_temperature))
-        of_labels = np.take_along_axis(found, codes[rows, None], axis=1)[:, 0]
-        return -float(np.sum(weight[rows] * _log(of_labels)))
+        return _log_loss(log_temperature, probability[rows], codes[rows], weight[rows])
 
     def best(rows):
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
@@ -177,6 +173,27 @@ def find_temperature(
         before += loss(0.0, own)
         after += loss(best(others), own)
     return float(np.exp(best(np.arange(len(codes))))) if after < before else 1.0
+
+
+def flattening_temperature(probability, codes, weight):
+    """The temperature of at least 1 with the least log loss of smoothed labels.
+
+    Where a model has all of a few rows right, their labels alone say that it cannot be too
+    confident. Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
+    """
+    parts = probability, codes, weight, 1 / (len(codes) + 2)
+    found = minimize_scalar(
+        _log_loss, bounds=(0, LARGEST_LOG_TEMPERATURE), args=parts, method="bounded"
+    )
+    return float(np.exp(found.x))
+
+
+def _log_loss(log_temperature, probability, codes, weight, share=0.0):
+    """Log loss at a temperature, where `share` of each label belongs to the other classes."""
+    log_found = _log(sharpened(probability, np.exp(log_temperature)))
+    own = np.take_along_axis(log_found, codes[:, None], axis=1)[:, 0]
+    others = (log_found.sum(axis=1) - own) / max(probability.shape[1] - 1, 1)
+    return -float(np.sum(weight * ((1 - share) * own + share * others)))
 
 
 def _log(probability):
