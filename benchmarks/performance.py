@@ -39,6 +39,8 @@ TITLES = {
     "sensit": "SensIT",
     "covertype": "Covertype",
 }
+# Comparisons on tables that have a file of results of their own, and these tables.
+OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
 SCRIPTS = (
     "manifold",
     "co2",
@@ -73,7 +75,7 @@ def main():
             (output / f"{file}.inc").write_text("\n".join(list_table(head, rows)) + "\n")
     hyperplanes.draw(stored, TITLES, output)
     runs = [
-        _runs(name) for name in ("peers", "peers_raw", "peers_unseen", "peers_images", "choose")
+        _runs(name) for name in ("peers", "peers_raw", *OTHER_TABLES, "peers_images", "choose")
     ]
     rows = [*stored.values(), *(row for of_file in runs for row in of_file.values())]
     (output / "environments.inc").write_text("\n".join(environments(rows)) + "\n")
@@ -102,7 +104,7 @@ def peers_figures(output):
     ):
         if any(row[what] is not None for row in summary.values()):
             figures.peers(summary, models.OURS, what, label, output / f"{name}.png")
-    for name in ("peers", "peers_raw", "peers_unseen"):
+    for name in ("peers", "peers_raw", *OTHER_TABLES):
         if len(compare.complete(*_compared(name))) > 2:
             path = output / f"{name}_ranks.png"
             figures.critical_difference(*compare.ranks(*_compared(name)), models.OURS, path)
@@ -544,8 +546,10 @@ TABLES = {
     "peers": peers_table,
     "peers_raw": partial(peers_table, comparison="peers_raw"),
     "peers_unseen": partial(peers_table, comparison="peers_unseen"),
+    "peers_large": partial(peers_table, comparison="peers_large"),
     "peers_unseen_probabilities": partial(probabilities_table, comparison="peers_unseen"),
     "peers_probabilities": probabilities_table,
+    "peers_large_probabilities": partial(probabilities_table, comparison="peers_large"),
     "peers_raw_probabilities": partial(probabilities_table, comparison="peers_raw"),
     "peers_members": members_table,
     "choose": settings_table,
@@ -622,8 +626,8 @@ def _runs(name):
 
 def _compared(comparison):
     """Return the runs of models on tables, and these tables by task."""
-    if comparison == "peers_unseen":
-        return _runs(comparison), compare.UNSEEN
+    if comparison in OTHER_TABLES:
+        return _runs(comparison), OTHER_TABLES[comparison]
     runs = _runs("peers")
     if comparison == "peers_raw" and runs:
         runs = compare.with_raw(runs, _runs("peers_raw"))
