@@ -809,6 +809,18 @@ def test_a_converted_estimator_can_be_saved_grown_and_plotted(cls, tmp_path):
     assert skforest.plot_tree(grown, max_depth=1)
 
 
+def test_missing_values_are_filled_as_by_the_estimator():
+    X, y = make_data(RandomHingeForestClassifier)
+    X[::7, 1] = np.nan
+    estimator = make_model(RandomHingeForestClassifier).fit(X, y)
+    module = from_estimator(estimator)
+    expected = estimator.predict_proba(X)
+    found = module(torch.from_numpy(X)).softmax(dim=1).numpy(force=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    again = to_estimator(module).predict_proba(X)
+    np.testing.assert_allclose(again, expected, atol=1e-6)
+
+
 def test_unsupported_modules_and_estimators_raise():
     X, y = make_data(RandomHingeForestClassifier)
     with pytest.raises(

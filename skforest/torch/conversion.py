@@ -44,6 +44,9 @@ class HingeEnsemble(nn.Module):
         that `to_estimator` returns.
     low, high : tensor of shape (n_features,), default=None
         Limits of the scaled samples. None: there are none.
+    fill : tensor of shape (n_features,), default=None
+        What takes the place of missing values (NaN) among the scaled samples. None: their rows are
+        predicted as NaN.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class HingeEnsemble(nn.Module):
         spread=None,
         low=None,
         high=None,
+        fill=None,
     ):
         super().__init__()
         self.bags = nn.ModuleList(bags)
@@ -94,6 +98,7 @@ class HingeEnsemble(nn.Module):
         self.register_buffer("baseline", baseline)
         self.register_buffer("low", low)
         self.register_buffer("high", high)
+        self.register_buffer("fill", fill)
         # The links of the losses of hinge forests; `forward` averages bags on their scale.
         self.link = check_option("link", link, ("identity", "softmax", "log"))
         self.classes = classes
@@ -128,6 +133,8 @@ class HingeEnsemble(nn.Module):
         scaled = (x - self.offset) * self.scale
         if self.low is not None:
             scaled = scaled.clamp(self.low, self.high)
+        if self.fill is not None:
+            scaled = torch.where(scaled.isnan(), self.fill.to(scaled.dtype), scaled)
         scaled = scaled.to(dtype)
         raw = torch.stack([bag(scaled) for bag in self.bags]) + self.baseline.to(dtype)
         if len(raw) == 1:
@@ -207,8 +214,8 @@ def from_estimator(estimator, *, dtype=torch.float32):
         raise ValueError("estimator has several outputs; a module has one")
     if len(forest.source):
         raise ValueError(
-            "estimator was trained on categories, or on columns with missing values; a module "
-            "takes numbers only: train it on numbers without missing values"
+            "estimator has features that are made from categories; a module takes numbers only: "
+            "train it on numbers"
         )
     bounds = forest.bag_start.tolist()
     is_fern = estimator.structure == "fern"
@@ -219,7 +226,10 @@ def from_estimator(estimator, *, dtype=torch.float32):
         forest.classes,
         forest.feature_names,
         forest.spread,
-        *(torch.tensor(limit) if len(limit) else None for limit in (forest.low, forest.high)),
+        *(
+            torch.tensor(array) if len(array) else None
+            for array in (forest.low, forest.high, forest.fill)
+        ),
     )
 
 
@@ -322,6 +332,8 @@ def to_estimator(module, *, classes=None, X=None):
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
     if module.low is not None:
         shared |= {"low": _array(module.low), "high": _array(module.high)}
+    if module.fill is not None:
+        shared["fill"] = _array(module.fill)
     table = FeatureMap(**{name: shared[name] for name in shared if name != "baseline"}).transform(
         X
     )
