@@ -25,6 +25,7 @@ import numpy as np
 import scipy
 import sklearn
 
+from .._matrix import is_mapped
 from .._version import __version__
 from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 
@@ -108,15 +109,6 @@ def widen(arrays):
         name.replace(_DELTA, "", 1): np.cumsum(array, dtype=np.int64) if _DELTA in name else array
         for name, array in arrays.items()
     }
-
-
-def is_mapped(array):
-    """Whether an array is mapped from a file, itself or as a view."""
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap):
-            return True
-        array = array.base
-    return False
 
 
 def narrow_unless_mapped(arrays):
