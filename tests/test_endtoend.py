@@ -22,7 +22,7 @@ from skforest._feature_grid import FeatureGrid
 from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
 from skforest.training.early_stopping import EarlyStopping, validation_mask
-from skforest.training.endtoend import MIN_SPREAD, Annealing
+from skforest.training.endtoend import MIN_SPREAD, Annealing, Units
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
@@ -380,18 +380,10 @@ def stump_splitter(X, target, weight=None, places=None, n_used=None, epochs=15, 
     unit = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-9), 0).astype(np.float32)
     mean = X.mean(axis=0).astype(np.float32)
     own = {
-        "mean": mean,
-        "unit": unit,
-        "receptive_fields": places,
-        "n_used": n_used or places.shape[1],
-        "n_epochs": epochs,
-        "learning_rate": 0.02,
-        "steepness": 1.0,
-        "steepness_step": 0.1,
-        "batch_size": 1000,
+        "units": Units(mean, unit, places, n_used or places.shape[1], NO_EDGES),
+        "annealing": Annealing(epochs, 0, 0.02, 1000, 1.0, 0.1),
         "min_batches": 10,
         "smoothness": 0.0,
-        "edges": NO_EDGES,
     }
     return make_splitter(X, target, weight, kind=SoftSplitter, **own, **options)
 

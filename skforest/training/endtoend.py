@@ -79,8 +79,10 @@ class Units:
     ----------
     mean, unit : ndarray of shape (n_features,), float32
         Training is that of rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
-    receptive_fields : ndarray of shape (n_places, n_used), int32
-        Features of a split, one row for each choice.
+    receptive_fields : ndarray of shape (n_places, patch_size), int32
+        Features that a split may use, one row for each place.
+    n_used : int
+        Number of features of a split, drawn from one place.
     edges : ndarray of shape (n_edges, 2), int32
         Neighbours whose weights the smoothness term couples.
     """
@@ -88,6 +90,7 @@ class Units:
     mean: np.ndarray
     unit: np.ndarray
     receptive_fields: np.ndarray
+    n_used: int
     edges: np.ndarray
 
 
@@ -107,7 +110,7 @@ def feature_units(data, on_grid):
     return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
 
-def complete_tree(data, depth, units, n_used, seed):
+def complete_tree(data, depth, units, seed):
     """Arrays of a complete tree, before its rows are counted.
 
     Hyperplanes have random directions of norm 1, in units of training, through the mean row.
@@ -117,8 +120,6 @@ def complete_tree(data, depth, units, n_used, seed):
     data : TrainingSet
     depth : int
     units : Units
-    n_used : int
-        Number of features of a split, drawn from one of the receptive fields.
     seed : int
 
     Returns
@@ -131,8 +132,8 @@ def complete_tree(data, depth, units, n_used, seed):
     W = np.zeros((n_splits, data.X.shape[1]), dtype=np.float32)
     for row in W:
         field = units.receptive_fields[random.integers(len(units.receptive_fields))]
-        used = random.choice(field, n_used, replace=False)
-        direction = random.normal(size=n_used)
+        used = random.choice(field, units.n_used, replace=False)
+        direction = random.normal(size=units.n_used)
         row[used] = direction / np.linalg.norm(direction) * units.unit[used]
     child = np.full(2 * n_splits + 1, -1, dtype=np.int32)
     child[:n_splits] = 2 * np.arange(n_splits) + 1  # in the order of a heap
