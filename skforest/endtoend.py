@@ -445,8 +445,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         arrays = complete_tree(data, int(self.max_depth_), units, seed)
         metadata = self._directions_metadata(data, arrays)
         forest = self._new_forest(arrays, data, weight_dtype=self.weight_dtype, **metadata)
-        rows = data.X, data.target, data.weight
-        return recount(forest, *rows, criterion=self._criterion, scale=data.target_scale)
+        return recount(forest, data, self._criterion)
 
     def _warn_without_split(self, data):
         """Warn where a tree has no split although its rows differ and limits allow one."""

@@ -8,7 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, make_splitter, random_children
+from makers import as_kernel_input, fixed, make_splitter, make_training_set, random_children
 from skforest._kernels.grow import Grower
 from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
@@ -950,10 +950,10 @@ def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
     assert masks[0].sum() == 100 and model.forest_.node_weight[0] == len(X)
     rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], np.ones(len(X)))
     train = rows.weight * ~masks[0]
-    truth, target, scale = rows.y, rows.y - model.forest_.baseline, 1.0
+    truth, target = rows.y, rows.y - model.forest_.baseline
     if cls is E2EDecisionForest:
         truth, target = np.eye(3)[rows.y[:, 0].astype(int)], rows.y[:, 0].astype(np.int32)
-    tree = recount(model.forest_, rows.X, target, train, criterion=model._criterion, scale=scale)
+    tree = recount(model.forest_, make_training_set(rows.X, target, train), model._criterion)
     error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1).mean()
     assert -model.validation_scores_[0].max() == pytest.approx(error, rel=1e-5)
 

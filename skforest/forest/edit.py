@@ -136,15 +136,15 @@ def _divided(threshold, weight):
     return cut if np.isfinite(cut) else None
 
 
-def recount_and_prune(forest, Z, target, weight, *, criterion, scale=1.0, leaf_values=None):
+def recount_and_prune(forest, data, criterion, leaf_values=None):
     """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches.
 
     `leaf_values`, of shape (n_leaves, n_outputs), take the place of those that rows define.
     """
-    forest = recount(forest, Z, target, weight, criterion=criterion, scale=scale)
+    forest = recount(forest, data, criterion)
     if leaf_values is not None:
         forest = replace_leaves(forest, leaf_values)
-    return prune(forest, reached_nodes(forest, route(forest, Z)[weight > 0]))
+    return prune(forest, reached_nodes(forest, route(forest, data.X)[data.weight > 0]))
 
 
 def replace_leaves(forest, value):
@@ -164,7 +164,7 @@ def replace_leaves(forest, value):
     return forest.replaced(without_unused(forest.replaced(arrays)))
 
 
-def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
+def to_half_precision(forest, data, criterion):
     """Round the weights of a tree to half precision, recount its rows and prune it."""
     split = np.flatnonzero(forest.direction >= forest.n_features)
     rows, threshold = unpack(forest)
@@ -172,7 +172,7 @@ def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
     zeros = {name: np.zeros_like(forest.arrays[name], np.float16) for name in HALF_ARRAYS}
     half = forest.replaced(forest.arrays | zeros, weight_dtype="float16")
     half = replace_splits(half, split, rows[split], threshold[split])
-    return recount_and_prune(half, Z, target, weight, criterion=criterion, scale=scale)
+    return recount_and_prune(half, data, criterion)
 
 
 def prune(forest, reached):

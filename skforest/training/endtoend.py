@@ -210,11 +210,9 @@ def train_together(
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
     if curve or len(stopping.rows) or forest.node_weight.min() == 0:
-        rows = data.X, data.target, data.weight
-        options = {"criterion": criterion, "scale": data.target_scale}
-        forest = recount_and_prune(forest, *rows, **options)
+        forest = recount_and_prune(forest, data, criterion)
         if limits[0] > 1 or limits[1] > 0:
-            forest = _merge_small_leaves(forest, *rows, *limits, **options)
+            forest = _merge_small_leaves(forest, data, criterion, *limits)
     return forest, {
         "loss_curve_": np.array(curve),
         "validation_scores_": np.array(stopping.scores),
@@ -228,20 +226,20 @@ class _Training:
     """The joint training of one tree; parameters as of `train_together`."""
 
     def __init__(self, forest, data, seed, stop, annealing, units, smoothness, stopping):
-        self.forest, self.data, self.stop = forest, data, stop
+        self.forest, self.stop = forest, stop
         self.annealing, self.smoothness, self.stopping = annealing, smoothness, stopping
-        self.weight = data.weight.copy()
-        self.weight[stopping.rows] = 0
-        self.validation_data = data.subset(stopping.rows)
+        weight = data.weight.copy()
+        weight[stopping.rows] = 0
+        self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
         self.steepness, self.n_active = [], []  # of every epoch
-        rows = np.flatnonzero(self.weight)
+        rows = self.data.rows
         # Few enough that routing them takes a small part of the time of an epoch.
         self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         leaf = forest.child < 0
         child = forest.child.copy()
         child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
         self.trainer = SoftTrainer(
-            data.X, data.target, data.n_outputs, self.weight, units.mean, units.unit, child,
+            data.X, data.target, data.n_outputs, weight, units.mean, units.unit, child,
             *unpack(forest), annealing.batch_size, smoothness, units.edges, seed, stop,
         )  # fmt: skip
 
@@ -296,31 +294,22 @@ class _Training:
 
         The likelihood would be 0 wherever no leaf near a row has training rows of its class.
         """
-        data, held_out = self.data, self.validation_data
-        changed = np.ones(len(planes[1]), dtype=bool)
-        forest = recount(
-            repack(self.forest, *planes, changed),
-            data.X,
-            data.target,
-            self.weight,
-            criterion=criterion,
-            scale=data.target_scale,
-        )
+        forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
+        forest, held_out = recount(forest, self.data, criterion), self.validation_data
         return squared_error(forest, held_out) / held_out.weight.sum()
 
 
-def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **options):
+def _merge_small_leaves(forest, data, criterion, min_leaf, min_weight):
     """Merge leaves until each has a least number of rows and a least weight.
 
     A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
     """
-    trains = weight > 0
+    trains = data.weight > 0
     while len(forest.threshold):
-        leaf = route(forest, X)[trains]
+        leaf = route(forest, data.X)[trains]
         n_rows = np.bincount(leaf, minlength=forest.n_nodes)
-        small = (forest.child < 0) & (
-            (n_rows < min_leaf) | (np.bincount(leaf, weight[trains], forest.n_nodes) < min_weight)
-        )
+        weight = np.bincount(leaf, data.weight[trains], forest.n_nodes)
+        small = (forest.child < 0) & ((n_rows < min_leaf) | (weight < min_weight))
         left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
         both = small[left] & small[left + 1]
         lighter = forest.node_weight[left] <= forest.node_weight[left + 1]
@@ -330,5 +319,5 @@ def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **optio
             return forest
         kept = np.flatnonzero((forest.child < 0) & ~small)
         forest = prune(forest, reached_nodes(forest, kept))
-        forest = recount(forest, X, target, weight, **options)
+        forest = recount(forest, data, criterion)
     return forest
