@@ -343,12 +343,11 @@ class ForestRegressorMixin(RegressorMixin):
         return Y
 
     def _encode_known_target(self, y):
-        """The target as a matrix, of the shape that the estimator was fitted on."""
-        Y, is_1d = target_matrix(y)
-        if is_1d != self._is_1d or Y.shape[1] != self.n_outputs_:
+        """The target as a matrix, with the number of outputs that the estimator was fitted on."""
+        Y, _ = target_matrix(y)
+        if Y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has shape {np.shape(y)}, the estimator was fitted with {self.n_outputs_} "
-                "outputs"
+                f"y has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
             )
         return Y
 

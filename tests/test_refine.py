@@ -327,6 +327,15 @@ def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimato
         assert loss == tree_loss(forest, route(forest, data.X), sample)
 
 
+def test_a_target_of_one_column_is_one_output():
+    X, y = load_diabetes(return_X_y=True)
+    forest = CO2ForestRegressor(2, max_depth=4, random_state=0).fit(X, y)
+    plain, column = (
+        skforest.refine(forest, X, target, random_state=0) for target in (y, y[:, None])
+    )
+    np.testing.assert_array_equal(column.predict(X), plain.predict(X))
+
+
 def tree_seeds(estimator):
     return [skforest._kernels.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
 
