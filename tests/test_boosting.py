@@ -22,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
-from skforest import boosting as boosting_module
 from skforest.training import boosting as training_module
 from skforest.training import losses
 from skforest.training.early_stopping import balanced_folds
@@ -267,9 +266,10 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
 
     def recorded(forest, calibration):
         seen.append((forest, calibration))
-        return training_module.calibrated(forest, calibration)
+        return calibrated(forest, calibration)
 
-    monkeypatch.setattr(boosting_module, "calibrated", recorded)
+    calibrated = training_module.calibrated
+    monkeypatch.setattr(training_module, "calibrated", recorded)
     model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
     model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
     ((plain, calibration),) = seen
