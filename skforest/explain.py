@@ -292,8 +292,7 @@ class _Part:
         self.model, self.forest, self.weight = model, forest, weight
         self.is_additive = forest.gate == "hard" and forest.link == "identity"
         source = forest.feature_map.source
-        n_features = forest.n_features
-        self.player = source if len(source) else np.arange(n_features, dtype=np.int32)
+        self.player = source if len(source) else np.arange(forest.n_features, dtype=np.int32)
 
     def map_rows(self, X, background):
         self.X = self._mapped(X)

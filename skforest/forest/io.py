@@ -120,11 +120,6 @@ def narrow_unless_mapped(arrays):
     return narrow({name: arrays[name] for name in arrays if name not in mapped}) | mapped
 
 
-def array_of_member(number, name):
-    """Name of an array of one of several forests."""
-    return f"{number}.{name}"
-
-
 def parts_of_file(header, arrays):
     """Arrays and metadata of each forest of a file, as `Forest` takes them."""
     if header["format"] == FORMAT_OF_SEVERAL:
@@ -173,7 +168,7 @@ def write_forests(path, members, layout="file", extra=None):
     for number, (metadata, arrays, own) in enumerate(members):
         metadata, arrays = _stored(metadata, arrays, layout)
         headers.append({"forest": metadata, **own})
-        every_array |= {array_of_member(number, name): array for name, array in arrays.items()}
+        every_array |= {f"{number}.{name}": array for name, array in arrays.items()}
     header = {"format": FORMAT_OF_SEVERAL, "members": headers, "arrays": list(every_array)}
     _write(path, header | (extra or {}), every_array, layout)
 
