@@ -8,7 +8,6 @@ private names of scikit-learn.
 """
 
 import time
-import warnings
 from abc import abstractmethod
 from copy import copy
 from functools import partial
@@ -35,7 +34,7 @@ from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
-from ._validation import MAX_COUNT, TableEstimator, summary_html
+from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
 from .forest import Forest
 from .forest.edit import join
 from .forest.statistics import decision_path, responses
@@ -139,10 +138,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 "already trained when warm_start=True"
             )
         if n_wanted == n_done:
-            warnings.warn(
-                f"Warm-start fitting without increasing {name} does not fit new trees.",
-                stacklevel=4,
-            )
+            warn_caller(f"Warm-start fitting without increasing {name} does not fit new trees.")
             return
         forest = self._fit_forest(data, range(n_done, n_wanted))
         self.forest_ = self._joined([self.forest_, forest]) if n_done else forest
@@ -539,10 +535,9 @@ class BootstrapMixin:
                 "rows, so none is left to score; train more trees or lower max_samples"
             )
         if not known.all():
-            warnings.warn(
+            warn_caller(
                 "Some inputs do not have OOB scores. This probably means too few trees were used "
-                "to compute any reliable OOB estimates.",
-                stacklevel=6,
+                "to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
         self._set_oob_attributes(of_samples, response[known], data, known)
