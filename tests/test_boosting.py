@@ -8,7 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import assert_same_trees, fixed, grow_boosted
+from makers import OwnPoisson, OwnSquaredError, assert_same_trees, fixed, grow_boosted
 from scipy import sparse
 from scipy.special import expit, softmax
 from skforest._kernels.linear_leaf import LeafRegression, add_linear
@@ -320,14 +320,6 @@ def test_shifts_grow_with_the_width_between_quantiles():
     assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
 
 
-class OwnSquaredError(skforest.Loss):
-    def loss(self, y, raw):
-        return (raw - y) ** 2 / 2
-
-    def gradient_hessian(self, y, raw):
-        return raw - y, np.ones_like(raw)
-
-
 class OwnLogCosh(skforest.Loss):
     def loss(self, y, raw):
         return (np.logaddexp(raw - y, y - raw) - np.log(2)).sum(axis=1)
@@ -338,20 +330,6 @@ class OwnLogCosh(skforest.Loss):
 
     def initial(self, y, weight):
         return np.median(y, axis=0)
-
-
-class OwnPoisson(skforest.Loss):
-    def loss(self, y, raw):
-        return np.exp(raw) - y * raw
-
-    def gradient_hessian(self, y, raw):
-        return np.exp(raw) - y, np.exp(raw)
-
-    def initial(self, y, weight):
-        return np.log(np.average(y, axis=0, weights=weight))
-
-    def inverse_link(self, raw):
-        return np.exp(raw)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])

@@ -8,7 +8,14 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, make_splitter, make_training_set, random_children
+from makers import (
+    as_kernel_input,
+    assert_same_trees,
+    fixed,
+    make_splitter,
+    make_training_set,
+    random_children,
+)
 from skforest._kernels.grow import Grower
 from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
@@ -502,11 +509,6 @@ def data(cls, n=400, random_state=0):
         return X.astype(np.float32), y
     X, y = make_regression(n, 8, n_informative=6, random_state=random_state)
     return X.astype(np.float32), y
-
-
-def assert_same_trees(one, other):
-    for name, array in one.forest_.arrays.items():
-        np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
