@@ -14,12 +14,12 @@ from sklearn.base import is_classifier
 
 from ._base import BaseForest
 from ._docs import with_texts
-from ._feature_map import VALUE
+from ._feature_map import KINDS, VALUE
 from ._matrix import LIMIT
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
-from .forest.storage import KINDS, Levels
+from .forest.storage import Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
