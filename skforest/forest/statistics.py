@@ -125,7 +125,7 @@ class _ClassSums:
         self.position = np.empty(n_nodes, dtype=np.int64)
 
     def score(self, level, nodes, total, entropy):
-        """Scores of the nodes of a level, as in `NodeSplitter.side_score`; adds the leaves there."""
+        """Scores of the nodes of a level, as `NodeSplitter.side_score`; adds the leaves there."""
         own = slice(self.first[level], self.first[level + 1])
         self.node, self.label, self.sum = (
             np.concatenate([below, leaves[own]])
