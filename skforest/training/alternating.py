@@ -35,10 +35,11 @@ def refine_tree(
     """
     chosen = data.rows
     Z, offset, factor = features or (data.X, None, None)
-    is_auto = n_epochs == "auto"
-    visits, max_epochs = (VISITS, MAX_EPOCHS) if is_auto else (UNLIMITED, n_epochs)
-    options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs, ROW_NORM)
-    trainer = Logistic(Z, len(chosen), seed, stop, *options)
+    visits, max_epochs = (VISITS, MAX_EPOCHS) if n_epochs == "auto" else (UNLIMITED, n_epochs)
+    trainer = Logistic(
+        Z, len(chosen), seed, stop, nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs,
+        ROW_NORM,
+    )  # fmt: skip
     grid = forest.feature_shape, forest.wrap, forest.unordered
     longest_sparse = max_sparse_weights(forest.n_features, forest.weight_dtype)
     leaf = route(forest, data.X)
