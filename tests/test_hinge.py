@@ -305,7 +305,7 @@ def finite_difference(total, arrays, key, at, step=1e-7):
 
 @pytest.mark.parametrize("fern, head", [(False, "leaves"), (True, "leaves"), (False, "linear")])
 @pytest.mark.parametrize("kind", ["adam", "adagrad", "sgd"])
-def test_a_step_moves_what_the_batch_came_by_and_nothing_else(kind, fern, head):
+def test_a_step_moves_only_what_the_batch_reaches(kind, fern, head):
     how = settings(optimizer=kind, fern=fern, head=head, depth=5, batch_size=24)
     loss = LogLoss(3)
     trainer, table, target = small_problem(how, loss)
@@ -411,7 +411,7 @@ def test_rows_of_weight_zero_do_not_train_and_batches_follow_the_weights():
     np.testing.assert_allclose(trainer.arrays["mean"][:4], expected, atol=0.02)
 
 
-def test_leaves_have_vectors_once_rows_come_by():
+def test_leaves_have_vectors_once_rows_reach_them():
     how, loss = settings(depth=8, n_trees=5), LogLoss(3)
     trainer, table, _ = small_problem(how, loss)
     assert (trainer.arrays["leaf"] < 0).all()
