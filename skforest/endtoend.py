@@ -257,6 +257,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _resolve_settings(self, data, is_warm_start):
         kept = {name: getattr(self, f"{name}_") for name in KEPT} if is_warm_start else {}
+        if kept.get("greedy_epochs") == 0:  # of complete trees; trees that grow need some
+            del kept["greedy_epochs"]
         super()._resolve_settings(data, is_warm_start)
         n, p = data.X.shape
         if self.growth != "best" and self.max_leaf_nodes is not None:

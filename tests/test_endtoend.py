@@ -788,6 +788,15 @@ def test_warm_start_keeps_the_resolved_values_of_auto(cls):
         model.set_params(steepness=1.0, weight_dtype="float16").fit(*many)
 
 
+def test_trees_that_grow_are_not_added_to_complete_trees_without_greedy_epochs():
+    X, y = data(E2EDecisionForest)
+    own = {"max_depth": 3, "warm_start": True, "random_state": 0}
+    model = E2EDecisionForest(2, growth="complete", **own).fit(X, y)
+    assert len(model.set_params(n_estimators=3).fit(X, y).forest_) == 3
+    with pytest.raises(ValueError, match="greedy_epochs and finetune_epochs now make it"):
+        model.set_params(n_estimators=4, growth="level").fit(X, y)
+
+
 def test_training_does_not_depend_on_routing():
     X, y = data(E2EDecisionForest, 1500)
     hard, soft = (
