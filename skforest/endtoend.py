@@ -178,7 +178,7 @@ REFERENCES = """
 
 @dataclass(frozen=True, kw_only=True)
 class SoftOptions(SplitterOptions):
-    """What a soft split adds to the search of a node; see `SoftSplitter`."""
+    """What soft splits add to the search of a node; joint training reads these options, too."""
 
     units: Units
     annealing: Annealing
@@ -408,7 +408,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             units=units,
             annealing=self._annealing,
             min_batches=int(self.min_batches),
-            smoothness=self.smoothness,
+            smoothness=float(self.smoothness),
         )
 
     def _directions_metadata(self, data, arrays):
@@ -426,20 +426,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             forest = super()._fit_tree(train, seed, control, units=units)
         if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
             self._warn_without_split(train)
-        _, min_leaf = self._min_samples(data)
-        forest, record = train_together(
-            forest,
-            data,
-            seed,
-            control.stop,
-            self._annealing,
-            units,
-            float(self.smoothness),
-            (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
-            self._criterion,
-            EarlyStopping(mask, self.n_iter_no_change),
-            control.report,
-        )
+        _, options = self._splitter(data, units)
+        stopping = EarlyStopping(mask, self.n_iter_no_change)
+        forest, record = train_together(forest, data, seed, control, options, stopping)
         return self._gated(forest), record
 
     def _complete_tree(self, data, seed, units):

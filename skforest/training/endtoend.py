@@ -157,19 +157,7 @@ def complete_tree(data, depth, units, seed):
     }
 
 
-def train_together(
-    forest,
-    data,
-    seed,
-    stop,
-    annealing,
-    units,
-    smoothness,
-    limits,
-    criterion,
-    stopping,
-    report=None,
-):
+def train_together(forest, data, seed, control, options, stopping):
     """Train all splits and leaves of a tree together, then recompute its leaves.
 
     Parameters
@@ -179,17 +167,12 @@ def train_together(
     data : TrainingSet
         The sample of the tree.
     seed : int
-    stop : ndarray of shape (1,), uint8
-    annealing : Annealing
-    units : Units
-    smoothness : float
-    limits : tuple (int, float)
-        Least number of rows of a leaf, and least weight.
-    criterion : {"entropy", "squared_error"}
+    control : Control
+    options : SoftOptions
+        Those of the splits, of which the annealing, units, smoothness, criterion and the limits of
+        leaves are read.
     stopping : EarlyStopping
         Its rows are not trained on; leaves are recomputed from all rows.
-    report : callable, default=None
-        Called with the number of epochs done and the number of all epochs.
 
     Returns
     -------
@@ -200,9 +183,9 @@ def train_together(
     """
     W, threshold = unpack(forest)
     curve, steepness, n_active = [], [], []
-    if len(threshold) and annealing.finetune_epochs and not stop[0]:
-        training = _Training(forest, data, seed, stop, annealing, units, smoothness, stopping)
-        curve = training.run(criterion, report)
+    if len(threshold) and options.annealing.finetune_epochs and not control.stop[0]:
+        training = _Training(forest, data, seed, control.stop, options, stopping)
+        curve = training.run(control.report)
         if curve:
             W, threshold = training.planes()
             steepness, n_active = training.steepness, training.n_active
@@ -210,9 +193,9 @@ def train_together(
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
     if curve or len(stopping.rows) or forest.node_weight.min() == 0:
-        forest = recount_and_prune(forest, data, criterion)
-        if limits[0] > 1 or limits[1] > 0:
-            forest = _merge_small_leaves(forest, data, criterion, *limits)
+        forest = recount_and_prune(forest, data, options.criterion)
+        if options.min_samples_leaf > 1 or options.min_weight_leaf > 0:
+            forest = _merge_small_leaves(forest, data, options)
     return forest, {
         "loss_curve_": np.array(curve),
         "validation_scores_": np.array(stopping.scores),
@@ -225,9 +208,9 @@ def train_together(
 class _Training:
     """The joint training of one tree; parameters as of `train_together`."""
 
-    def __init__(self, forest, data, seed, stop, annealing, units, smoothness, stopping):
-        self.forest, self.stop = forest, stop
-        self.annealing, self.smoothness, self.stopping = annealing, smoothness, stopping
+    def __init__(self, forest, data, seed, stop, options, stopping):
+        self.forest, self.stop, self.options, self.stopping = forest, stop, options, stopping
+        units = options.units
         weight = data.weight.copy()
         weight[stopping.rows] = 0
         self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
@@ -240,10 +223,11 @@ class _Training:
         child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
         self.trainer = SoftTrainer(
             data.X, data.target, data.n_outputs, weight, units.mean, units.unit, child,
-            *unpack(forest), annealing.batch_size, smoothness, units.edges, seed, stop,
+            *unpack(forest), options.annealing.batch_size, options.smoothness, units.edges, seed,
+            stop,
         )  # fmt: skip
 
-    def run(self, criterion, report=None):
+    def run(self, report=None):
         """Train for all epochs, or until the validation loss stops falling.
 
         Returns
@@ -251,7 +235,7 @@ class _Training:
         loss_curve : list of float
             Empty if the loss became infinite.
         """
-        annealing, curve = self.annealing, []
+        annealing, curve = self.options.annealing, []
         for epoch, rate in enumerate(annealing.rates()):
             steepness = annealing.grown + epoch * annealing.steepness_step
             loss = self.trainer.run(steepness, rate)
@@ -260,9 +244,9 @@ class _Training:
             if not np.isfinite(loss):
                 warnings.warn(
                     f"the loss became infinite in epoch {epoch + 1} of joint training with "
-                    f"learning_rate={annealing.learning_rate:.3g} and smoothness="
-                    f"{self.smoothness:.3g}; the tree is kept as it was grown, smaller values may "
-                    "help",
+                    f"learning_rate={annealing.learning_rate:.3g} and "
+                    f"smoothness={self.options.smoothness:.3g}; the tree is kept as it was grown, "
+                    "smaller values may help",
                     ConvergenceWarning,
                     stacklevel=3,
                 )
@@ -275,7 +259,7 @@ class _Training:
                 report(epoch + 1, annealing.finetune_epochs)
             if len(self.stopping.rows):
                 planes = annealing.at_final_steepness(*self.trainer.planes(), epoch + 1)
-                if self.stopping.should_stop(self._validation_loss(planes, criterion), planes):
+                if self.stopping.should_stop(self._validation_loss(planes), planes):
                     break
         return curve
 
@@ -289,18 +273,19 @@ class _Training:
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
         return len(np.unique(route(forest, self.routed)))
 
-    def _validation_loss(self, planes, criterion):
+    def _validation_loss(self, planes):
         """Weighted mean squared error of soft routing on the held-out rows.
 
         The likelihood would be 0 wherever no leaf near a row has training rows of its class.
         """
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
-        forest, held_out = recount(forest, self.data, criterion), self.validation_data
+        forest = recount(forest, self.data, self.options.criterion)
+        held_out = self.validation_data
         return squared_error(forest, held_out) / held_out.weight.sum()
 
 
-def _merge_small_leaves(forest, data, criterion, min_leaf, min_weight):
-    """Merge leaves until each has a least number of rows and a least weight.
+def _merge_small_leaves(forest, data, options):
+    """Merge leaves until each has the least number of rows and the least weight.
 
     A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
     """
@@ -309,7 +294,9 @@ def _merge_small_leaves(forest, data, criterion, min_leaf, min_weight):
         leaf = route(forest, data.X)[trains]
         n_rows = np.bincount(leaf, minlength=forest.n_nodes)
         weight = np.bincount(leaf, data.weight[trains], forest.n_nodes)
-        small = (forest.child < 0) & ((n_rows < min_leaf) | (weight < min_weight))
+        small = (forest.child < 0) & (
+            (n_rows < options.min_samples_leaf) | (weight < options.min_weight_leaf)
+        )
         left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
         both = small[left] & small[left + 1]
         lighter = forest.node_weight[left] <= forest.node_weight[left + 1]
@@ -319,5 +306,5 @@ def _merge_small_leaves(forest, data, criterion, min_leaf, min_weight):
             return forest
         kept = np.flatnonzero((forest.child < 0) & ~small)
         forest = prune(forest, reached_nodes(forest, kept))
-        forest = recount(forest, data, criterion)
+        forest = recount(forest, data, options.criterion)
     return forest
