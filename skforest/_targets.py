@@ -443,6 +443,10 @@ class RoutingMixin:
         gate = GATES[self.routing]
         return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
 
+    @property
+    def _routing_forest(self):
+        return self._gated(self.forest_)
+
     def routing_scores(self, X, y, sample_weight=None):
         """Scores with hard and with soft routing, and how much the two predictions differ.
 

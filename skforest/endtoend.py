@@ -454,12 +454,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     def _joined(self, forests, consume=False):
         return super()._joined([self._gated(forest) for forest in forests], consume)
 
-    # -------------------------------------------------------------------------------- predictions
-
-    @property
-    def _routing_forest(self):
-        return self._gated(self.forest_)
-
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):

@@ -281,8 +281,7 @@ def _predicting_forest(estimator, what, units=None):
     check_is_fitted(estimator, "forest_")
     if units == "response" and estimator._has_own_link:
         raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
-    forest = estimator.forest_
-    return estimator._gated(forest) if hasattr(estimator, "routing") else forest
+    return estimator._routing_forest
 
 
 class _Part:

@@ -299,7 +299,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
 
     def _response(self, X):
         outputs = self._outputs(X, on_path=self.routing == "hard")
-        return self._gated(self.forest_).response(outputs)
+        return self._routing_forest.response(outputs)
 
     def _responder(self):
         check_is_fitted(self, "forest_")
