@@ -13,7 +13,7 @@ from scipy.special import xlogy
 
 from .._kernels.linear_leaf import add_linear
 from .._matrix import dense, dense_blocks
-from .storage import LINKS, without_unused
+from .storage import LINKS
 
 CRITERIA = ("gini", "entropy", "squared_error")
 FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
@@ -80,7 +80,7 @@ def recount(forest, data, criterion, leaf=None):
     arrays["node_weight"] = node_weight * unit
     arrays["gain"] = (gain * unit).astype(np.float32)
     arrays |= sums.leaf_values(forest, node_weight, np.float32(data.target_scale))
-    return forest.replaced(without_unused(forest.replaced(arrays)))
+    return forest.replaced(arrays).compact()
 
 
 def _node_statistics(forest, by_depth, leaf, weight, sums, entropy):

@@ -26,6 +26,7 @@ from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
 from .._matrix import dense_blocks
 from ..forest import Forest
+from ..forest.edit import join_starts
 from ..forest.statistics import responses
 from .losses import BaseLoss
 
@@ -507,12 +508,12 @@ class BoostingTraining:
             "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
             "child": np.concatenate(child),
             "direction": np.concatenate(direction),
-            "sparse_start": _joined_starts(trees, "sparse_start"),
+            "sparse_start": join_starts([tree["sparse_start"] for tree in trees]),
             "value": self._responses(values).astype(np.float32).ravel(),
         }
         names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
         if self.settings.linear_leaves and self.trees:
-            arrays["slope_start"] = _joined_starts(trees, "slope_start")
+            arrays["slope_start"] = join_starts([tree["slope_start"] for tree in trees])
             arrays["slope"] = self._responses(np.concatenate([tree["slope"] for tree in trees]))
             names.append("slope_feature")
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
@@ -525,11 +526,6 @@ class BoostingTraining:
         if len(self.unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]
         return values * self.unit
-
-
-def _joined_starts(trees, name):
-    """Starts of the ragged rows of all trees, one after the other."""
-    return np.cumsum(np.concatenate([[0], *(np.diff(tree[name]) for tree in trees)]))
 
 
 def calibration_part(forest, data, weight):
