@@ -271,7 +271,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         for name, value in (("X_val", X_val), ("y_val", y_val)):
             if value is None:
                 raise ValueError(f"{name}=None: X_val and y_val must be passed together")
-        if self.early_stopping is not True and self.early_stopping != "auto":
+        if not self.early_stopping:
             raise ValueError(
                 f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
                 '"auto" or True'

@@ -597,6 +597,7 @@ def test_bad_rows_for_early_stopping(given, message):
     good = {"X_val": X, "y_val": y}
     with pytest.raises(ValueError, match="early_stopping=False takes no X_val"):
         model.set_params(early_stopping=False).fit(X, y, **good)
+    assert model.set_params(early_stopping=np.True_).fit(X, y, **good).early_stopping_
     with pytest.raises(ValueError, match="y_val has labels .*7"):
         quick(ObliqueBoostingClassifier).fit(X, y > 10, X_val=X, y_val=np.full(len(y), 7))
 
