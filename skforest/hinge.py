@@ -47,9 +47,9 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
-# Rows to find the temperature with, unless this is more than half of the rows; and rows without a
-# temperature.
-CALIBRATION_ROWS, MIN_CALIBRATED = 30, 20
+# Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
+# all than the second number, there is no temperature.
+TEMPERATURE_ROWS, MIN_ROWS = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
 # held-out training rows of 22 tables.
 TEMPERATURE_POWER = 0.7
@@ -528,10 +528,10 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
         if not (self.calibrate and is_log_loss and is_possible) or data.fold is not None:
             return None
-        if len(data) < MIN_CALIBRATED:
+        if len(data) < MIN_ROWS:
             return None
         random = np.random.RandomState(self._seed % 2**32)
-        fraction = max(self.validation_fraction, min(0.5, CALIBRATION_ROWS / len(data)))
+        fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         mask = draw_weighted(data.weight, fraction, random)
         return mask if mask.any() else None
 
