@@ -8,7 +8,6 @@ private names of scikit-learn.
 """
 
 import time
-import warnings
 from abc import abstractmethod
 from copy import copy
 from functools import partial
@@ -35,7 +34,7 @@ from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
-from ._validation import MAX_COUNT, TableEstimator, summary_html
+from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
 from .forest import Forest
 from .forest.edit import join
 from .forest.statistics import decision_path, responses
@@ -139,10 +138,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 "already trained when warm_start=True"
             )
         if n_wanted == n_done:
-            warnings.warn(
-                f"Warm-start fitting without increasing {name} does not fit new trees.",
-                stacklevel=4,
-            )
+            warn_caller(f"Warm-start fitting without increasing {name} does not fit new trees.")
             return
         forest = self._fit_forest(data, range(n_done, n_wanted))
         self.forest_ = self._joined([self.forest_, forest]) if n_done else forest
@@ -180,8 +176,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             has_grid = getattr(self, "feature_shape", None) is not None
             clipping = None if has_grid or is_stream else self._clips_features
             names = getattr(self, "feature_names_in_", None)
-            own = self._scales_features, self._map_scaling, clipping, names
-            feature_map = FeatureMap.fit(X, weight, levels, *own)
+            feature_map = FeatureMap.fit(
+                X, weight, levels, self._scales_features, self._map_scaling, clipping, names
+            )
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -192,8 +189,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             n_classes = self.n_classes_ if is_classifier(self) else None
             statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
         if not is_known:
-            own = data.X, data.weight, has_missing, statistics, not has_grid
-            feature_map = feature_map.fit_features(*own)
+            feature_map = feature_map.fit_features(
+                data.X, data.weight, has_missing, statistics, not has_grid
+            )
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
 
@@ -517,7 +515,7 @@ class BootstrapMixin:
         """How often a tree draws each row; the weights themselves without bootstrap."""
         if not (self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap):
             return data.weight
-        return data.bootstrap(seed, resolve_count(self.max_samples, len(data), "max_samples"))
+        return data.bootstrap(seed, resolve_max_samples(self.max_samples, len(data)))
 
     def _finish_fit(self, data):
         super()._finish_fit(data)
@@ -537,10 +535,9 @@ class BootstrapMixin:
                 "rows, so none is left to score; train more trees or lower max_samples"
             )
         if not known.all():
-            warnings.warn(
+            warn_caller(
                 "Some inputs do not have OOB scores. This probably means too few trees were used "
-                "to compute any reliable OOB estimates.",
-                stacklevel=6,
+                "to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
         self._set_oob_attributes(of_samples, response[known], data, known)
@@ -572,15 +569,15 @@ def set_resolved(estimator, auto):
         setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
 
 
-def resolve_count(value, total, name):
-    """A count from 1 to `total`, from an int, a fraction in (0, 1] or None, which means all."""
-    if value is None:
-        return total
-    if isinstance(value, Integral):
-        if value > total:
-            raise ValueError(f"{name}={value} is more than the {total} distinct ones")
-        return int(value)
-    return max(1, round(value * total))
+def resolve_max_samples(max_samples, n_rows):
+    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
+    if max_samples is None:
+        return n_rows
+    if isinstance(max_samples, Integral):
+        if max_samples > n_rows:
+            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
+        return int(max_samples)
+    return max(1, round(max_samples * n_rows))
 
 
 def draw_seed(random_state):

@@ -34,8 +34,9 @@ EXTRAPOLATION = 1.0
 # Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
 MISSING = np.finfo(np.float32).max  # a np.float32
 
-# Kinds of features.
-VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(5)
+# Kinds of features: their names, and the numbers that a Forest stores.
+KINDS = ("value", "is missing", "code", "level", "target")
+VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(len(KINDS))
 MAX_INDICATORS = 10  # categories with more levels get no indicators of levels
 MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 

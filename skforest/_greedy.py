@@ -230,9 +230,7 @@ class ObliqueForest(GreedyForest):
         forest = super()._fit_tree(data, seed, control, **shared)
         if self.weight_dtype == "float32" or control.stop[0]:
             return forest
-        rows = data.X, data.target, data.weight
-        options = {"criterion": self._criterion, "scale": data.target_scale}
-        return to_half_precision(forest, *rows, **options)
+        return to_half_precision(forest, data, self._criterion)
 
     def _resolve_settings(self, data, is_warm_start):
         self.max_features_ = self._resolve_max_features(data.X.shape[1])

@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from ._base import BaseForest, take_rows
+from ._targets import same_classes
 from .training.blending import sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
@@ -202,10 +203,7 @@ def has_response(model):
 
 
 def _has_classes(model, classes):
-    if classes is None:
-        return True
-    own = model._every_classes
-    return len(own) == len(classes) and all(map(np.array_equal, own, classes))
+    return classes is None or same_classes(model._every_classes, classes)
 
 
 def check_response(response, shape, name, is_proba=False):

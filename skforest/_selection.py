@@ -147,8 +147,9 @@ def quick_importances(data, seed):
         n_candidates = max(1, n_features // 3)
     total = np.zeros(n_features)
     sampler = partial(AxisSampler, n_features)
-    size = IMPORTANCE_TREES, sampler, n_candidates, MIN_LEAF
-    for forest in _small_trees(data, seed, *size, first_seed=IMPORTANCE_SEED):
+    for forest in _small_trees(
+        data, seed, IMPORTANCE_TREES, sampler, n_candidates, MIN_LEAF, IMPORTANCE_SEED
+    ):
         total += forest.feature_importances()
     return total / (total.sum() or 1)
 

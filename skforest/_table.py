@@ -451,12 +451,11 @@ class FrameReader:
 
     def __init__(self, X, names, levels):
         self.columns, self.dtypes = _layout(X)
-        if self.dtypes is not None and list(self.columns) != names.tolist():
-            self.dtypes = None
         if self.dtypes is not None:
-            of_numpy = [j for j, dtype in enumerate(self.dtypes) if isinstance(dtype, np.dtype)]
-            objects = [j for j in of_numpy if self.dtypes[j].kind == "O"]
-            if not set(objects) <= set(levels):  # values decide whether they are numbers
+            of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
+            objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
+            # The values of objects decide whether they are numbers.
+            if list(self.columns) != names.tolist() or not objects <= set(levels):
                 self.dtypes = None
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})

@@ -126,7 +126,7 @@ class TargetStatistics:
         sums = sums[sums[:, 0] > 0] / unit
         n, n_rows = sums[:, 0], len(self.weight)
         # Without BLAS, whose last bits depend on its threads.
-        squares = (self.weight / unit * np.square(self._deviations(prior))).sum()
+        squares = (self.weight / unit * np.square(self._distances(prior))).sum()
         between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
         n_within, n_between = n_rows - len(n), len(n) - 1
         if n_within <= 0 or n_between == 0:
@@ -136,7 +136,7 @@ class TargetStatistics:
         n_prior = within / of_levels if of_levels > 0 else MAX_PRIOR_ROWS
         return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS)
 
-    def _deviations(self, prior):
+    def _distances(self, prior):
         """Distance of the target of every row from the overall mean."""
         if self.n_classes is None:
             return np.sqrt(np.square(self._target(slice(None)) - prior).sum(axis=1))

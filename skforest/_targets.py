@@ -85,7 +85,7 @@ class ForestClassifierMixin(ClassifierMixin):
         except TypeError as error:
             raise TypeError(f"y must hold labels of one type: {error}") from error
         classes = [labels for labels, _ in found]
-        if is_warm_start and not _are_equal(classes, self._every_classes):
+        if is_warm_start and not same_classes(classes, self._every_classes):
             shown = classes if len(classes) > 1 else classes[0]
             raise ValueError(
                 f"y has classes {shown}, but warm_start=True continues with {self.classes_}"
@@ -300,7 +300,8 @@ class ForestClassifierMixin(ClassifierMixin):
         self.oob_score_ = float(np.average(is_right, weights=data.weight[known]))
 
 
-def _are_equal(classes, others):
+def same_classes(classes, others):
+    """Are the classes of all outputs, lists of arrays, equal?"""
     return len(classes) == len(others) and all(map(np.array_equal, classes, others))
 
 
@@ -343,12 +344,11 @@ class ForestRegressorMixin(RegressorMixin):
         return Y
 
     def _encode_known_target(self, y):
-        """The target as a matrix, of the shape that the estimator was fitted on."""
-        Y, is_1d = target_matrix(y)
-        if is_1d != self._is_1d or Y.shape[1] != self.n_outputs_:
+        """The target as a matrix, with the number of outputs that the estimator was fitted on."""
+        Y, _ = target_matrix(y)
+        if Y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has shape {np.shape(y)}, the estimator was fitted with {self.n_outputs_} "
-                "outputs"
+                f"y has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
             )
         return Y
 
@@ -436,13 +436,16 @@ class ForestRegressorMixin(RegressorMixin):
 class RoutingMixin:
     """Hard or soft routing of fitted soft trees, by the parameter `routing`."""
 
-    def _gated(self, forest, routing=None):
-        """The same trees with the gates of a way of routing; None: that of `routing`."""
-        routing = self.routing if routing is None else routing
-        if not isinstance(routing, str) or routing not in GATES:
-            raise ValueError(f'routing={routing!r} must be "hard" or "soft"')
-        gate = GATES[routing]
+    def _gated(self, forest):
+        """The same trees with the gates of `routing`."""
+        if not isinstance(self.routing, str) or self.routing not in GATES:
+            raise ValueError(f'routing={self.routing!r} must be "hard" or "soft"')
+        gate = GATES[self.routing]
         return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
+
+    @property
+    def _routing_forest(self):
+        return self._gated(self.forest_)
 
     def routing_scores(self, X, y, sample_weight=None):
         """Scores with hard and with soft routing, and how much the two predictions differ.

@@ -3,6 +3,8 @@
 `TableEstimator` reads X, y and sample weights; a subclass says which types it takes.
 """
 
+import sys
+import warnings
 from abc import ABCMeta
 from contextlib import contextmanager
 from numbers import Integral
@@ -26,6 +28,7 @@ from ._training_set import check_sample_weight
 from .forest.storage import as_levels
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+OWN_PACKAGES = ("skforest", "sklearn")  # at whose lines no user is warned
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 
@@ -221,6 +224,14 @@ def check_n_jobs(n_jobs):
         raise ValueError(
             "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
         )
+
+
+def warn_caller(message):
+    """Warn at the line that called this package, whatever decorators there are around it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in OWN_PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def check_unchanged(before, now):

@@ -34,7 +34,7 @@ from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
 from ._training_set import TrainingSet
-from ._validation import TableEstimator
+from ._validation import TableEstimator, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
@@ -322,9 +322,8 @@ class _Blend(TableEstimator):
         if not np.isfinite(self.score_):
             raise ValueError(f"scoring={self.scoring!r} is {self.score_} for all members")
         if np.dot(weights > 0, costs) > budget:
-            warnings.warn(
-                f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used",
-                stacklevel=4,
+            warn_caller(
+                f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used"
             )
         self.member_scores_ = dict(zip(names, scores))
         self.weights_ = dict(zip(names, weights.tolist()))

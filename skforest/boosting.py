@@ -31,17 +31,17 @@ from ._base import (
 from ._constraints import read_groups, read_monotonic
 from ._docs import CLASS_WEIGHT, described, with_texts
 from ._kernels.rows import tree_seed
-from ._targets import ForestClassifierMixin, ForestRegressorMixin, target_matrix
+from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, TimeLimit, thread_count
 from ._validation import check_unchanged
-from .forest.statistics import responses, staged_responses
+from .forest.statistics import staged_responses
 from .training.boosting import (
     KEPT,
     BinnedRows,
     BoostingSettings,
     BoostingTask,
     TrainedRounds,
-    calibrated,
+    calibration_part,
 )
 from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
@@ -271,7 +271,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         for name, value in (("X_val", X_val), ("y_val", y_val)):
             if value is None:
                 raise ValueError(f"{name}=None: X_val and y_val must be passed together")
-        if self.early_stopping is not True and self.early_stopping != "auto":
+        if not self.early_stopping:
             raise ValueError(
                 f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
                 '"auto" or True'
@@ -398,14 +398,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 "that warm_start=True continues with; pass X.toarray()"
             )
         data, held_out = self._with_validation(data)
-        task = self._task(data, BinnedRows(data, self.max_bins, monotonic, groups, held_out))
+        task = self._task(data, monotonic, groups, held_out)
         known = self._known_rounds() if self._continues_rounds else {}
         records = []
         forest = super()._fit_forest(data, bags, records, task=task, known=known)
-        if not task.loss.is_calibrated:
-            return forest
         unseen = dict(record["unseen"] for record in records if "unseen" in record)
-        return self._calibrated(forest, data, bags, task, unseen)
+        return task.calibrated(forest, data, bags, unseen)
 
     def _with_validation(self, data):
         """The training set with the rows of `X_val`, if there are any, and their weights or None.
@@ -419,7 +417,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         try:
             other = self._merged(
                 *self._given_validation,
-                self._encode_validation_target,
+                self._encode_known_target,
                 data.feature_map,
                 has_new_labels=True,
             )
@@ -440,12 +438,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Whether leaves are linear; "auto": whether that is better on held-out rows."""
         loss = self._make_loss()
         if self.linear_leaves != "auto":
-            for is_wrong, what in (
-                (loss.renews_leaves, f"loss={getattr(self, 'loss', None)!r}"),
-                (is_monotonic, "monotonic_cst"),
-            ):
-                if self.linear_leaves and is_wrong:
-                    raise ValueError(f"linear_leaves=True is not possible with {what}")
+            if self.linear_leaves and (loss.renews_leaves or is_monotonic):
+                other = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
+                raise ValueError(f"linear_leaves=True is not possible with {other}")
             return bool(self.linear_leaves)
         if is_classifier(self) or not isinstance(loss, SquaredError) or not self.early_stopping_:
             return False
@@ -459,10 +454,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
         data = data.subset(chosen)
-        is_held_out = draw_held_out(len(data), self.validation_fraction, seed)
-        held_out = np.where(is_held_out, data.weight, 0.0)
+        held_out = draw_held_out(data.weight, self.validation_fraction, seed)
         control, limit = Control(), self._time_limit
-        task = self._task(data, BinnedRows(data, self.max_bins, None, groups))
+        task = self._task(data, None, groups)
         with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
             return task.prefers_linear_leaves(data.weight - held_out, held_out, seed, control)
 
@@ -483,21 +477,6 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             )
         return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
 
-    def _calibrated(self, forest, data, bags, task, unseen):
-        """New bags, with predictions as the loss calibrates them.
-
-        `unseen` are the rows that bags have held out, by the seeds of the bags, as `_part` returns
-        them. A loss decides whether training rows are used where a single bag, or none, has held
-        out rows.
-        """
-        parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
-        if task.rows.held_out is not None:  # all bags leave out the same rows
-            parts = [_part(forest, data, task.rows.held_out)]
-        if task.loss.is_calibrated_in_training and len(parts) < 2:
-            trained = data.without_fold(bags[0]) if len(bags) == 1 else data
-            parts = [_part(forest, data, trained.weight)]
-        return calibrated(forest, task.loss.calibration(parts)) if parts else forest
-
     def _fit_tree(self, data, seed, control, task, known):
         """One bag of trees; a single one that holds out rows is trained again on all rows.
 
@@ -514,7 +493,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         forest = self._packed(training, data)
         record = {"validation_scores_": np.array(training.scores)}
         if task.loss.is_calibrated and has_own:
-            record["unseen"] = seed, _part(forest, data, held_out)
+            record["unseen"] = seed, calibration_part(forest, data, held_out)
         first = None
         if is_repeated and training.trees:
             first = training.trained_rounds(forest)
@@ -536,14 +515,13 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return data.left_out_weight
         if not self.early_stopping_ or len(data) < 2:
             return np.zeros(len(data))
-        is_held_out = draw_held_out(len(data), self.validation_fraction, seed)
-        return np.where(is_held_out, data.weight, 0.0)
+        return draw_held_out(data.weight, self.validation_fraction, seed)
 
-    def _task(self, data, rows):
-        """What all bags share."""
+    def _task(self, data, monotonic, groups, held_out=None):
+        """What all bags share; the parameters are those of `BinnedRows`."""
         loss = self._make_loss()
         return BoostingTask(
-            rows=rows,
+            rows=BinnedRows(data, self.max_bins, monotonic, groups, held_out),
             target=loss.standardize(data.target, data.units),
             loss=loss,
             start=loss.start(data.baseline),
@@ -553,10 +531,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     def _packed(self, training, data):
         """A trained bag as a Forest."""
-        arrays = training.pack()
-        arrays |= {"baseline": data.baseline, "spread": data.spread()}
-        metadata = {"aggregate": "sum", "n_shared_values": 0, "link": self._make_loss().link}
-        return self._new_forest(arrays, data, **metadata)
+        arrays = training.pack() | {"baseline": data.baseline, "spread": data.spread()}
+        link = self._make_loss().link
+        return self._new_forest(arrays, data, aggregate="sum", n_shared_values=0, link=link)
 
     def staged_predict(self, X):
         """Predictions after each round, as an iterator.
@@ -575,12 +552,6 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Responses after each round."""
         X = self._validate_predict(X)
         return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))
-
-
-def _part(forest, data, weight):
-    """Targets, responses and weights of the rows of positive weight, to calibrate with."""
-    rows = np.flatnonzero(weight)
-    return data.y[rows], responses(forest, data.X[rows]), weight[rows]
 
 
 def has_one_output(classifier):
@@ -656,9 +627,6 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
         return self._make_loss().target_units(target, data.weight, baseline)
-
-    def _encode_validation_target(self, y):
-        return self._encode_known_target(y)
 
     @available_if(has_one_output)
     @with_texts()
@@ -805,12 +773,6 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         if isinstance(self.loss, Loss):
             return UserLoss(self.loss, self.n_outputs_)
         return make_loss(self.loss, self.n_outputs_, self)
-
-    def _encode_validation_target(self, y):
-        y, _ = target_matrix(y)
-        if y.shape[1] != self.n_outputs_:
-            raise ValueError(f"y has {y.shape[1]} outputs, that of fit has {self.n_outputs_}")
-        return y
 
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.

@@ -178,20 +178,12 @@ REFERENCES = """
 
 @dataclass(frozen=True, kw_only=True)
 class SoftOptions(SplitterOptions):
-    """What a soft split adds to the search of a node; see `SoftSplitter`."""
+    """What soft splits add to the search of a node; joint training reads these options, too."""
 
-    mean: np.ndarray
-    unit: np.ndarray
-    receptive_fields: np.ndarray
-    n_used: int
-    n_epochs: int
-    learning_rate: float
-    steepness: float
-    steepness_step: float
-    batch_size: int
+    units: Units
+    annealing: Annealing
     min_batches: int
     smoothness: float
-    edges: np.ndarray
 
 
 class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
@@ -265,6 +257,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _resolve_settings(self, data, is_warm_start):
         kept = {name: getattr(self, f"{name}_") for name in KEPT} if is_warm_start else {}
+        if kept.get("greedy_epochs") == 0:  # of complete trees; trees that grow need some
+            del kept["greedy_epochs"]
         super()._resolve_settings(data, is_warm_start)
         n, p = data.X.shape
         if self.growth != "best" and self.max_leaf_nodes is not None:
@@ -405,65 +399,44 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         elif n_used < p and unit.any():
             fields = np.flatnonzero(unit > 0).astype(np.int32)[None]
             n_used = min(n_used, fields.shape[1])
-        units = Units(data.mean().astype(np.float32), unit.astype(np.float32), fields, edges)
-        return super()._fit_forest(data, trees, units=units, n_used=n_used)
+        mean, unit = data.mean().astype(np.float32), unit.astype(np.float32)
+        return super()._fit_forest(data, trees, units=Units(mean, unit, fields, n_used, edges))
 
-    def _splitter(self, data, units, n_used):
-        annealing = self._annealing
+    def _splitter(self, data, units):
         return SoftSplitter, SoftOptions(
             **self._search_options(data),
-            mean=units.mean,
-            unit=units.unit,
-            receptive_fields=units.receptive_fields,
-            n_used=n_used,
-            n_epochs=annealing.greedy_epochs,
-            learning_rate=annealing.learning_rate,
-            steepness=annealing.steepness,
-            steepness_step=annealing.steepness_step,
-            batch_size=annealing.batch_size,
+            units=units,
+            annealing=self._annealing,
             min_batches=int(self.min_batches),
-            smoothness=self.smoothness,
-            edges=units.edges,
+            smoothness=float(self.smoothness),
         )
 
     def _directions_metadata(self, data, arrays):
         super()._directions_metadata(data, arrays)
         return {"gate": "sigmoid", "steepness": self.steepness_}
 
-    def _fit_tree(self, data, seed, control, units, n_used):
+    def _fit_tree(self, data, seed, control, units):
         mask = np.zeros(len(data), dtype=bool)
         if self.finetune_epochs_:
             mask = validation_mask(self, data.weight, seed)
         train = data.sample(np.where(mask, 0.0, data.weight))
         if self.growth == "complete":
-            forest = self._complete_tree(train, seed, units, n_used)
+            forest = self._complete_tree(train, seed, units)
         else:
-            forest = super()._fit_tree(train, seed, control, units=units, n_used=n_used)
+            forest = super()._fit_tree(train, seed, control, units=units)
         if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
             self._warn_without_split(train)
-        _, min_leaf = self._min_samples(data)
-        forest, record = train_together(
-            forest,
-            data,
-            seed,
-            control.stop,
-            self._annealing,
-            units,
-            float(self.smoothness),
-            (min_leaf, self.min_weight_fraction_leaf * data.weight.sum()),
-            self._criterion,
-            EarlyStopping(mask, self.n_iter_no_change),
-            control.report,
-        )
+        _, options = self._splitter(data, units)
+        stopping = EarlyStopping(mask, self.n_iter_no_change)
+        forest, record = train_together(forest, data, seed, control, options, stopping)
         return self._gated(forest), record
 
-    def _complete_tree(self, data, seed, units, n_used):
+    def _complete_tree(self, data, seed, units):
         """A complete tree of random hyperplanes, with leaves from the rows that reach them."""
-        arrays = complete_tree(data, int(self.max_depth_), units, n_used, seed)
+        arrays = complete_tree(data, int(self.max_depth_), units, seed)
         metadata = self._directions_metadata(data, arrays)
         forest = self._new_forest(arrays, data, weight_dtype=self.weight_dtype, **metadata)
-        rows = data.X, data.target, data.weight
-        return recount(forest, *rows, criterion=self._criterion, scale=data.target_scale)
+        return recount(forest, data, self._criterion)
 
     def _warn_without_split(self, data):
         """Warn where a tree has no split although its rows differ and limits allow one."""
@@ -480,12 +453,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _joined(self, forests, consume=False):
         return super()._joined([self._gated(forest) for forest in forests], consume)
-
-    # -------------------------------------------------------------------------------- predictions
-
-    @property
-    def _routing_forest(self):
-        return self._gated(self.forest_)
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)

@@ -5,7 +5,6 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, draw_seed, take_rows
@@ -14,6 +13,7 @@ from ._kernels.shapley import ShapleyTrees
 from ._matrix import dense
 from ._table import as_frame
 from ._threads import in_parallel
+from ._tree_contents import value_rows
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .training.blending import sharpened
 
@@ -281,8 +281,7 @@ def _predicting_forest(estimator, what, units=None):
     check_is_fitted(estimator, "forest_")
     if units == "response" and estimator._has_own_link:
         raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
-    forest = estimator.forest_
-    return estimator._gated(forest) if hasattr(estimator, "routing") else forest
+    return estimator._routing_forest
 
 
 class _Part:
@@ -292,8 +291,7 @@ class _Part:
         self.model, self.forest, self.weight = model, forest, weight
         self.is_additive = forest.gate == "hard" and forest.link == "identity"
         source = forest.feature_map.source
-        n_features = forest.n_features
-        self.player = source if len(source) else np.arange(n_features, dtype=np.int32)
+        self.player = source if len(source) else np.arange(forest.n_features, dtype=np.int32)
 
     def map_rows(self, X, background):
         self.X = self._mapped(X)
@@ -317,7 +315,7 @@ class _Part:
 def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
     """Values of a forest with hard splits whose trees are added, and their variances."""
     forest, n_inputs = part.forest, part.forest.n_inputs
-    values = np.ascontiguousarray(game.select(_leaf_values(forest)))
+    values = np.ascontiguousarray(game.select(value_rows(forest).toarray()))
     slopes = np.ascontiguousarray(game.select(forest.slope.astype(np.float64)))
     scale = part.weight * _tree_scales(forest) / len(part.Z)
     bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
@@ -341,15 +339,6 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
         of_block, chunks = partial(explain, start), range(len(bounds) - 1)
         blocks.append(sum(in_parallel(of_block, chunks, n_jobs, 0, "shapley_values")))
     return np.concatenate(blocks, axis=1)
-
-
-def _leaf_values(forest):
-    """Rows of leaf values: float64 of shape (n_values, n_outputs)."""
-    if not len(forest.value_start):
-        return forest.value.reshape(-1, forest.n_outputs).astype(np.float64)
-    entries = forest.value.astype(np.float64), forest.value_index, forest.value_start
-    shape = len(forest.value_start) - 1, forest.n_outputs
-    return sparse.csr_matrix(entries, shape=shape).toarray()
 
 
 def _tree_scales(forest):

@@ -47,9 +47,9 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
-# Rows to find the temperature with, unless this is more than half of the rows; and rows without a
-# temperature.
-CALIBRATION_ROWS, MIN_CALIBRATED = 30, 20
+# Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
+# all than the second number, there is no temperature.
+TEMPERATURE_ROWS, MIN_ROWS = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
 # held-out training rows of 22 tables.
 TEMPERATURE_POWER = 0.7
@@ -204,6 +204,18 @@ without a dense copy of it.
 Rows are sampled for an epoch in proportion to their weights.
 """
 
+# Of `partial_fit`, up to X.
+TAKES_BATCH = """
+The first batch determines the values of "auto" parameters, the scales of the features and of real
+targets, and the importances, so it should be representative. `schedule`, `max_iter` and
+`early_stopping` have no effect. A model from `fit` is replaced, not continued.
+
+Parameters
+----------
+X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    Or of shape ``(n_samples, *feature_shape)``.
+"""
+
 REFERENCES = """
 .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
    Differentiable Learning", 2018.
@@ -324,50 +336,25 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     def _input(self, data):
         """The rows and the units in which features are trained on."""
         if self.features == "conv":
-            return self._image_input(data)
-        spread, n_features = data.spread(), data.X.shape[1]
-        return HingeInput(
-            scaled=data.X,
-            mean=data.mean(),
-            deviation=spread.astype(np.float64),
-            emphasis=self._emphasis(data),
-            spread=spread,
-            receptive_fields=np.arange(n_features, dtype=np.int32)[None],
-        )
+            grid = FeatureGrid(self.feature_shape, data.X.shape[1])
+            kernel_shape = self.kernel_size, self.kernel_size
+            return HingeInput.of_images(data, grid.receptive_fields(kernel_shape, self.stride))
+        return HingeInput.of_table(data, self._emphasis(data), self.scaling is None)
 
     def _emphasis(self, data):
-        """Factors of the standardised features in the inner products, float64."""
+        """Factors of the features in the inner products by their importances, float64."""
         n_features = data.X.shape[1]
-        emphasis = np.ones(n_features)
-        if self.importance_power and np.count_nonzero(data.weight) > 1:
-            found = quick_importances(data, self._seed)
-            if found.any():
-                emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
-                emphasis = np.maximum(emphasis, MIN_EMPHASIS)
-        if self.scaling is None:
-            own_unit = _deviations(data)
-            common = _root_mean_square(own_unit)
-            emphasis *= np.where(own_unit > 0, own_unit, common) / common
-        return emphasis
-
-    def _image_input(self, data):
-        """The rows for convolutions: one unit for all columns, since a kernel moves over them."""
-        scale = data.feature_map.per_feature(data.feature_map.scale)
-        grid = FeatureGrid(self.feature_shape, len(scale))
-        kernel_shape = self.kernel_size, self.kernel_size
-        return HingeInput(
-            scaled=data.X,
-            mean=np.zeros(len(scale)),
-            deviation=scale * _root_mean_square(_deviations(data)),
-            emphasis=np.ones(len(scale)),
-            spread=data.spread(),
-            receptive_fields=grid.receptive_fields(kernel_shape, self.stride),
-        )
+        if not self.importance_power or np.count_nonzero(data.weight) < 2:
+            return np.ones(n_features)
+        found = quick_importances(data, self._seed)
+        if not found.any():
+            return np.ones(n_features)
+        emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
+        return np.maximum(emphasis, MIN_EMPHASIS)
 
     def _fit_forest(self, data, bags):
         self.__dict__.pop("_stream", None)
-        forest = super()._fit_forest(data, bags, source=self._input(data))
-        return self._calibrated(forest, data, bags[0] > 0)
+        return super()._fit_forest(data, bags, source=self._input(data))
 
     def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
@@ -393,25 +380,6 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             link=self._make_loss().link,
         )
         return training.compacted(forest, keep_all)
-
-    def _calibrated(self, forest, data, is_warm_start):
-        """New bags, with the baseline that gives all bags the quantile of the loss."""
-        level = self._make_loss().calibration_level
-        if level is None:
-            return forest
-        whole = self._joined([self.forest_, forest]) if is_warm_start else forest
-        mask = self._settings.calibration_mask(data.weight)
-        baseline = calibrated_baseline(whole, data, mask, level)
-        return forest.replaced(forest.arrays | {"baseline": baseline})
-
-    def _joined(self, forests, consume=False):
-        """One forest of all bags, with the baseline of the last."""
-        baseline = forests[-1].baseline
-        if (forests[0].baseline != baseline).any():
-            # New bags change the calibration of those that exist.
-            first = forests[0].replaced(forests[0].arrays | {"baseline": baseline})
-            forests = [first, *forests[1:]]
-        return super()._joined(forests, consume)
 
     # ------------------------------------------------------------------------- training on streams
 
@@ -458,7 +426,13 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         ]
 
 
-@described(CLASSIFIER_PARAMETERS, CLASSIFIER_ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(
+    CLASSIFIER_PARAMETERS,
+    CLASSIFIER_ATTRIBUTES,
+    notes=NOTES,
+    references=REFERENCES,
+    takes_batch=TAKES_BATCH,
+)
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """Classify with trees of margins that are trained together, by gradient descent.
 
@@ -535,40 +509,37 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _fit_forest(self, data, bags):
-        is_first = bags[0] == 0
-        held_out = self._calibration_mask(data) if is_first else None
+        held_out = None if bags[0] else self._temperature_mask(data)
         if held_out is not None:
             data = data.with_folds(np.where(held_out, 0, -1), self.n_bags_)
         forest = super()._fit_forest(data, bags)
-        if is_first:
-            self.temperature_ = 1.0
         if held_out is not None:
             self.temperature_ = self._find_temperature(forest[: self.n_estimators], data, held_out)
+        elif not bags[0]:  # bags that a warm start adds have the temperature of the others
+            self.temperature_ = 1.0
         if getattr(self, "temperature_", 1.0) == 1.0:
             return forest
         value = (forest.value / self.temperature_).astype(np.float32)
         return forest.replaced(forest.arrays | {"value": value})
 
-    def _calibration_mask(self, data):
+    def _temperature_mask(self, data):
         """Rows that the first bag leaves out to find the temperature; None: there is none."""
         is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
         is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
         if not (self.calibrate and is_log_loss and is_possible) or data.fold is not None:
             return None
-        if len(data) < MIN_CALIBRATED:
+        if len(data) < MIN_ROWS:
             return None
         random = np.random.RandomState(self._seed % 2**32)
-        fraction = max(self.validation_fraction, min(0.5, CALIBRATION_ROWS / len(data)))
+        fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         mask = draw_weighted(data.weight, fraction, random)
         return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):
         """The temperature of the mean of all bags, by the rows that the first one left out."""
-        codes, weight = data.target[mask].astype(np.int64), data.weight[mask]
-        return (
-            flattening_temperature(responses(bag, data.X[mask]), codes, weight)
-            ** TEMPERATURE_POWER
-        )
+        codes = data.target[mask].astype(np.int64)
+        of_bag = flattening_temperature(responses(bag, data.X[mask]), codes, data.weight[mask])
+        return of_bag**TEMPERATURE_POWER
 
     def _make_loss(self):
         if self._has_several_outputs:
@@ -586,14 +557,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
 
-        The first batch determines the values of "auto" parameters, the scales of the features and
-        their importances, so it should be representative. `schedule`, `max_iter` and
-        `early_stopping` have no effect. A model from `fit` is replaced, not continued.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Or of shape ``(n_samples, *feature_shape)``.
+        {takes_batch}
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
             All labels of the stream; needed in the first call only. None: those of the first
@@ -622,7 +586,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))
 
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(
+    REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES, takes_batch=TAKES_BATCH
+)
 class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """Predict real targets with trees of margins that are trained together, by gradient descent.
 
@@ -696,6 +662,25 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     ):
         store_parameters(self, locals())
 
+    def _fit_forest(self, data, bags):
+        forest = super()._fit_forest(data, bags)
+        level = self._make_loss().calibration_level
+        if level is None:
+            return forest
+        # Bags that a warm start adds move the quantile of all.
+        whole = self._joined([self.forest_, forest]) if bags[0] else forest
+        mask = self._settings.calibration_mask(data.weight)
+        baseline = calibrated_baseline(whole, data, mask, level)
+        return forest.replaced(forest.arrays | {"baseline": baseline})
+
+    def _joined(self, forests, consume=False):
+        """One forest of all bags, with the baseline of the last, see `_fit_forest`."""
+        baseline = forests[-1].baseline
+        if (forests[0].baseline != baseline).any():
+            first = forests[0].replaced(forests[0].arrays | {"baseline": baseline})
+            forests = [first, *forests[1:]]
+        return super()._joined(forests, consume)
+
     def _make_loss(self):
         if isinstance(self.loss, Loss):
             return UserLoss(self.loss, self.n_outputs_, in_units=True)
@@ -704,14 +689,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
 
-        The first batch determines the values of "auto" parameters, the scales of the features and
-        of the target, and the importances, so it should be representative. `schedule`, `max_iter`
-        and `early_stopping` have no effect. A model from `fit` is replaced, not continued.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Or of shape ``(n_samples, *feature_shape)``.
+        {takes_batch}
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), default=None
 
@@ -730,17 +708,3 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         loss, units = self._make_loss(), self._stream[0]
         loss.target_units(data.y, data.weight, units.baseline)  # checks this batch, too
         return data.with_target(loss.scale_target(data.y, units), units)
-
-
-def _deviations(data):
-    """Standard deviations of the features as they were before the map scaled them; 0: constant."""
-    spread = data.spread()
-    return np.where(spread == 1, 0, spread) / data.feature_map.per_feature(data.feature_map.scale)
-
-
-def _root_mean_square(values):
-    """Root mean square of values that are not negative; 1 if all are 0."""
-    # Divided by a power of two, so that no square is too large or too small for float64.
-    exponent = np.frexp(values.max())[1]
-    mean = np.mean(np.square(np.ldexp(values, -exponent)))
-    return float(np.ldexp(np.sqrt(mean), exponent)) or 1.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described
-from ._feature_grid import FeatureGrid, as_booleans, as_integers
+from ._feature_grid import FeatureGrid, as_booleans
 from ._greedy import GreedyForest, search_splitter
 from ._kernels.projection import AxisSampler, BoxSampler, SparseSampler
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
@@ -207,15 +207,13 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _resolve_patch(self):
         """Smallest and largest patch, as arrays with one entry for each axis."""
         grid = self._grid
-        low = grid.per_axis(as_integers(self.min_patch, "min_patch"), "min_patch", self.min_patch)
+        low = grid.sizes(self.min_patch, "min_patch")
         if isinstance(self.max_patch, str):
             high = tuple(
-                length if unordered else min(max(math.isqrt(length - 1) + 1, least), length)
+                length if unordered else max(math.isqrt(length - 1) + 1, least)
                 for length, unordered, least in zip(grid.shape, self._flags("unordered"), low)
             )
-            low = grid.sizes(self.min_patch, "min_patch")
         else:
-            low = grid.sizes(self.min_patch, "min_patch")
             high = grid.sizes(self.max_patch, "max_patch")
         if any(least > most for least, most in zip(low, high)):
             raise ValueError(

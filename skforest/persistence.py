@@ -14,12 +14,12 @@ from sklearn.base import is_classifier
 
 from ._base import BaseForest
 from ._docs import with_texts
-from ._feature_map import VALUE
+from ._feature_map import KINDS, VALUE
 from ._matrix import LIMIT
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
-from .forest.storage import KINDS, Levels
+from .forest.storage import Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
@@ -280,12 +280,13 @@ def _restored_blend(header, forests):
     blend.members_ = {
         str(own["name"]): _restored(own, forest) for own, forest in zip(header["members"], forests)
     }
-    task, n_columns = forests[0].task, forests[0].n_outputs
-    _check_state(blend, task)
+    first = forests[0]
+    _check_state(blend, first.task)
     for name, member in blend.members_.items():
-        if (member.forest_.task, member.forest_.n_outputs) != (task, n_columns):
+        own = member.forest_
+        if (own.task, own.n_outputs) != (first.task, first.n_outputs):
             raise ValueError("members have different targets")
-        if not _have_equal_classes(member.forest_, forests[0]):
+        if own.n_classes != first.n_classes or not np.array_equal(own.classes, first.classes):
             raise ValueError("members have different classes")
         if member.n_features_in_ != blend.n_features_in_:
             raise ValueError("members have different numbers of features")
@@ -294,10 +295,6 @@ def _restored_blend(header, forests):
     if type(blend.temperature_) is not float or not blend.temperature_ > 0:
         raise ValueError(f"temperature_ is {blend.temperature_!r}")
     return blend
-
-
-def _have_equal_classes(one, other):
-    return one.n_classes == other.n_classes and np.array_equal(one.classes, other.classes)
 
 
 def _set_state(estimator, state, forest):

@@ -153,7 +153,7 @@ def refine(
     refined = copy.copy(estimator)
     if isinstance(refined, RoutingMixin):
         refined.routing = "hard"
-        refined.forest_ = refined._gated(refined.forest_)
+        refined.forest_ = refined._routing_forest
     if sparse.issparse(X):
         raise TypeError("refine takes dense X, since it trains hyperplanes over all features")
     data = refined._known_training_set(X, y, sample_weight)

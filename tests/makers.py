@@ -20,10 +20,37 @@ from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
 
+from skforest import Loss
 from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+class OwnSquaredError(Loss):
+    """The squared error, as a user writes it."""
+
+    def loss(self, y, raw):
+        return (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        return raw - y, np.ones_like(raw)
+
+
+class OwnPoisson(Loss):
+    """The loss of counts, with a link, as a user writes it."""
+
+    def loss(self, y, raw):
+        return np.exp(raw) - y * raw
+
+    def gradient_hessian(self, y, raw):
+        return np.exp(raw) - y, np.exp(raw)
+
+    def initial(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+    def inverse_link(self, raw):
+        return np.exp(raw)
 
 
 def start_python(code, preexec_fn=None, **environment):

@@ -8,7 +8,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import assert_same_trees, fixed, grow_boosted
+from makers import OwnPoisson, OwnSquaredError, assert_same_trees, fixed, grow_boosted
 from scipy import sparse
 from scipy.special import expit, softmax
 from skforest._kernels.linear_leaf import LeafRegression, add_linear
@@ -22,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
-from skforest import boosting as boosting_module
 from skforest.training import boosting as training_module
 from skforest.training import losses
 from skforest.training.early_stopping import balanced_folds
@@ -267,9 +266,10 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
 
     def recorded(forest, calibration):
         seen.append((forest, calibration))
-        return training_module.calibrated(forest, calibration)
+        return calibrated(forest, calibration)
 
-    monkeypatch.setattr(boosting_module, "calibrated", recorded)
+    calibrated = training_module.calibrated
+    monkeypatch.setattr(training_module, "calibrated", recorded)
     model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
     model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
     ((plain, calibration),) = seen
@@ -320,14 +320,6 @@ def test_shifts_grow_with_the_width_between_quantiles():
     assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
 
 
-class OwnSquaredError(skforest.Loss):
-    def loss(self, y, raw):
-        return (raw - y) ** 2 / 2
-
-    def gradient_hessian(self, y, raw):
-        return raw - y, np.ones_like(raw)
-
-
 class OwnLogCosh(skforest.Loss):
     def loss(self, y, raw):
         return (np.logaddexp(raw - y, y - raw) - np.log(2)).sum(axis=1)
@@ -338,20 +330,6 @@ class OwnLogCosh(skforest.Loss):
 
     def initial(self, y, weight):
         return np.median(y, axis=0)
-
-
-class OwnPoisson(skforest.Loss):
-    def loss(self, y, raw):
-        return np.exp(raw) - y * raw
-
-    def gradient_hessian(self, y, raw):
-        return np.exp(raw) - y, np.exp(raw)
-
-    def initial(self, y, weight):
-        return np.log(np.average(y, axis=0, weights=weight))
-
-    def inverse_link(self, raw):
-        return np.exp(raw)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
@@ -619,6 +597,7 @@ def test_bad_rows_for_early_stopping(given, message):
     good = {"X_val": X, "y_val": y}
     with pytest.raises(ValueError, match="early_stopping=False takes no X_val"):
         model.set_params(early_stopping=False).fit(X, y, **good)
+    assert model.set_params(early_stopping=np.True_).fit(X, y, **good).early_stopping_
     with pytest.raises(ValueError, match="y_val has labels .*7"):
         quick(ObliqueBoostingClassifier).fit(X, y > 10, X_val=X, y_val=np.full(len(y), 7))
 
@@ -671,8 +650,9 @@ def test_more_bags_by_warm_start(cls):
     assert len(model.n_iter_) == len(model.validation_scores_) == len(model.loss_curve_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
-    with pytest.warns(UserWarning, match="without increasing n_bags"):
+    with pytest.warns(UserWarning, match="without increasing n_bags") as warned:
         model.fit(X, y)
+    assert warned[0].filename == __file__
 
 
 CONTINUED = {

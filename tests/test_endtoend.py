@@ -8,7 +8,14 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, make_splitter, random_children
+from makers import (
+    as_kernel_input,
+    assert_same_trees,
+    fixed,
+    make_splitter,
+    make_training_set,
+    random_children,
+)
 from skforest._kernels.grow import Grower
 from skforest._kernels.soft import SoftTrainer
 from skforest._kernels.soft_stump import SoftSplitter
@@ -22,7 +29,7 @@ from skforest._feature_grid import FeatureGrid
 from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
 from skforest.training.early_stopping import EarlyStopping, validation_mask
-from skforest.training.endtoend import MIN_SPREAD, Annealing
+from skforest.training.endtoend import MIN_SPREAD, Annealing, Units
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
@@ -380,18 +387,10 @@ def stump_splitter(X, target, weight=None, places=None, n_used=None, epochs=15, 
     unit = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-9), 0).astype(np.float32)
     mean = X.mean(axis=0).astype(np.float32)
     own = {
-        "mean": mean,
-        "unit": unit,
-        "receptive_fields": places,
-        "n_used": n_used or places.shape[1],
-        "n_epochs": epochs,
-        "learning_rate": 0.02,
-        "steepness": 1.0,
-        "steepness_step": 0.1,
-        "batch_size": 1000,
+        "units": Units(mean, unit, places, n_used or places.shape[1], NO_EDGES),
+        "annealing": Annealing(epochs, 0, 0.02, 1000, 1.0, 0.1),
         "min_batches": 10,
         "smoothness": 0.0,
-        "edges": NO_EDGES,
     }
     return make_splitter(X, target, weight, kind=SoftSplitter, **own, **options)
 
@@ -510,11 +509,6 @@ def data(cls, n=400, random_state=0):
         return X.astype(np.float32), y
     X, y = make_regression(n, 8, n_informative=6, random_state=random_state)
     return X.astype(np.float32), y
-
-
-def assert_same_trees(one, other):
-    for name, array in one.forest_.arrays.items():
-        np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -794,6 +788,15 @@ def test_warm_start_keeps_the_resolved_values_of_auto(cls):
         model.set_params(steepness=1.0, weight_dtype="float16").fit(*many)
 
 
+def test_trees_that_grow_are_not_added_to_complete_trees_without_greedy_epochs():
+    X, y = data(E2EDecisionForest)
+    own = {"max_depth": 3, "warm_start": True, "random_state": 0}
+    model = E2EDecisionForest(2, growth="complete", **own).fit(X, y)
+    assert len(model.set_params(n_estimators=3).fit(X, y).forest_) == 3
+    with pytest.raises(ValueError, match="greedy_epochs and finetune_epochs now make it"):
+        model.set_params(n_estimators=4, growth="level").fit(X, y)
+
+
 def test_training_does_not_depend_on_routing():
     X, y = data(E2EDecisionForest, 1500)
     hard, soft = (
@@ -958,10 +961,10 @@ def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
     assert masks[0].sum() == 100 and model.forest_.node_weight[0] == len(X)
     rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], np.ones(len(X)))
     train = rows.weight * ~masks[0]
-    truth, target, scale = rows.y, rows.y - model.forest_.baseline, 1.0
+    truth, target = rows.y, rows.y - model.forest_.baseline
     if cls is E2EDecisionForest:
         truth, target = np.eye(3)[rows.y[:, 0].astype(int)], rows.y[:, 0].astype(np.int32)
-    tree = recount(model.forest_, rows.X, target, train, criterion=model._criterion, scale=scale)
+    tree = recount(model.forest_, make_training_set(rows.X, target, train), model._criterion)
     error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1).mean()
     assert -model.validation_scores_[0].max() == pytest.approx(error, rel=1e-5)
 

@@ -711,8 +711,9 @@ def test_warm_start_with_as_many_trees_warns_and_keeps_them(estimator):
     X, y = task(estimator)
     estimator.set_params(warm_start=True).fit(X, y)
     before = response(estimator, X)
-    with pytest.warns(UserWarning, match="without increasing n_estimators"):
+    with pytest.warns(UserWarning, match="without increasing n_estimators") as warned:
         estimator.fit(X, y)
+    assert warned[0].filename == __file__  # not a line of the package, or of its decorators
     np.testing.assert_array_equal(response(estimator, X), before)
 
 

@@ -1,5 +1,7 @@
 """Whole trees taken apart and put together: every function against its definition."""
 
+from dataclasses import replace
+
 import makers
 import numpy as np
 import oracles
@@ -140,9 +142,9 @@ def test_recount_of_classes(criterion, seed):
     y = rng.integers(3, size=40).astype(np.int32)
     weight = rng.integers(0, 3, size=40).astype(float)
     weight[0] = 1
-    other = checked(recount(forest, X, y, weight, criterion=criterion))
+    other = checked(recount(forest, makers.make_training_set(X, y, weight), criterion))
     compare_counts(forest, other, X, oracles.one_hot(y, 3), weight, criterion)
-    doubled = recount(forest, X, y, 4 * weight, criterion=criterion)
+    doubled = recount(forest, makers.make_training_set(X, y, 4 * weight), criterion)
     np.testing.assert_array_equal(doubled.gain, 4 * other.gain)
     np.testing.assert_array_equal(doubled.value, other.value)
 
@@ -156,7 +158,8 @@ def test_recount_of_outputs(seed):
     Y = rng.integers(-5, 6, size=(40, 2)) / 8
     weight = rng.integers(0, 3, size=40).astype(float)
     weight[0] = 1
-    other = checked(recount(forest, X, Y, weight, criterion="squared_error", scale=8.0))
+    data = replace(makers.make_training_set(X, Y, weight), target_scale=8.0)
+    other = checked(recount(forest, data, "squared_error"))
     compare_counts(forest, other, X, Y, weight, "squared_error", 8)
 
 
@@ -185,10 +188,11 @@ def compare_counts(forest, other, X, Y, weight, criterion, scale=1):
 
 def test_recount_of_a_root_that_is_a_leaf():
     forest, X = class_tree(np.random.default_rng(0), n_splits=0)
-    other = recount(forest, X, np.arange(40, dtype=np.int32) % 2, np.ones(40), criterion="gini")
+    data = makers.make_training_set(X, np.arange(40) % 2)
+    other = recount(forest, data, "gini")
     np.testing.assert_array_equal(other.response(X[:1]), [[0.5, 0.5, 0]])
     with pytest.raises(ValueError, match="criterion"):
-        recount(forest, X, np.zeros(40, np.int32), np.ones(40), criterion="loss")
+        recount(forest, data, "loss")
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
@@ -228,6 +232,6 @@ def test_many_classes_and_leaves_take_little_time_and_memory():
     forest = Forest(arrays, task="classification", n_shared_values=n_classes, **meta)
     X = rng.random((n, 5)).astype(np.float32)
     y = rng.integers(n_classes, size=n).astype(np.int32)
-    other = recount(forest, X, y, np.ones(n), criterion="entropy")
+    other = recount(forest, makers.make_training_set(X, y), "entropy")
     assert other.node_weight[0] == n
     assert other.nbytes < 5e6

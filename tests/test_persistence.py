@@ -23,7 +23,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import skforest
-from skforest.forest.io import is_mapped
+from skforest._matrix import is_mapped
 
 N = 90
 

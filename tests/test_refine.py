@@ -204,7 +204,8 @@ def test_a_stop_ends_it():
         forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
     )
     np.testing.assert_array_equal(refined.apply(X), forest.apply(X))
-    assert curve[0] == tree_loss(forest, route(forest, X), target, weight)
+    data = makers.make_training_set(X, target, weight)
+    assert curve[0] == tree_loss(forest, route(forest, X), data)
 
 
 def test_a_stop_ends_all_sweeps():
@@ -321,10 +322,18 @@ def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimato
     data = estimator._known_training_set(X, y, None)
     for tree in range(len(estimator.forest_)):
         loss = refined.refine_curve_[tree][0]
-        weight = estimator._tree_weight(data, tree_seeds(estimator)[tree])
+        sample = estimator._tree_sample(data, tree_seeds(estimator)[tree])
         forest = estimator.forest_[tree]
-        leaf = route(forest, data.X)
-        assert loss == tree_loss(forest, leaf, data.target, weight, data.target_scale)
+        assert loss == tree_loss(forest, route(forest, data.X), sample)
+
+
+def test_a_target_of_one_column_is_one_output():
+    X, y = load_diabetes(return_X_y=True)
+    forest = CO2ForestRegressor(2, max_depth=4, random_state=0).fit(X, y)
+    plain, column = (
+        skforest.refine(forest, X, target, random_state=0) for target in (y, y[:, None])
+    )
+    np.testing.assert_array_equal(column.predict(X), plain.predict(X))
 
 
 def tree_seeds(estimator):

@@ -127,10 +127,7 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         leaf = tree.child < 0
         np.testing.assert_allclose(arrived[leaf], tree.node_weight[leaf], rtol=1e-12)
         assert (tree.node_weight > 0).all()
-        again = recount_and_prune(
-            tree.compact(), data.X, data.target, data.weight, criterion=half._criterion,
-            scale=data.target_scale,
-        )  # fmt: skip
+        again = recount_and_prune(tree.compact(), data, half._criterion)
         np.testing.assert_array_equal(again.response(X), tree.response(X))
     assert abs(half.score(X, y) - full.score(X, y)) < 0.02
     if params.get("objective", "") is None:
@@ -144,7 +141,7 @@ def test_rounding_again_changes_nothing():
     model = skforest.NonGreedyTreeClassifier(random_state=0, weight_dtype="float16").fit(X, y)
     data = model._known_training_set(X, y, None)
     tree = model.forest_
-    again = to_half_precision(tree, data.X, data.target, data.weight, criterion="entropy")
+    again = to_half_precision(tree, data, "entropy")
     for one, other in zip(unpack(again), unpack(tree), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(again.response(X), tree.response(X))
@@ -173,9 +170,8 @@ def test_lengths_far_from_one_fit_into_half_precision():
     }
     for length in (1e-9, 1e-5, 1.0, 1e4, 1e9):
         plane = {"dense": [normal * length], "threshold": [0.3 * length]}
-        small = to_half_precision(
-            Forest(arrays | plane, **meta), X, target, np.ones(200), criterion="gini"
-        )
+        data = makers.make_training_set(X, target)
+        small = to_half_precision(Forest(arrays | plane, **meta), data, "gini")
         assert small.dense.dtype == np.float16
         assert (small.response(X).argmax(axis=1) == target).mean() > 0.99
 

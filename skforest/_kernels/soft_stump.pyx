@@ -32,10 +32,11 @@ cdef enum:
 cdef class SoftSplitter(SearchSplitter):
     """Split by the hyperplane of a soft stump; X is float32.
 
-    A split uses the features of one of the `receptive_fields`, (n_fields, n_used); if there is one
-    field and it is longer than `n_used`, a random subset of it. `steepness` is that of the first
-    epoch, and `steepness_step` is added after each. Steps have `batch_size` rows, or fewer so that
-    an epoch has `min_batches` steps, but at least 16. Other options are as in `SoftTrainer`.
+    `options` have the `Units` and the `Annealing` of `training/endtoend`. A split uses the
+    features of one of the `receptive_fields`; if there is one field and it is longer than
+    `n_used`, a random subset of it. `steepness` is that of the first epoch, and `steepness_step`
+    is added after each. Steps have `batch_size` rows, or fewer so that an epoch has `min_batches`
+    steps, but at least 16. `smoothness` is as in `SoftTrainer`.
     """
 
     cdef readonly bint diverged
@@ -68,15 +69,16 @@ cdef class SoftSplitter(SearchSplitter):
         cdef Scratch scratch = self.scratch
         cdef SoftTrainer trainer = SoftTrainer.__new__(SoftTrainer)
         cdef int64_t n = self.n_rows, p = self.table.n_features
-        self.mean = options.mean
-        self.unit = options.unit
-        self.receptive_fields = options.receptive_fields
-        self.n_used = options.n_used
-        self.n_epochs = options.n_epochs
-        self.learning_rate = options.learning_rate
-        self.steepness = options.steepness
-        self.steepness_step = options.steepness_step
-        self.batch_size = options.batch_size
+        units, annealing = options.units, options.annealing
+        self.mean = units.mean
+        self.unit = units.unit
+        self.receptive_fields = units.receptive_fields
+        self.n_used = units.n_used
+        self.n_epochs = annealing.greedy_epochs
+        self.learning_rate = annealing.learning_rate
+        self.steepness = annealing.steepness
+        self.steepness_step = annealing.steepness_step
+        self.batch_size = annealing.batch_size
         self.min_batches = options.min_batches
         self.is_packed = self.n_used < p and options.smoothness == 0
         self.stride = padded_length(self.n_used) if self.is_packed else p
@@ -85,7 +87,7 @@ cdef class SoftSplitter(SearchSplitter):
         next_word(&trainer.random)
         trainer.random.state ^= <uint64_t>0x082EFA98EC4E6C89
         trainer.smoothness = options.smoothness
-        trainer.edges = options.edges
+        trainer.edges = units.edges
         trainer.engine = 1
         trainer.batch_size = self.batch_size
         trainer.reserve(n, self.stride, 1, self.n_outputs, self.is_class)

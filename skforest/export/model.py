@@ -9,6 +9,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import BaseForest
+from .._targets import same_classes
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
 KNOWN = ("skforest._base",)
@@ -141,20 +142,15 @@ def _members(estimator, classes):
 
 
 def _member(estimator, weight, classes):
-    forest = estimator.forest_
-    if hasattr(estimator, "_gated"):
-        forest = estimator._gated(forest)
+    forest = estimator._routing_forest
     columns = np.arange(forest.n_outputs)
-    if classes is not None:
-        own = estimator._every_classes
-        if not (len(own) == len(classes) and all(map(np.array_equal, own, classes))):
-            if len(classes) > 1:
-                raise TypeError(
-                    f"a member of the blend, a {type(estimator).__name__}, was trained on other "
-                    "classes than the blend has; such a blend of several outputs cannot be "
-                    "exported"
-                )
-            columns = np.searchsorted(classes[0], own[0])
+    if classes is not None and not same_classes(estimator._every_classes, classes):
+        if len(classes) > 1:
+            raise TypeError(
+                f"a member of the blend, a {type(estimator).__name__}, was trained on other "
+                "classes than the blend has; such a blend of several outputs cannot be exported"
+            )
+        columns = np.searchsorted(classes[0], estimator.classes_)
     return Member(forest, weight, columns)
 
 

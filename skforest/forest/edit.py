@@ -20,7 +20,6 @@ from .storage import (
     SLOPE_ARRAYS,
     SPARSE_ARRAYS,
     count_value_rows,
-    without_unused,
 )
 
 
@@ -79,7 +78,7 @@ def replace_splits(forest, split, rows, threshold):
     arrays["sparse_feature"] = np.concatenate([arrays["sparse_feature"], np.nonzero(new)[1]])
     arrays["sparse_weight"] = np.concatenate([arrays["sparse_weight"], new[new != 0]])
     arrays["dense"] = np.concatenate([arrays["dense"], rows[is_dense]])
-    return forest.replaced(without_unused(forest.replaced(arrays)))
+    return forest.replaced(arrays).compact()
 
 
 def _single_features(rows, threshold, hard):
@@ -136,15 +135,15 @@ def _divided(threshold, weight):
     return cut if np.isfinite(cut) else None
 
 
-def recount_and_prune(forest, Z, target, weight, *, criterion, scale=1.0, leaf_values=None):
+def recount_and_prune(forest, data, criterion, leaf_values=None):
     """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches.
 
     `leaf_values`, of shape (n_leaves, n_outputs), take the place of those that rows define.
     """
-    forest = recount(forest, Z, target, weight, criterion=criterion, scale=scale)
+    forest = recount(forest, data, criterion)
     if leaf_values is not None:
         forest = replace_leaves(forest, leaf_values)
-    return prune(forest, reached_nodes(forest, route(forest, Z)[weight > 0]))
+    return prune(forest, reached_nodes(forest, route(forest, data.X)[data.weight > 0]))
 
 
 def replace_leaves(forest, value):
@@ -161,10 +160,10 @@ def replace_leaves(forest, value):
         arrays["value_index"] = np.concatenate([forest.value_index[:end], index])
         arrays["value_start"] = np.concatenate([forest.value_start[:shared], starts])
     arrays["value"] = np.concatenate([forest.value[:end], value.ravel().astype(np.float32)])
-    return forest.replaced(without_unused(forest.replaced(arrays)))
+    return forest.replaced(arrays).compact()
 
 
-def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
+def to_half_precision(forest, data, criterion):
     """Round the weights of a tree to half precision, recount its rows and prune it."""
     split = np.flatnonzero(forest.direction >= forest.n_features)
     rows, threshold = unpack(forest)
@@ -172,7 +171,7 @@ def to_half_precision(forest, Z, target, weight, *, criterion, scale=1.0):
     zeros = {name: np.zeros_like(forest.arrays[name], np.float16) for name in HALF_ARRAYS}
     half = forest.replaced(forest.arrays | zeros, weight_dtype="float16")
     half = replace_splits(half, split, rows[split], threshold[split])
-    return recount_and_prune(half, Z, target, weight, criterion=criterion, scale=scale)
+    return recount_and_prune(half, data, criterion)
 
 
 def prune(forest, reached):
@@ -204,7 +203,7 @@ def prune(forest, reached):
     for name in ("threshold", "direction", "gain"):
         arrays[name] = getattr(forest, name)[(pairs - 1) // 2]
     arrays["tree_start"] = np.array([0, len(old)])
-    return forest.replaced(without_unused(forest.replaced(arrays)))
+    return forest.replaced(arrays).compact()
 
 
 def with_votes(forest):
@@ -223,7 +222,7 @@ def with_votes(forest):
         leaf = child < 0
         child[leaf] = -1 - winner[-1 - child[leaf]]
         arrays["child"] = child
-        return forest.replaced(without_unused(forest.replaced(arrays)))
+        return forest.replaced(arrays).compact()
     value = forest.value.reshape(-1, forest.n_outputs)
     votes = np.zeros_like(value)
     for first, last in pairwise(np.cumsum([0, *forest.n_classes])):
@@ -262,7 +261,7 @@ def join(forests, consume=False):
         if consume:
             for f in forests:
                 setattr(f, name, None)
-    arrays["sparse_start"] = _join_starts([f.sparse_start for f in forests])
+    arrays["sparse_start"] = join_starts([f.sparse_start for f in forests])
     return arrays | _joined_values(forests) | _joined_slopes(forests)
 
 
@@ -310,7 +309,7 @@ def _joined_values(forests):
         name: np.concatenate([part[name] for part in parts]) for name in ("value", "value_index")
     }
     if len(head.value_start):
-        joined["value_start"] = _join_starts([part["value_start"] for part in parts])
+        joined["value_start"] = join_starts([part["value_start"] for part in parts])
     return joined
 
 
@@ -323,7 +322,7 @@ def _joined_slopes(forests):
         f.slope_start if len(f.slope_start) else np.zeros(count_value_rows(f) + 1, np.int64)
         for f in forests
     ]
-    return joined | {"slope_start": _join_starts(starts)}
+    return joined | {"slope_start": join_starts(starts)}
 
 
 def _without_shared(forest):
@@ -339,7 +338,7 @@ def _without_shared(forest):
     }
 
 
-def _join_starts(starts):
+def join_starts(starts):
     """Starts of concatenated ragged rows, given the starts of each part."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
 

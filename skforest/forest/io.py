@@ -25,6 +25,7 @@ import numpy as np
 import scipy
 import sklearn
 
+from .._matrix import is_mapped
 from .._version import __version__
 from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 
@@ -110,15 +111,6 @@ def widen(arrays):
     }
 
 
-def is_mapped(array):
-    """Whether an array is mapped from a file, itself or as a view."""
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap):
-            return True
-        array = array.base
-    return False
-
-
 def narrow_unless_mapped(arrays):
     """As `narrow`, but arrays that are mapped from files stay as they are.
 
@@ -126,11 +118,6 @@ def narrow_unless_mapped(arrays):
     """
     mapped = {name: array for name, array in arrays.items() if is_mapped(array)}
     return narrow({name: arrays[name] for name in arrays if name not in mapped}) | mapped
-
-
-def array_of_member(number, name):
-    """Name of an array of one of several forests."""
-    return f"{number}.{name}"
 
 
 def parts_of_file(header, arrays):
@@ -181,7 +168,7 @@ def write_forests(path, members, layout="file", extra=None):
     for number, (metadata, arrays, own) in enumerate(members):
         metadata, arrays = _stored(metadata, arrays, layout)
         headers.append({"forest": metadata, **own})
-        every_array |= {array_of_member(number, name): array for name, array in arrays.items()}
+        every_array |= {f"{number}.{name}": array for name, array in arrays.items()}
     header = {"format": FORMAT_OF_SEVERAL, "members": headers, "arrays": list(every_array)}
     _write(path, header | (extra or {}), every_array, layout)
 

@@ -13,7 +13,7 @@ from scipy.special import xlogy
 
 from .._kernels.linear_leaf import add_linear
 from .._matrix import dense, dense_blocks
-from .storage import LINKS, without_unused
+from .storage import LINKS
 
 CRITERIA = ("gini", "entropy", "squared_error")
 FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
@@ -50,27 +50,24 @@ def reached_nodes(forest, leaf):
     return reached
 
 
-def recount(forest, Z, target, weight, *, criterion, scale=1.0, leaf=None):
-    """The tree with the node weights, gains and leaf values that the given rows define.
+def recount(forest, data, criterion, leaf=None):
+    """The tree with the node weights, gains and leaf values that the rows of a TrainingSet define.
 
-    The tree has hard gates, and in classification one shared value row per class. `Z` are rows as
-    `Forest.map_features` returns them; `target` class numbers, int32 of shape (n_rows,), or
-    deviations from the baseline divided by `scale`, a power of two, of shape (n_rows, n_outputs).
-    Rows of weight 0 have no influence, and leaves that no row reaches keep their values. Gains are
-    measured by `criterion`, as in `NodeSplitter`. `leaf` is the result of `route`, if it is known.
+    The tree has hard gates, and in classification one shared value row per class. Rows of weight 0
+    have no influence, and leaves that no row reaches keep their values. Gains are measured by
+    `criterion`, as in `NodeSplitter`. `leaf` is the result of `route`, if it is known.
     """
     if criterion not in CRITERIA:
         raise ValueError(f"criterion={criterion!r} is none of {CRITERIA}")
-    used = np.flatnonzero(weight)
+    used = np.flatnonzero(data.weight)
     # As in growing, weights are divided by a power of two, which changes no bit of the gains.
-    unit = np.ldexp(1.0, np.frexp(weight[used].sum())[1])
-    weight = weight[used] / unit
+    unit = np.ldexp(1.0, np.frexp(data.weight[used].sum())[1])
+    weight, target = data.weight[used] / unit, data.target[used]
     if leaf is None:
-        leaf = route(forest, Z if len(used) == len(Z) else Z[used])
+        leaf = route(forest, data.X if len(used) == len(data) else data.X[used])
     else:
         leaf = leaf[used]
     leaf = leaf.astype(np.int64)
-    target = target[used]
     by_depth = levels(forest.child)
     if target.ndim == 1:
         sums = _ClassSums(leaf, target, weight, forest.n_outputs, by_depth, forest.n_nodes)
@@ -82,8 +79,8 @@ def recount(forest, Z, target, weight, *, criterion, scale=1.0, leaf=None):
     arrays = dict(forest.arrays)
     arrays["node_weight"] = node_weight * unit
     arrays["gain"] = (gain * unit).astype(np.float32)
-    arrays |= sums.leaf_values(forest, node_weight, np.float32(scale))
-    return forest.replaced(without_unused(forest.replaced(arrays)))
+    arrays |= sums.leaf_values(forest, node_weight, np.float32(data.target_scale))
+    return forest.replaced(arrays).compact()
 
 
 def _node_statistics(forest, by_depth, leaf, weight, sums, entropy):
@@ -128,7 +125,7 @@ class _ClassSums:
         self.position = np.empty(n_nodes, dtype=np.int64)
 
     def score(self, level, nodes, total, entropy):
-        """Scores of the nodes of a level, as in `NodeSplitter.side`; adds the leaves there."""
+        """Scores of the nodes of a level, as `NodeSplitter.side_score`; adds the leaves there."""
         own = slice(self.first[level], self.first[level + 1])
         self.node, self.label, self.sum = (
             np.concatenate([below, leaves[own]])
@@ -235,18 +232,19 @@ def leaf_predictions(forest, scale):
     return prediction
 
 
-def tree_loss(forest, leaf, target, weight, scale=1.0):
+def tree_loss(forest, leaf, data):
     """Weighted fraction of wrong labels, or weighted mean squared error, of one tree.
 
-    Given the leaf of every row, and the target as in `recount`. Sums are exact, so that the order
-    of the rows cannot make the loss rise.
+    `leaf` is that of every row of a TrainingSet. Sums are exact, so that the order of the rows
+    cannot make the loss rise.
     """
+    scale, target = data.target_scale, data.target
     prediction = leaf_predictions(forest, scale)[leaf]
-    if target.ndim == 1:
+    if data.is_classification:
         loss = prediction != target
     else:
         loss = np.square(target - prediction).sum(axis=1) * (scale**2 / target.shape[1])
-    return math.fsum(weight * loss) / math.fsum(weight)
+    return math.fsum(data.weight * loss) / math.fsum(data.weight)
 
 
 def squared_error(forest, data):

@@ -11,6 +11,9 @@ import math
 import numpy as np
 from scipy.special import expit
 
+from .._feature_grid import MAX_AXES
+from .._feature_map import CODE, KINDS, VALUE
+from .._matrix import LIMIT
 from .._tree import GATES
 
 
@@ -29,7 +32,6 @@ LINKS = {
 }
 
 MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
-MAX_AXES = 8  # as in direction.pxd
 MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
 CHUNK = 1 << 16  # entries that are checked at once
 ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
@@ -74,7 +76,6 @@ ARRAYS = {
     "bag_start": (np.int64, 1),
 }
 OF_INPUTS = tuple("offset scale low high fill source kind table_start table".split())
-KINDS = ("value", "is missing", "code", "level", "target")  # as in _feature_map
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
     "n_features n_outputs task classes n_classes aggregate link gate steepness feature_shape wrap "
@@ -230,7 +231,7 @@ def _check_inputs(forest):
     _need(len(forest.low) in (0, len(forest.scale)), "low needs one entry per scaled input")
     _need(len(forest.low) == len(forest.high), "low and high differ in length")
     for limit in (-forest.low, forest.high):  # larger ones could make products infinite
-        _need(_all(limit, lambda x: (x >= 0) & (x <= 2.0**60)), "low or high is out of range")
+        _need(_all(limit, lambda x: (x >= 0) & (x <= LIMIT)), "low or high is out of range")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
     _need(len(forest.kind) == len(forest.source), "source and kind differ in length")
@@ -248,10 +249,10 @@ def _check_inputs(forest):
         is_category = np.isin(source, categories)
         expected = np.full(len(source), 2)
         expected[is_category] = n_entries[np.searchsorted(categories, source[is_category])]
-        expected[kind == KINDS.index("value")] = 0
+        expected[kind == VALUE] = 0
         lengths = np.diff(forest.table_start[part.start : part.stop + 1])
         _need((lengths == expected).all(), "a table has a wrong length")
-        of_category = kind >= KINDS.index("code")
+        of_category = kind >= CODE
         _need((of_category == is_category).all(), "a feature is not of the kind of its input")
     if len(forest.scale):
         unscaled = (forest.offset[categories] == 0) & (forest.scale[categories] == 1)

@@ -286,7 +286,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         }
         meta = self._task_metadata | {"gate": "hard", "steepness": self.steepness_}
         forest = Forest(arrays, n_features=table.shape[1], **meta)
-        forest = recount_and_prune(forest, table, data.target, data.weight, criterion="entropy")
+        forest = recount_and_prune(forest, data.with_features(table, None), "entropy")
         # The networks of removed splits are removed, and the others numbered anew.
         self.networks_ = nn.ModuleList(networks[column] for column in forest.direction).eval()
         arrays = forest.arrays | {"direction": np.arange(len(self.networks_))}
@@ -299,7 +299,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
 
     def _response(self, X):
         outputs = self._outputs(X, on_path=self.routing == "hard")
-        return self._gated(self.forest_).response(outputs)
+        return self._routing_forest.response(outputs)
 
     def _responder(self):
         check_is_fitted(self, "forest_")

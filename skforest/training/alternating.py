@@ -34,36 +34,35 @@ def refine_tree(
     each sweep, float64 of shape (n_sweeps + 1,); it never rises.
     """
     chosen = data.rows
-    scale = data.target_scale
-    X = data.X if len(chosen) == len(data) else data.X[chosen]
-    target, weight = data.target[chosen], data.weight[chosen]
     Z, offset, factor = features or (data.X, None, None)
-    is_auto = n_epochs == "auto"
-    visits, max_epochs = (VISITS, MAX_EPOCHS) if is_auto else (UNLIMITED, n_epochs)
-    options = (nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs, ROW_NORM)
-    trainer = Logistic(Z, len(chosen), seed, stop, *options)
+    visits, max_epochs = (VISITS, MAX_EPOCHS) if n_epochs == "auto" else (UNLIMITED, n_epochs)
+    trainer = Logistic(
+        Z, len(chosen), seed, stop, nu, learning_rate, MOMENTUM, BATCH_SIZE, visits, max_epochs,
+        ROW_NORM,
+    )  # fmt: skip
     grid = forest.feature_shape, forest.wrap, forest.unordered
     longest_sparse = max_sparse_weights(forest.n_features, forest.weight_dtype)
-    leaf = route(forest, X)
-    curve = [tree_loss(forest, leaf, target, weight, scale)]
+    leaf = route(forest, data.X)
+    curve = [tree_loss(forest, leaf, data)]
     # The kernel has weights in float32: they are brought near 1 by a power of two.
-    relative = np.ldexp(data.weight, -np.frexp(weight.mean())[1])
+    relative = np.ldexp(data.weight, -np.frexp(data.weight[chosen].mean())[1])
     for _ in range(n_sweeps):
         if stop[0]:
             break
         swept = Alternator(
             forest.arrays, grid, forest.router.max_terms, longest_sparse, data.X, offset, factor,
-            data.target, relative, chosen, leaf, leaf_predictions(forest, scale), trainer,
+            data.target, relative, chosen, leaf[chosen],
+            leaf_predictions(forest, data.target_scale), trainer,
         ).sweep()  # fmt: skip
         other = replace_splits(forest, *swept)
-        arrived = route(other, X)
-        other = recount(other, X, target, weight, criterion=criterion, scale=scale, leaf=arrived)
-        loss = tree_loss(other, arrived, target, weight, scale)
+        arrived = route(other, data.X)
+        other = recount(other, data, criterion, arrived)
+        loss = tree_loss(other, arrived, data)
         if loss <= curve[-1]:  # it could only have risen by rounding
             forest, leaf = other, arrived
         curve.append(min(loss, curve[-1]))
     if pruned:
-        forest = prune(forest, reached_nodes(forest, leaf))
+        forest = prune(forest, reached_nodes(forest, leaf[chosen]))
     return forest, np.array(curve)
 
 

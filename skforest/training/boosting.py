@@ -26,6 +26,8 @@ from .._kernels.linear_leaf import LeafRegression, add_linear
 from .._kernels.rows import tree_seed
 from .._matrix import dense_blocks
 from ..forest import Forest
+from ..forest.edit import join_starts
+from ..forest.statistics import responses
 from .losses import BaseLoss
 
 N_SEARCHED = 5  # outputs that splits are searched with
@@ -92,17 +94,16 @@ class BinnedRows:
     """
 
     def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None):
-        self.held_out = held_out
-        n_training = len(data) - (0 if held_out is None else np.count_nonzero(held_out))
-        self.monotonic, self.groups = monotonic, groups
+        self.monotonic, self.groups, self.held_out = monotonic, groups, held_out
+        self.spread = data.spread()
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
-        self.X = data.X if sparse.issparse(data.X) else np.ascontiguousarray(data.X)
-        self.spread = data.spread()
-        is_sparse = sparse.issparse(self.X)
-        self.columns = (
-            self.X.tocsc() if is_sparse else np.ascontiguousarray(self.X.T, dtype=np.float32)
-        )
+        if sparse.issparse(data.X):
+            self.X, self.columns = data.X, data.X.tocsc()
+        else:
+            self.X = np.ascontiguousarray(data.X)
+            self.columns = np.ascontiguousarray(data.X.T, dtype=np.float32)
+        n_training = len(data) - (0 if held_out is None else np.count_nonzero(held_out))
         self.cut, self.cut_start, self.code = bin_columns(self.columns, max_bins, n_training)
 
     def interactions(self):
@@ -195,6 +196,23 @@ class BoostingTask:
             except ValueError:  # it diverged
                 scores.append(-np.inf)
         return bool(scores[1] > scores[0] and not control.stop[0])
+
+    def calibrated(self, forest, data, bags, unseen):
+        """New bags, with predictions as the loss calibrates them.
+
+        `unseen` has the `calibration_part` of the rows that a bag has held out, by the seeds of
+        the bags. A loss decides whether training rows are used where a single bag, or none, has
+        held out rows.
+        """
+        if not self.loss.is_calibrated:
+            return forest
+        parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
+        if self.rows.held_out is not None:  # all bags leave out the same rows
+            parts = [calibration_part(forest, data, self.rows.held_out)]
+        if self.loss.is_calibrated_in_training and len(parts) < 2:
+            trained = data.without_fold(bags[0]) if len(bags) == 1 else data
+            parts = [calibration_part(forest, data, trained.weight)]
+        return calibrated(forest, self.loss.calibration(parts)) if parts else forest
 
 
 class BoostingTraining:
@@ -298,14 +316,11 @@ class BoostingTraining:
         if after > before + DIVERGENCE * abs(before):
             warnings.warn(
                 f"boosting diverged: the loss of the training rows is larger after "
-                f"{len(self.trees)} rounds than before; lower {self._of_learning_rate}",
+                f"{len(self.trees)} rounds than before; lower "
+                f"learning_rate={self.settings.learning_rate:g}",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-
-    @property
-    def _of_learning_rate(self):
-        return f"learning_rate={self.settings.learning_rate:g}"
 
     def _add_round(self, number):
         """One round."""
@@ -456,8 +471,8 @@ class BoostingTraining:
         if not (np.abs(value) < LARGEST_VALUE).all():
             raise ValueError(
                 f"boosting diverged, values of leaves are too large in round "
-                f"{len(self.trees) + 1}: lower {self._of_learning_rate}, or make the weights of "
-                "rows, from sample_weight and class_weight, more alike"
+                f"{len(self.trees) + 1}: lower learning_rate={self.settings.learning_rate:g}, or "
+                "make the weights of rows, from sample_weight and class_weight, more alike"
             )
 
     def _least_loss_constants(self, leaf, rows, value):
@@ -493,12 +508,12 @@ class BoostingTraining:
             "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
             "child": np.concatenate(child),
             "direction": np.concatenate(direction),
-            "sparse_start": _joined_starts(trees, "sparse_start"),
+            "sparse_start": join_starts([tree["sparse_start"] for tree in trees]),
             "value": self._responses(values).astype(np.float32).ravel(),
         }
         names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
         if self.settings.linear_leaves and self.trees:
-            arrays["slope_start"] = _joined_starts(trees, "slope_start")
+            arrays["slope_start"] = join_starts([tree["slope_start"] for tree in trees])
             arrays["slope"] = self._responses(np.concatenate([tree["slope"] for tree in trees]))
             names.append("slope_feature")
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
@@ -513,9 +528,10 @@ class BoostingTraining:
         return values * self.unit
 
 
-def _joined_starts(trees, name):
-    """Starts of the ragged rows of all trees, one after the other."""
-    return np.cumsum(np.concatenate([[0], *(np.diff(tree[name]) for tree in trees)]))
+def calibration_part(forest, data, weight):
+    """Targets, responses and weights of the rows of positive weight, to calibrate with."""
+    rows = np.flatnonzero(weight)
+    return data.y[rows], responses(forest, data.X[rows]), weight[rows]
 
 
 def calibrated(forest, calibration):

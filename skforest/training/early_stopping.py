@@ -107,13 +107,15 @@ def draw_weighted(weight, fraction, random):
     return mask
 
 
-def draw_held_out(n_rows, fraction, seed):
-    """Mask of a fraction of the rows, at least one and not all, for a single bag."""
+def draw_held_out(weight, fraction, seed):
+    """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0."""
+    n_rows = len(weight)
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
-    mask = np.zeros(n_rows, dtype=bool)
-    mask[random.permutation(n_rows)[:n]] = True
-    return mask
+    held_out = np.zeros(n_rows)
+    rows = random.permutation(n_rows)[:n]
+    held_out[rows] = weight[rows]
+    return held_out
 
 
 def balanced_folds(y, n_folds, seed):

@@ -79,8 +79,10 @@ class Units:
     ----------
     mean, unit : ndarray of shape (n_features,), float32
         Training is that of rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
-    receptive_fields : ndarray of shape (n_places, n_used), int32
-        Features of a split, one row for each choice.
+    receptive_fields : ndarray of shape (n_places, patch_size), int32
+        Features that a split may use, one row for each place.
+    n_used : int
+        Number of features of a split, drawn from one place.
     edges : ndarray of shape (n_edges, 2), int32
         Neighbours whose weights the smoothness term couples.
     """
@@ -88,6 +90,7 @@ class Units:
     mean: np.ndarray
     unit: np.ndarray
     receptive_fields: np.ndarray
+    n_used: int
     edges: np.ndarray
 
 
@@ -107,7 +110,7 @@ def feature_units(data, on_grid):
     return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
 
 
-def complete_tree(data, depth, units, n_used, seed):
+def complete_tree(data, depth, units, seed):
     """Arrays of a complete tree, before its rows are counted.
 
     Hyperplanes have random directions of norm 1, in units of training, through the mean row.
@@ -117,8 +120,6 @@ def complete_tree(data, depth, units, n_used, seed):
     data : TrainingSet
     depth : int
     units : Units
-    n_used : int
-        Number of features of a split, drawn from one of the receptive fields.
     seed : int
 
     Returns
@@ -131,8 +132,8 @@ def complete_tree(data, depth, units, n_used, seed):
     W = np.zeros((n_splits, data.X.shape[1]), dtype=np.float32)
     for row in W:
         field = units.receptive_fields[random.integers(len(units.receptive_fields))]
-        used = random.choice(field, n_used, replace=False)
-        direction = random.normal(size=n_used)
+        used = random.choice(field, units.n_used, replace=False)
+        direction = random.normal(size=units.n_used)
         row[used] = direction / np.linalg.norm(direction) * units.unit[used]
     child = np.full(2 * n_splits + 1, -1, dtype=np.int32)
     child[:n_splits] = 2 * np.arange(n_splits) + 1  # in the order of a heap
@@ -156,19 +157,7 @@ def complete_tree(data, depth, units, n_used, seed):
     }
 
 
-def train_together(
-    forest,
-    data,
-    seed,
-    stop,
-    annealing,
-    units,
-    smoothness,
-    limits,
-    criterion,
-    stopping,
-    report=None,
-):
+def train_together(forest, data, seed, control, options, stopping):
     """Train all splits and leaves of a tree together, then recompute its leaves.
 
     Parameters
@@ -178,17 +167,12 @@ def train_together(
     data : TrainingSet
         The sample of the tree.
     seed : int
-    stop : ndarray of shape (1,), uint8
-    annealing : Annealing
-    units : Units
-    smoothness : float
-    limits : tuple (int, float)
-        Least number of rows of a leaf, and least weight.
-    criterion : {"entropy", "squared_error"}
+    control : Control
+    options : SoftOptions
+        Those of the splits, of which the annealing, units, smoothness, criterion and the limits of
+        leaves are read.
     stopping : EarlyStopping
         Its rows are not trained on; leaves are recomputed from all rows.
-    report : callable, default=None
-        Called with the number of epochs done and the number of all epochs.
 
     Returns
     -------
@@ -199,9 +183,9 @@ def train_together(
     """
     W, threshold = unpack(forest)
     curve, steepness, n_active = [], [], []
-    if len(threshold) and annealing.finetune_epochs and not stop[0]:
-        training = _Training(forest, data, seed, stop, annealing, units, smoothness, stopping)
-        curve = training.run(criterion, report)
+    if len(threshold) and options.annealing.finetune_epochs and not control.stop[0]:
+        training = _Training(forest, data, seed, control.stop, options, stopping)
+        curve = training.run(control.report)
         if curve:
             W, threshold = training.planes()
             steepness, n_active = training.steepness, training.n_active
@@ -209,11 +193,9 @@ def train_together(
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
     if curve or len(stopping.rows) or forest.node_weight.min() == 0:
-        rows = data.X, data.target, data.weight
-        options = {"criterion": criterion, "scale": data.target_scale}
-        forest = recount_and_prune(forest, *rows, **options)
-        if limits[0] > 1 or limits[1] > 0:
-            forest = _merge_small_leaves(forest, *rows, *limits, **options)
+        forest = recount_and_prune(forest, data, options.criterion)
+        if options.min_samples_leaf > 1 or options.min_weight_leaf > 0:
+            forest = _merge_small_leaves(forest, data, options)
     return forest, {
         "loss_curve_": np.array(curve),
         "validation_scores_": np.array(stopping.scores),
@@ -226,25 +208,26 @@ def train_together(
 class _Training:
     """The joint training of one tree; parameters as of `train_together`."""
 
-    def __init__(self, forest, data, seed, stop, annealing, units, smoothness, stopping):
-        self.forest, self.data, self.stop = forest, data, stop
-        self.annealing, self.smoothness, self.stopping = annealing, smoothness, stopping
-        self.weight = data.weight.copy()
-        self.weight[stopping.rows] = 0
-        self.validation_data = data.subset(stopping.rows)
+    def __init__(self, forest, data, seed, stop, options, stopping):
+        self.forest, self.stop, self.options, self.stopping = forest, stop, options, stopping
+        units = options.units
+        weight = data.weight.copy()
+        weight[stopping.rows] = 0
+        self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
         self.steepness, self.n_active = [], []  # of every epoch
-        rows = np.flatnonzero(self.weight)
+        rows = self.data.rows
         # Few enough that routing them takes a small part of the time of an epoch.
         self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         leaf = forest.child < 0
         child = forest.child.copy()
         child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
         self.trainer = SoftTrainer(
-            data.X, data.target, data.n_outputs, self.weight, units.mean, units.unit, child,
-            *unpack(forest), annealing.batch_size, smoothness, units.edges, seed, stop,
+            data.X, data.target, data.n_outputs, weight, units.mean, units.unit, child,
+            *unpack(forest), options.annealing.batch_size, options.smoothness, units.edges, seed,
+            stop,
         )  # fmt: skip
 
-    def run(self, criterion, report=None):
+    def run(self, report=None):
         """Train for all epochs, or until the validation loss stops falling.
 
         Returns
@@ -252,7 +235,7 @@ class _Training:
         loss_curve : list of float
             Empty if the loss became infinite.
         """
-        annealing, curve = self.annealing, []
+        annealing, curve = self.options.annealing, []
         for epoch, rate in enumerate(annealing.rates()):
             steepness = annealing.grown + epoch * annealing.steepness_step
             loss = self.trainer.run(steepness, rate)
@@ -261,9 +244,9 @@ class _Training:
             if not np.isfinite(loss):
                 warnings.warn(
                     f"the loss became infinite in epoch {epoch + 1} of joint training with "
-                    f"learning_rate={annealing.learning_rate:.3g} and smoothness="
-                    f"{self.smoothness:.3g}; the tree is kept as it was grown, smaller values may "
-                    "help",
+                    f"learning_rate={annealing.learning_rate:.3g} and "
+                    f"smoothness={self.options.smoothness:.3g}; the tree is kept as it was grown, "
+                    "smaller values may help",
                     ConvergenceWarning,
                     stacklevel=3,
                 )
@@ -276,7 +259,7 @@ class _Training:
                 report(epoch + 1, annealing.finetune_epochs)
             if len(self.stopping.rows):
                 planes = annealing.at_final_steepness(*self.trainer.planes(), epoch + 1)
-                if self.stopping.should_stop(self._validation_loss(planes, criterion), planes):
+                if self.stopping.should_stop(self._validation_loss(planes), planes):
                     break
         return curve
 
@@ -290,35 +273,29 @@ class _Training:
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
         return len(np.unique(route(forest, self.routed)))
 
-    def _validation_loss(self, planes, criterion):
+    def _validation_loss(self, planes):
         """Weighted mean squared error of soft routing on the held-out rows.
 
         The likelihood would be 0 wherever no leaf near a row has training rows of its class.
         """
-        data, held_out = self.data, self.validation_data
-        changed = np.ones(len(planes[1]), dtype=bool)
-        forest = recount(
-            repack(self.forest, *planes, changed),
-            data.X,
-            data.target,
-            self.weight,
-            criterion=criterion,
-            scale=data.target_scale,
-        )
+        forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
+        forest = recount(forest, self.data, self.options.criterion)
+        held_out = self.validation_data
         return squared_error(forest, held_out) / held_out.weight.sum()
 
 
-def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **options):
-    """Merge leaves until each has a least number of rows and a least weight.
+def _merge_small_leaves(forest, data, options):
+    """Merge leaves until each has the least number of rows and the least weight.
 
     A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
     """
-    trains = weight > 0
+    trains = data.weight > 0
     while len(forest.threshold):
-        leaf = route(forest, X)[trains]
+        leaf = route(forest, data.X)[trains]
         n_rows = np.bincount(leaf, minlength=forest.n_nodes)
+        weight = np.bincount(leaf, data.weight[trains], forest.n_nodes)
         small = (forest.child < 0) & (
-            (n_rows < min_leaf) | (np.bincount(leaf, weight[trains], forest.n_nodes) < min_weight)
+            (n_rows < options.min_samples_leaf) | (weight < options.min_weight_leaf)
         )
         left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
         both = small[left] & small[left + 1]
@@ -329,5 +306,5 @@ def _merge_small_leaves(forest, X, target, weight, min_leaf, min_weight, **optio
             return forest
         kept = np.flatnonzero((forest.child < 0) & ~small)
         forest = prune(forest, reached_nodes(forest, kept))
-        forest = recount(forest, X, target, weight, **options)
+        forest = recount(forest, data, options.criterion)
     return forest

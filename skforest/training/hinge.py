@@ -72,6 +72,28 @@ class HingeInput:
     # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
 
+    @classmethod
+    def of_table(cls, data, emphasis, has_one_unit):
+        """The features of a TrainingSet in units of their standard deviations, times `emphasis`.
+
+        With `has_one_unit`, all have one unit before the emphasis: those that vary much dominate.
+        """
+        if has_one_unit:
+            own_unit = _deviations(data)
+            common = _root_mean_square(own_unit)
+            emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
+        spread = data.spread()
+        fields = np.arange(data.X.shape[1], dtype=np.int32)[None]
+        return cls(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
+
+    @classmethod
+    def of_images(cls, data, receptive_fields):
+        """The features in one unit, not centred, since a kernel moves over all of them."""
+        scale = data.feature_map.per_feature(data.feature_map.scale)
+        deviation = scale * _root_mean_square(_deviations(data))
+        mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
+        return cls(data.X, mean, deviation, emphasis, data.spread(), receptive_fields)
+
     def table(self):
         """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
         factor = self.emphasis / self.deviation
@@ -86,6 +108,20 @@ class HingeInput:
     def subset(self, rows):
         """Some of the rows."""
         return replace(self, scaled=self.scaled[rows])
+
+
+def _deviations(data):
+    """Standard deviations of the features as they were before the map scaled them; 0: constant."""
+    spread = data.spread()
+    return np.where(spread == 1, 0, spread) / data.feature_map.per_feature(data.feature_map.scale)
+
+
+def _root_mean_square(values):
+    """Root mean square of values that are not negative; 1 if all are 0."""
+    # Divided by a power of two, so that no square is too large or too small for float64.
+    exponent = np.frexp(values.max())[1]
+    mean = np.mean(np.square(np.ldexp(values, -exponent)))
+    return float(np.ldexp(np.sqrt(mean), exponent)) or 1.0
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):

@@ -14,6 +14,7 @@ class HingePacker:
     def __init__(self, trainer, settings, source, n_outputs):
         self.trainer, self.settings, self.source = trainer, settings, source
         self.n_outputs = n_outputs
+        self.unit, self.weights = self._linear()
 
     def arrays(self, table, weight, unit):
         """Arrays of complete trees, without those that all bags have in common.
@@ -73,16 +74,18 @@ class HingePacker:
         shift, code = np.zeros(width), np.zeros(width, dtype=np.int64)
         shift[first : first + n_columns] = (source.mean / source.deviation)[:n_columns]
         code[first : first + n_columns] = n_features + np.arange(n_columns)
-        unit, weights = self._linear()
-        moved = unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
-        moved += np.einsum("qt,qtf->qf", source.mean[source.receptive_fields], weights)
+        moved = self.unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
+        moved += np.einsum("qt,qtf->qf", source.mean[source.receptive_fields], self.weights)
         numbers = n_features + n_columns + np.arange(n_patches * n).reshape(n_patches, n)
         shift[:first].reshape(n_patches, -1)[:, :n] = moved
         code[:first].reshape(n_patches, -1)[:, :n] = numbers
         return shift, code
 
     def _linear(self):
-        """Reciprocal deviations, (n_patches, n), and weights, (n_patches, patch_size, n)."""
+        """Learned features: reciprocal deviations, (n_patches, n), and weights.
+
+        Weights have the shape (n_patches, patch_size, n).
+        """
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches = len(source.receptive_fields)
         first = n_patches * arrays["direction"].shape[1]
@@ -94,8 +97,7 @@ class HingePacker:
 
     def _directions(self):
         """Dense directions for inner products with whole rows, sparse ones for all others."""
-        fields, n = self.source.receptive_fields, len(self.source.mean)
-        weights = self._linear()[1]
+        fields, n, weights = self.source.receptive_fields, len(self.source.mean), self.weights
         if fields.shape == (1, n):
             found = {"dense": np.ascontiguousarray(weights[0].T)}
             if self.settings.identity:

@@ -97,7 +97,7 @@ class BaseLoss:
         """Raise ValueError where the loss is not defined."""
 
     def baseline(self, y, weight):
-        """The constant of least loss, as a raw prediction of shape (n_outputs,)."""
+        """The constant raw prediction that training starts from: ndarray of shape (n_outputs,)."""
         return np.average(y, axis=0, weights=weight)
 
     def target_units(self, y, weight, baseline=None):

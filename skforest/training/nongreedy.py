@@ -64,11 +64,9 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     record: "loss_curve_", "validation_scores_" and "n_active_leaves_". If the tree has lost nearly
     all that it had learned, warn and return the grown tree.
     """
-    rows = data.X, data.target, data.weight
-    options = {"criterion": criterion, "scale": data.target_scale}
     if not len(forest.threshold) or stop[0]:
         if validation_mask.any():  # validation rows count for the leaves, too
-            forest = recount_and_prune(forest, *rows, **options)
+            forest = recount_and_prune(forest, data, criterion)
         return forest, _record(forest)
     nu = resolve_nu(settings.nu, data.X.shape[1])
     training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
@@ -79,7 +77,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     is_sound = all(np.isfinite(part).all() for part in trained)
     if is_sound:
         forest = repack(grown, *planes, np.ones(len(grown.threshold), dtype=bool))
-        forest = recount_and_prune(forest, *rows, **options, leaf_values=leaf_values)
+        forest = recount_and_prune(forest, data, criterion, leaf_values)
         is_sound = _has_kept_its_gain(grown, forest, data)
     if not is_sound:
         warnings.warn(
@@ -89,7 +87,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
             ConvergenceWarning,
             stacklevel=2,
         )
-        forest = recount_and_prune(grown, *rows, **options)
+        forest = recount_and_prune(grown, data, criterion)
     return forest, _record(forest, training.loss_curve, training.stopping.scores)
 
 
@@ -104,18 +102,16 @@ def _record(forest, loss_curve=(), scores=()):
 
 def _has_kept_its_gain(before, after, data):
     """Has training kept a part of the tree's gain over a constant prediction?"""
-    chosen, scale = data.rows, data.target_scale
+    chosen = data.rows
     target, weight = data.target[chosen], data.weight[chosen]
     if data.is_classification:
         shares = np.bincount(target, weight)
         constant = 1 - shares.max() / shares.sum()
     else:
         mean = np.average(target, axis=0, weights=weight)
-        constant = np.average(np.square(target - mean).mean(axis=1), weights=weight) * scale**2
-    old, new = (
-        tree_loss(forest, route(forest, data.X)[chosen], target, weight, scale)
-        for forest in (before, after)
-    )
+        constant = np.average(np.square(target - mean).mean(axis=1), weights=weight)
+        constant *= data.target_scale**2
+    old, new = (tree_loss(one, route(one, data.X), data) for one in (before, after))
     # A tree without gain can lose nothing, except by rounding.
     return new - old <= max(LOST * (constant - old), TOLERANCE * old)
 
