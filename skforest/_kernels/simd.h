@@ -126,15 +126,24 @@ typedef float skf_vec;
 #define SKF_AT(pointer) (*(skf_vec *)(pointer))
 #define SKF_IN(pointer) (*(const skf_vec *)(pointer))
 
+/* Adds the lanes of a vector to `result`: each of the first half to its counterpart in the second half,
+ * until one is left. */
+#if SKF_WIDTH == 16
+typedef float skf_vec8 __attribute__((vector_size(32)));
+typedef float skf_vec4 __attribute__((vector_size(16)));
 #define SKF_ADD_LANES(result, vector)                                                            \
     do {                                                                                         \
-        float lanes_[SKF_WIDTH];                                                                 \
-        memcpy(lanes_, &(vector), sizeof(lanes_));                                               \
-        for (int half_ = SKF_WIDTH / 2; half_; half_ /= 2)                                       \
-            for (int l_ = 0; l_ < half_; l_++)                                                   \
-                lanes_[l_] += lanes_[l_ + half_];                                                \
-        (result) += lanes_[0];                                                                   \
+        skf_vec8 eight_[2];                                                                      \
+        skf_vec4 four_[2];                                                                       \
+        memcpy(eight_, &(vector), sizeof eight_);                                                \
+        eight_[0] += eight_[1];                                                                  \
+        memcpy(four_, eight_, sizeof four_);                                                     \
+        four_[0] += four_[1];                                                                    \
+        (result) += (four_[0][0] + four_[0][2]) + (four_[0][1] + four_[0][3]);                   \
     } while (0)
+#else
+#define SKF_ADD_LANES(result, vector) ((result) += (vector))
+#endif
 
 /* Rows that are processed together: their lanes are added by one transposition. */
 #define SKF_ROWS 16
