@@ -649,3 +649,64 @@ cdef class Router:
                     data[filled] = unfolded.dense[t]
                 filled += 1
         return starts, features, weights
+
+
+# -------------------------------------------------------------------------- functions of responses
+
+
+def softmax(const double[:, :] raw):
+    """As `scipy.special.softmax` with axis=1, in a fraction of the time for few rows."""
+    cdef int64_t i, k, n = raw.shape[1]
+    cdef double shift, total
+    found = np.empty((raw.shape[0], n))
+    cdef double[:, ::1] out = found
+    with nogil:
+        for i in range(raw.shape[0]):
+            shift = raw[i, 0]
+            for k in range(1, n):
+                shift = raw[i, k] if raw[i, k] > shift else shift
+            for k in range(n):
+                out[i, k] = raw[i, k] - shift
+    np.exp(found, found)
+    with nogil:
+        for i in range(raw.shape[0]):
+            total = sum_of(&out[i, 0], n)
+            for k in range(n):
+                out[i, k] /= total
+    return found
+
+
+cdef double sum_of(const double* x, int64_t n) noexcept nogil:
+    """The sum in the order of NumPy, which adds eight numbers side by side."""
+    cdef double[8] lane
+    cdef double total = 0
+    cdef int64_t i = 0, k, half = n // 2 - n // 2 % 8
+    if n > 128:
+        return sum_of(x, half) + sum_of(x + half, n - half)
+    if n >= 8:
+        for k in range(8):
+            lane[k] = x[k]
+        for i in range(8, n - 7, 8):
+            for k in range(8):
+                lane[k] += x[i + k]
+        i = n - n % 8
+        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + (
+            (lane[4] + lane[5]) + (lane[6] + lane[7])
+        )
+    for k in range(i, n):
+        total += x[k]
+    return total
+
+
+def mean_of_bags(const double[:, :, ::1] responses):
+    """Mean over the first axis, which is added in its order; of shape (n_samples, n_outputs)."""
+    cdef int64_t bag, i, k, n_bags = responses.shape[0]
+    found = np.empty((responses.shape[1], responses.shape[2]))
+    cdef double[:, ::1] mean = found
+    for i in range(mean.shape[0]):
+        for k in range(mean.shape[1]):
+            mean[i, k] = responses[0, i, k]
+            for bag in range(1, n_bags):
+                mean[i, k] += responses[bag, i, k]
+            mean[i, k] /= n_bags
+    return found

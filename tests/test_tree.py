@@ -10,6 +10,7 @@ from threading import Barrier
 import numpy as np
 import oracles
 import pytest
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import (
@@ -22,6 +23,7 @@ from makers import (
 )
 from skforest._kernels.route import make_pool
 
+from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
 
 DTYPES = [np.uint8, np.float32]
@@ -731,3 +733,12 @@ def test_single_features_have_no_pool():
     arrays = complete_forest(3, 4).arrays
     arrays["direction"] = np.int32(np.arange(28) % 3)
     assert make_pool(arrays, 3, 5) is None
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 23, 128, 129, 300])
+def test_softmax_and_mean_are_as_defined(n_outputs):
+    raw = np.random.default_rng(n_outputs).normal(scale=30, size=(5, 4, n_outputs))
+    parts = np.stack([softmax(part) for part in raw])
+    np.testing.assert_allclose(parts, scipy.special.softmax(raw, axis=2), rtol=1e-13)
+    np.testing.assert_array_equal(softmax(raw[0].T.copy().T), parts[0])  # in any layout
+    np.testing.assert_allclose(mean_of_bags(parts), parts.mean(axis=0), rtol=1e-14)
