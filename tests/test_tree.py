@@ -22,8 +22,8 @@ from makers import (
     whole_table,
 )
 from skforest._kernels.route import make_pool
-
 from skforest._tree import mean_of_bags, softmax
+
 from skforest.forest import Forest
 
 DTYPES = [np.uint8, np.float32]
@@ -451,6 +451,7 @@ import numpy as np
 from makers import grow, random_forest, whole_table
 from skforest._kernels import direction
 from skforest._kernels.projection import BoxSampler, SparseSampler
+from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
 
 def digest(*arrays):
@@ -572,7 +573,7 @@ def test_fast_variants_are_in_the_binary(module, loops):
     gate=st.sampled_from(["hard", "margin"]),
     dtype=st.sampled_from(DTYPES),
     n_splits=st.integers(0, 12),
-    n_rows=st.sampled_from([1, 7, 8, 9, 255, 256, 257, 600]),
+    n_rows=st.sampled_from([1, 7, 8, 24, 25, 255, 256, 257, 600]),
 )
 def test_trees_over_shared_directions_route_as_one_alone(seed, gate, dtype, n_splits, n_rows):
     """Many trees over few directions read a pool of projections; one tree does not."""
@@ -604,11 +605,11 @@ def test_a_single_row_takes_the_paths_of_many(kinds, gate, n_features):
     deep = random_forest(rng, n_trees=70, n_splits=20, n_each=500, **shared)
     stumps = random_forest(rng, n_trees=3, n_splits=0, n_each=40, **shared)
     for forest in (deep, stumps):
-        X = whole_table(rng, 60, n_features, np.float32)
+        X = whole_table(rng, 300, n_features, np.float32)
         X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
         leaves, raw = forest.apply(X), forest.router.respond(X, 1, 3)
-        for size in (1, 5):
-            blocks = [X[i : i + size] for i in range(0, 60, size)]
+        for size in (1, 5, 16, 128):
+            blocks = [X[i : i + size] for i in range(0, 300, size)]
             assert forest.router.pool is None
             np.testing.assert_array_equal(np.concatenate(list(map(forest.apply, blocks))), leaves)
             parts = [forest.router.respond(block, 1, 3) for block in blocks]

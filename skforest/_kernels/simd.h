@@ -293,6 +293,39 @@ typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias)
     }
 #endif
 
+/* The same additions for one row. */
+SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
+{
+    float sum = 0;
+#if SKF_WIDTH == 16
+    const int64_t whole = p - p % SKF_LANES;
+    const int rest = (int)(p - whole);
+    skf_vec low = {0}, high = {0}, s;
+    for (int64_t j = 0; j < whole; j += SKF_LANES) {
+        low += SKF_IN(weight + j) * SKF_IN(x + j);
+        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
+    }
+    if (rest) {
+        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
+        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
+        memcpy(z, x + whole, (size_t)rest * sizeof(float));
+        low += SKF_IN(w) * SKF_IN(z);
+        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
+    }
+    s = low + high;
+    SKF_ADD_LANES(sum, s);
+#else
+    float lane[SKF_LANES] = {0};
+    for (int64_t j = 0; j < p; j++)
+        lane[j % SKF_LANES] += weight[j] * x[j];
+    for (int half = SKF_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    sum = lane[0];
+#endif
+    return sum;
+}
+
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
  * keeps some; the first n_plus words add, the others subtract. All arithmetic is exact, in integers.
  * SSE2, which every x86-64 has, adds the eight bytes of a word in one instruction and takes two
