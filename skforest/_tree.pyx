@@ -19,7 +19,8 @@ any leaf. Only leaves of hard gates may have slopes, which few models use.
 
 - node by node (`route_tree`): the rows that reach a node are projected at once and partitioned
   into its children, as in growing;
-- row by row, if they are few, each through several trees side by side (route.h);
+- row by row, if they are few, each through several trees side by side, if possible over copies of
+  the splits that hold what a split reads in one piece (route.h);
 - for trees of at most 64 leaves over features and short mixtures, by deciding all splits for 32
   rows at a time (route.h);
 - for boxes of bytes, by tables of sums, in which a box of any size is four look-ups (route.pyx);
@@ -44,7 +45,7 @@ from ._kernels.route cimport (
     DirectionPool, RoutedRows, Slopes, SumRouter, add_slopes, partition_rows, pop_node, push_node,
     routed_rows, sums_apply
 )
-from ._kernels.route import leaf_bits, make_pool
+from ._kernels.route import leaf_bits, make_pool, row_splits
 
 cdef extern from "route.h" nogil:
     ctypedef struct skf_trees:
@@ -61,21 +62,40 @@ cdef extern from "route.h" nogil:
     ctypedef struct skf_node:
         pass
 
+    ctypedef struct skf_split:
+        pass
+
     void skf_route_row(const skf_trees*, const float*, int64_t, int64_t, int32_t*, float*)
+    void skf_route_row_over_splits(
+        const skf_trees*, const skf_split*, const int32_t*, const float*, int64_t, int32_t*, float*
+    )
     void skf_project_pool(
         const skf_trees*, const float*, const int32_t*, const int32_t*, int64_t, float*
     )
     void skf_route_row_over_pool(
         const float*, int64_t, const skf_node*, const int64_t*, const int32_t*, int32_t*, float*
     )
-    const int SKF_HAS_BITS, SKF_BIT_ROWS, SKF_CANDIDATES
+    const int SKF_BIT_ROWS, SKF_CANDIDATES
+    bint skf_bits_pay()
     void skf_fill_columns(const void*, bint, int64_t, int64_t, int64_t, float*)
     void skf_route_bits(
         const skf_trees*, int64_t, const float*, const uint32_t*, const uint32_t*, const int32_t*,
         int32_t*
     )
+
+    ctypedef struct skf_values:
+        const float* value
+        const int64_t* start
+        const int32_t* index
+        int64_t width
+
+    void skf_add_value(const skf_values*, int32_t, double, double*)
     void skf_add_values(
-        const float*, int64_t, const int32_t*, const int32_t*, const float*, int64_t, double*
+        const skf_values*, const int32_t*, const int32_t*, const float*, int64_t, double*
+    )
+    void skf_add_values_of_trees(
+        const skf_values*, const int32_t*, const int64_t*, const int32_t*, const float*, int64_t,
+        double*
     )
 
 
@@ -89,12 +109,28 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 cdef enum:
     POOL_ROWS = 64                 # rows whose projections on a pool are in use together
-    FEW_ROWS = 8                   # up to here, rows are routed one by one,
-    FEW_ROWS_OF_POOL = 6           # where a pool routes them
+    FEW_ROWS = 16                  # up to here, rows are routed one by one,
+    FEW_ROWS_OF_POOL = 24          # over a pool,
+    FEW_ROWS_OF_COPIES = 128       # or over copies of the splits,
+    FEW_ROWS_OF_BITS = 11          # where bits of their leaves route more of them
     FEW_TREES = 64                 # whose leaves are found before their values are added
-    ROWS_OF_BITS = 4               # from here on, small trees are routed by bits of their leaves
+    ROWS_OF_BITS = 4               # from here on, rows may be routed by bits of leaves
     COLUMNS_PER_TREE = 4           # most features there, for each tree
     MEAN_TERMS = 8                 # most features of a mixture there, on average
+    COPIED_SPLITS = 1 << 18        # most splits that are copied to route few rows, in 12 MiB
+
+
+cdef skf_values as_values(arrays, int64_t n_outputs) except *:
+    """Pointers to the values of a forest, which keeps the arrays alive."""
+    cdef const float[::1] value = arrays["value"]
+    cdef const int64_t[::1] start = arrays["value_start"]
+    cdef const int32_t[::1] index = arrays["value_index"]
+    cdef skf_values values
+    values.value = &value[0] if value.shape[0] else NULL
+    values.start = &start[0] if start.shape[0] else NULL
+    values.index = &index[0] if index.shape[0] else NULL
+    values.width = n_outputs
+    return values
 
 
 cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
@@ -123,15 +159,12 @@ cdef class Router:
     cdef Gate gate
     cdef double steepness
     cdef int32_t n_outputs
-    cdef bint dense_values
     cdef object arrays             # the pointers of `directions` point into them
     cdef const int64_t[::1] tree_start
     cdef const int32_t[::1] child
     cdef const float[::1] threshold
     cdef const int32_t[::1] direction
-    cdef const float[::1] value
-    cdef const int64_t[::1] value_start
-    cdef const int32_t[::1] value_index
+    cdef skf_values values
     cdef bint has_slopes
     cdef Slopes slopes
     cdef readonly DirectionPool pool
@@ -145,10 +178,7 @@ cdef class Router:
         self.child = arrays["child"]
         self.threshold = arrays["threshold"]
         self.direction = arrays["direction"]
-        self.value = arrays["value"]
-        self.value_start = arrays["value_start"]
-        self.value_index = arrays["value_index"]
-        self.dense_values = self.value_start.shape[0] == 0
+        self.values = as_values(arrays, n_outputs)
         self.has_slopes = len(arrays["slope_start"]) > 0
         self.slopes = as_slopes(arrays, n_outputs)
         self.n_outputs = n_outputs
@@ -193,7 +223,9 @@ cdef class Router:
         cdef Table table = self.checked_table(X)
         response = np.zeros((table.n_samples, self.n_outputs))
         if response.size:
-            self.respond_into(&table, first_tree, last_tree, divisor, baseline, response)
+            self.add_responses(&table, first_tree, last_tree, response)
+            if baseline is not None:
+                self.finish(divisor, baseline, response)
         return response
 
     def respond_bags(
@@ -203,32 +235,37 @@ cdef class Router:
         if self.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
         cdef Table table = self.checked_table(X)
-        cdef int64_t bag, first, last, n_bags = bag_start.shape[0] - 1
+        cdef int64_t bag, n_bags = bag_start.shape[0] - 1
+        cdef double divisor = 1
         responses = np.zeros((n_bags, table.n_samples, self.n_outputs))
         cdef double[:, :, ::1] total = responses
+        cdef bint by_rows = self.rows_are_used(&table, bag_start[n_bags] - bag_start[0])
+        if by_rows and responses.size:
+            self.route_by_rows(&table, &bag_start[0], n_bags, None, &total[0, 0, 0])
         for bag in range(n_bags if responses.size else 0):
-            first, last = bag_start[bag], bag_start[bag + 1]
-            self.respond_into(
-                &table, first, last, max(last - first, 1) if is_mean else 1, baseline, total[bag]
-            )
+            if not by_rows:
+                self.add_responses(&table, bag_start[bag], bag_start[bag + 1], total[bag])
+            if is_mean:
+                divisor = max(bag_start[bag + 1] - bag_start[bag], 1)
+            self.finish(divisor, baseline, total[bag])
         return responses
 
-    cdef int respond_into(
-        self, const Table* table, int64_t first_tree, int64_t last_tree, double divisor,
-        const double[::1] baseline, double[:, ::1] total
+    cdef int add_responses(
+        self, const Table* table, int64_t first_tree, int64_t last_tree, double[:, ::1] total
     ) except -1:
-        """Write what `respond` returns to `total`, which is 0; `baseline` may be None."""
-        cdef int64_t i, k
+        """Add leaf weights times leaf values of some trees to `total`."""
         if self.gate == SIGMOID:
-            self.respond_soft(table, first_tree, last_tree, total)
-        else:
-            self.route(table, first_tree, last_tree, None, total)
-        if baseline is not None:
-            with nogil:
-                for i in range(table.n_samples):
-                    for k in range(self.n_outputs):
-                        total[i, k] = total[i, k] / divisor + baseline[k]
-        return 0
+            return self.respond_soft(table, first_tree, last_tree, total)
+        return self.route(table, first_tree, last_tree, None, total)
+
+    cdef void finish(
+        self, double divisor, const double[::1] baseline, double[:, ::1] total
+    ) noexcept nogil:
+        """From sums over trees to responses."""
+        cdef int64_t i, k
+        for i in range(total.shape[0]):
+            for k in range(self.n_outputs):
+                total[i, k] = total[i, k] / divisor + baseline[k]
 
     # ------------------------------------------------------------------------ five ways to a leaf
 
@@ -237,17 +274,30 @@ cdef class Router:
         double[:, ::1] response
     ) except -1:
         """Route all rows through some trees; fill `leaves`, or add to `response` without them."""
+        cdef int64_t[2] bag = [first_tree, last_tree]
+        if self.rows_are_used(table, last_tree - first_tree):
+            return self.route_by_rows(
+                table, bag, 1, leaves, &response[0, 0] if leaves is None else NULL
+            )
         if self.sums_are_used(table):
             return self.route_by_sums(table, first_tree, last_tree, leaves, response)
-        cdef bint has_pool = self.pool is not None
-        if not has_pool and self.bits_are_used(table, last_tree - first_tree):
-            return self.route_by_bits(table, first_tree, last_tree, leaves, response)
-        cdef int few_rows = FEW_ROWS_OF_POOL if has_pool else FEW_ROWS
-        if table.n_samples <= few_rows and table.dtype == FLOAT32 and self.reads_rows():
-            return self.route_by_rows(table, first_tree, last_tree, leaves, response)
-        if has_pool:
+        if self.pool is not None:
             return self.route_over_pool(table, first_tree, last_tree, leaves, response)
+        if self.bits_are_used(table, last_tree - first_tree):
+            return self.route_by_bits(table, first_tree, last_tree, leaves, response)
         return self.route_by_nodes(table, first_tree, last_tree, leaves, response)
+
+    cdef bint rows_are_used(self, const Table* table, int64_t n_trees) except -1:
+        """Whether rows of float32 are routed one by one, because they are few."""
+        if not (self.reads_rows() and table.dtype == FLOAT32 and self.gate != SIGMOID):
+            return False
+        if self.pool is not None:
+            return table.n_samples <= FEW_ROWS_OF_POOL
+        if not self.splits_are_copied():
+            return table.n_samples <= FEW_ROWS
+        if table.n_samples <= FEW_ROWS_OF_BITS:
+            return True
+        return table.n_samples <= FEW_ROWS_OF_COPIES and not self.bits_are_used(table, n_trees)
 
     cdef bint reads_rows(self) noexcept nogil:
         """Whether `skf_route_row` knows all directions: none is a box or in half precision."""
@@ -271,7 +321,7 @@ cdef class Router:
     cdef bint bits_are_used(self, const Table* table, int64_t n_trees) except -1:
         """Whether bits of leaves route the rows: small trees over features and short mixtures."""
         cdef const Directions* d = &self.directions
-        if not (SKF_HAS_BITS and self.reads_rows() and table.n_samples >= ROWS_OF_BITS):
+        if not (skf_bits_pay() and self.reads_rows() and table.n_samples >= ROWS_OF_BITS):
             return False
         # All features are transposed, of which a tree reads some.
         if self.gate != HARD or d.n_dense or table.dtype == CSR:
@@ -316,47 +366,74 @@ cdef class Router:
         return 0
 
     cdef int route_by_rows(
-        self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
-        double[:, ::1] response
+        self, const Table* table, const int64_t* bag_start, int64_t n_bags,
+        int32_t[:, ::1] leaves, double* response
     ) except -1:
+        """Fill `leaves`, or add to the response of each bag, (n_bags, n_samples, n_outputs)."""
         cdef skf_trees trees = self.as_trees()
         cdef int32_t[FEW_TREES] leaf
         cdef float[FEW_TREES] least
         cdef float* margin = least if self.gate == MARGIN else NULL
-        cdef float* weight
         cdef float* projections = NULL
-        cdef const float* x = <const float*>table.data
-        cdef int64_t i, t, tree, n, n_columns = 0
+        cdef const float* x
+        cdef int64_t i, t, bag, tree, n, n_columns = 0
         cdef Scratch scratch = Scratch()
         cdef DirectionPool pool = self.pool
-        cdef const int32_t[::1] columns
-        if pool is not None and last_tree > first_tree:
-            columns = pool.columns_of(first_tree, last_tree)
+        cdef const int32_t[::1] columns, root
+        cdef const int32_t[:, ::1] splits
+        if pool is not None and bag_start[n_bags] > bag_start[0]:
+            columns = pool.columns_of(bag_start[0], bag_start[n_bags])
             n_columns = columns.shape[0]
             projections = scratch.floats(pool.n_columns)
             projections[pool.n_columns - 1] = 0
+        cdef bint has_splits = pool is None and self.splits_are_copied()
+        if has_splits:
+            splits, root = self.prepared_splits()
         with nogil:
             for i in range(table.n_samples):
-                tree = first_tree
+                x = <const float*>table.data + i * table.n_features
                 if n_columns:
                     skf_project_pool(
-                        &trees, x + i * table.n_features, &pool.code[0], &columns[0], n_columns,
-                        projections
+                        &trees, x, &pool.code[0], &columns[0], n_columns, projections
                     )
-                while tree < last_tree:
-                    n = min(<int64_t>FEW_TREES, last_tree - tree)
-                    if projections == NULL:
-                        skf_route_row(&trees, x + i * table.n_features, tree, n, leaf, margin)
-                    else:
-                        skf_route_row_over_pool(
-                            projections, n, <const skf_node*>&pool.nodes[0, 0],
-                            &self.tree_start[tree], &pool.depth[tree], leaf, margin
-                        )
-                    for t in range(n):
-                        weight = NULL if margin == NULL else margin + t
-                        self.store(tree + t, table, &leaf[t], weight, i, 1, leaves, response)
-                    tree += n
+                for bag in range(n_bags):
+                    tree = bag_start[bag]
+                    while tree < bag_start[bag + 1]:
+                        n = min(<int64_t>FEW_TREES, bag_start[bag + 1] - tree)
+                        if projections != NULL:
+                            skf_route_row_over_pool(
+                                projections, n, <const skf_node*>&pool.nodes[0, 0],
+                                &self.tree_start[tree], &pool.depth[tree], leaf, margin
+                            )
+                        elif has_splits:
+                            skf_route_row_over_splits(
+                                &trees, <const skf_split*>&splits[0, 0], &root[tree], x, n, leaf,
+                                margin
+                            )
+                        else:
+                            skf_route_row(&trees, x, tree, n, leaf, margin)
+                        if leaves is None:
+                            self.add_values_of_trees(
+                                tree, n, table, i, leaf, margin,
+                                response + (bag * table.n_samples + i) * self.n_outputs
+                            )
+                        else:
+                            for t in range(n):
+                                leaves[i, tree + t] = leaf[t]
+                        tree += n
         return 0
+
+    cdef bint splits_are_copied(self) noexcept:
+        """Whether copies of the splits route few rows: not too many, and no direction is dense."""
+        return self.directions.n_dense == 0 and self.threshold.shape[0] <= COPIED_SPLITS
+
+    cdef tuple prepared_splits(self):
+        """What `row_splits` returns, made at the first call as `prepared_bits` is."""
+        cdef tuple found = self.prepared.get("splits")
+        if found is None:
+            made = row_splits(self.arrays, self.directions.n_features)
+            found = self.prepared.setdefault("splits", made)
+        return found
 
     cdef int route_by_nodes(
         self, const Table* table, int64_t first_tree, int64_t last_tree, int32_t[:, ::1] leaves,
@@ -498,7 +575,10 @@ cdef class Router:
         """Store the leaves of the n rows from `start` on, or add their values to `response`."""
         cdef int64_t i
         if leaves is None:
-            self.add_values(tree, leaf, weight, n, &response[start, 0])
+            skf_add_values(
+                &self.values, &self.child[self.tree_start[tree]], leaf, weight, n,
+                &response[start, 0]
+            )
             if self.has_slopes:
                 self.add_linear(tree, table, leaf, start, n, &response[start, 0])
             return
@@ -516,35 +596,22 @@ cdef class Router:
             row = -1 - <int64_t>self.child[self.tree_start[tree] + leaf[i]]
             add_slopes(&self.slopes, row, x + i * table.n_features, out + i * self.n_outputs)
 
-    cdef void add_values(
-        self, int64_t tree, const int32_t* leaf, const float* weight, int64_t n, double* out
+    cdef void add_values_of_trees(
+        self, int64_t tree, int64_t n, const Table* table, int64_t i, const int32_t* leaf,
+        const float* weight, double* out
     ) noexcept nogil:
-        """out += weight * value of the leaf, for n rows; `weight` NULL stands for ones."""
-        cdef int64_t i
-        if self.dense_values:
-            skf_add_values(
-                &self.value[0], self.n_outputs, &self.child[self.tree_start[tree]], leaf, weight,
-                n, out
+        """Add what row i reaches in n trees from `tree` on to its response."""
+        cdef int64_t t
+        if not self.has_slopes:
+            skf_add_values_of_trees(
+                &self.values, &self.child[0], &self.tree_start[tree], leaf, weight, n, out
             )
-        else:
-            for i in range(n):
-                self.add_value(
-                    tree, leaf[i], 1 if weight == NULL else weight[i], out + i * self.n_outputs
-                )
-
-    cdef inline void add_value(
-        self, int64_t tree, int32_t leaf, double weight, double* out
-    ) noexcept nogil:
-        """out += weight * value of a leaf."""
-        cdef int64_t row = -1 - <int64_t>self.child[self.tree_start[tree] + leaf]
-        cdef int64_t j, start
-        if self.dense_values:
-            start = row * self.n_outputs
-            for j in range(self.n_outputs):
-                out[j] += weight * self.value[start + j]
-        else:
-            for j in range(self.value_start[row], self.value_start[row + 1]):
-                out[self.value_index[j]] += weight * self.value[j]
+            return
+        for t in range(n):    # weights are 1 where leaves have slopes
+            skf_add_values_of_trees(
+                &self.values, &self.child[0], &self.tree_start[tree + t], leaf + t, NULL, 1, out
+            )
+            self.add_linear(tree + t, table, leaf + t, i, 1, out)
 
     cdef int respond_soft(
         self, const Table* table, int64_t first_tree, int64_t last_tree, double[:, ::1] response
@@ -577,9 +644,7 @@ cdef class Router:
                     child = self.child[root + node]
                     if child < 0:
                         for i in range(n):
-                            self.add_value(
-                                tree, <int32_t>node, weight[node, i], &response[i, 0]
-                            )
+                            skf_add_value(&self.values, child, weight[node, i], &response[i, 0])
                         continue
                     split = (root - tree) // 2 + (child - 1) // 2
                     threshold = self.threshold[split]
@@ -649,3 +714,64 @@ cdef class Router:
                     data[filled] = unfolded.dense[t]
                 filled += 1
         return starts, features, weights
+
+
+# -------------------------------------------------------------------------- functions of responses
+
+
+def softmax(const double[:, :] raw):
+    """As `scipy.special.softmax` with axis=1, in a fraction of the time for few rows."""
+    cdef int64_t i, k, n = raw.shape[1]
+    cdef double shift, total
+    found = np.empty((raw.shape[0], n))
+    cdef double[:, ::1] out = found
+    with nogil:
+        for i in range(raw.shape[0]):
+            shift = raw[i, 0]
+            for k in range(1, n):
+                shift = raw[i, k] if raw[i, k] > shift else shift
+            for k in range(n):
+                out[i, k] = raw[i, k] - shift
+    np.exp(found, found)
+    with nogil:
+        for i in range(raw.shape[0]):
+            total = sum_of(&out[i, 0], n)
+            for k in range(n):
+                out[i, k] /= total
+    return found
+
+
+cdef double sum_of(const double* x, int64_t n) noexcept nogil:
+    """The sum in the order of NumPy, which adds eight numbers side by side."""
+    cdef double[8] lane
+    cdef double total = 0
+    cdef int64_t i = 0, k, half = n // 2 - n // 2 % 8
+    if n > 128:
+        return sum_of(x, half) + sum_of(x + half, n - half)
+    if n >= 8:
+        for k in range(8):
+            lane[k] = x[k]
+        for i in range(8, n - 7, 8):
+            for k in range(8):
+                lane[k] += x[i + k]
+        i = n - n % 8
+        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + (
+            (lane[4] + lane[5]) + (lane[6] + lane[7])
+        )
+    for k in range(i, n):
+        total += x[k]
+    return total
+
+
+def mean_of_bags(const double[:, :, ::1] responses):
+    """Mean over the first axis, which is added in its order; of shape (n_samples, n_outputs)."""
+    cdef int64_t bag, i, k, n_bags = responses.shape[0]
+    found = np.empty((responses.shape[1], responses.shape[2]))
+    cdef double[:, ::1] mean = found
+    for i in range(mean.shape[0]):
+        for k in range(mean.shape[1]):
+            mean[i, k] = responses[0, i, k]
+            for bag in range(1, n_bags):
+                mean[i, k] += responses[bag, i, k]
+            mean[i, k] /= n_bags
+    return found

@@ -10,6 +10,7 @@ from threading import Barrier
 import numpy as np
 import oracles
 import pytest
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import (
@@ -21,6 +22,7 @@ from makers import (
     whole_table,
 )
 from skforest._kernels.route import make_pool
+from skforest._tree import mean_of_bags, softmax
 
 from skforest.forest import Forest
 
@@ -449,6 +451,7 @@ import numpy as np
 from makers import grow, random_forest, whole_table
 from skforest._kernels import direction
 from skforest._kernels.projection import BoxSampler, SparseSampler
+from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
 
 def digest(*arrays):
@@ -570,7 +573,7 @@ def test_fast_variants_are_in_the_binary(module, loops):
     gate=st.sampled_from(["hard", "margin"]),
     dtype=st.sampled_from(DTYPES),
     n_splits=st.integers(0, 12),
-    n_rows=st.sampled_from([1, 7, 8, 9, 255, 256, 257, 600]),
+    n_rows=st.sampled_from([1, 7, 8, 24, 25, 255, 256, 257, 600]),
 )
 def test_trees_over_shared_directions_route_as_one_alone(seed, gate, dtype, n_splits, n_rows):
     """Many trees over few directions read a pool of projections; one tree does not."""
@@ -602,11 +605,11 @@ def test_a_single_row_takes_the_paths_of_many(kinds, gate, n_features):
     deep = random_forest(rng, n_trees=70, n_splits=20, n_each=500, **shared)
     stumps = random_forest(rng, n_trees=3, n_splits=0, n_each=40, **shared)
     for forest in (deep, stumps):
-        X = whole_table(rng, 60, n_features, np.float32)
+        X = whole_table(rng, 300, n_features, np.float32)
         X[rng.random(X.shape) < 0.02] = 3e38  # projections overflow, margins are not numbers
         leaves, raw = forest.apply(X), forest.router.respond(X, 1, 3)
-        for size in (1, 5):
-            blocks = [X[i : i + size] for i in range(0, 60, size)]
+        for size in (1, 5, 16, 128):
+            blocks = [X[i : i + size] for i in range(0, 300, size)]
             assert forest.router.pool is None
             np.testing.assert_array_equal(np.concatenate(list(map(forest.apply, blocks))), leaves)
             parts = [forest.router.respond(block, 1, 3) for block in blocks]
@@ -731,3 +734,12 @@ def test_single_features_have_no_pool():
     arrays = complete_forest(3, 4).arrays
     arrays["direction"] = np.int32(np.arange(28) % 3)
     assert make_pool(arrays, 3, 5) is None
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 23, 128, 129, 300])
+def test_softmax_and_mean_are_as_defined(n_outputs):
+    raw = np.random.default_rng(n_outputs).normal(scale=30, size=(5, 4, n_outputs))
+    parts = np.stack([softmax(part) for part in raw])
+    np.testing.assert_allclose(parts, scipy.special.softmax(raw, axis=2), rtol=1e-13)
+    np.testing.assert_array_equal(softmax(raw[0].T.copy().T), parts[0])  # in any layout
+    np.testing.assert_allclose(mean_of_bags(parts), parts.mean(axis=0), rtol=1e-14)

@@ -141,39 +141,6 @@ typedef struct {
 /* Trees that a row descends side by side. */
 #define SKF_TREES 16
 
-/* a . x for a dense direction of p weights: the additions of SKF_DENSE_BODY for one row. */
-SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
-{
-    float sum = 0;
-#if SKF_WIDTH == 16
-    const int64_t whole = p - p % SKF_LANES;
-    const int rest = (int)(p - whole);
-    skf_vec low = {0}, high = {0}, s;
-    for (int64_t j = 0; j < whole; j += SKF_LANES) {
-        low += SKF_IN(weight + j) * SKF_IN(x + j);
-        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
-    }
-    if (rest) {
-        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
-        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
-        memcpy(z, x + whole, (size_t)rest * sizeof(float));
-        low += SKF_IN(w) * SKF_IN(z);
-        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
-    }
-    s = low + high;
-    SKF_ADD_LANES(sum, s);
-#else
-    float lane[SKF_LANES] = {0};
-    for (int64_t j = 0; j < p; j++)
-        lane[j % SKF_LANES] += weight[j] * x[j];
-    for (int half = SKF_LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    sum = lane[0];
-#endif
-    return sum;
-}
-
 /* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
  * NULL. Many trees are descended side by side; one that is done is replaced by the next one. A step
  * has two parts, so that many loads are under way at once: what the splits read is loaded for all
@@ -260,6 +227,84 @@ SKF_KERNEL(skf_route_row,
     }
 }
 
+/* A split of a single feature or a mixture in one piece, of which a row reads less memory than of the
+ * arrays above. `next` is the split below either side, or -1 - node for a leaf; `n_terms` counts the
+ * features, or is -1 - number of a mixture of which there are more than SKF_TERMS. */
+#define SKF_TERMS 4
+typedef struct {
+    float threshold;
+    int32_t next[2], n_terms, feature[SKF_TERMS];
+    float weight[SKF_TERMS];
+} skf_split;
+
+/* The sum over the features in a split, all of which are read: no branch depends on their number, which
+ * a processor could not predict. */
+SKF_INLINE float skf_project_split(const skf_split *split, const float *x)
+{
+    const int n = split->n_terms < 0 ? SKF_TERMS : split->n_terms;
+#if SKF_WIDTH == 16
+    typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef int32_t masks __attribute__((vector_size(16)));
+    static const masks keep[SKF_TERMS + 1] = {
+        {0}, {-1}, {-1, -1}, {-1, -1, -1}, {-1, -1, -1, -1}};
+    const int32_t *j = split->feature;
+    const four z = {x[j[0]], x[j[1]], x[j[2]], x[j[3]]};
+    const four term = (four)((masks)(*(const four *)split->weight * z) & keep[n]);
+    return ((term[0] + term[1]) + term[2]) + term[3];
+#else
+    float sum = 0;
+    for (int t = 0; t < n; t++)
+        sum += split->weight[t] * x[split->feature[t]];
+    return sum;
+#endif
+}
+
+/* The same bits for trees of such splits: root[t] is the first one of a tree. A tree that is a leaf
+ * starts with a split without features, from which both sides lead to node 0. */
+SKF_KERNEL(skf_route_row_over_splits,
+           (const skf_trees *trees, const skf_split *splits, const int32_t *root, const float *x,
+            int64_t n, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (trees, splits, root, x, n, leaf, margin))
+{
+    int64_t tree[SKF_ABREAST], next = 0;
+    int32_t at[SKF_ABREAST];
+    float least[SKF_ABREAST];
+    int n_lanes = 0;
+    for (; n_lanes < SKF_ABREAST && next < n; n_lanes++) {
+        at[n_lanes] = root[next];
+        tree[n_lanes] = next++;
+    }
+    while (n_lanes)
+        for (int l = 0; l < n_lanes; l++) {
+            const skf_split *split = splits + at[l];
+            float sum = skf_project_split(split, x);
+            if (split->n_terms < 0) {
+                const int64_t *start = trees->sparse_start - 1 - split->n_terms;
+                for (int64_t t = start[0] + SKF_TERMS; t < start[1]; t++)
+                    sum += trees->sparse_weight[t] * x[trees->sparse_feature[t]];
+            }
+            if (margin != NULL) {
+                const float m = fabsf(sum - split->threshold);
+                least[l] = at[l] == root[tree[l]] || m < least[l] ? m : least[l];
+            }
+            at[l] = split->next[!(sum <= split->threshold)];
+            if (at[l] >= 0)
+                continue;
+            leaf[tree[l]] = -1 - at[l];
+            if (margin != NULL)
+                margin[tree[l]] = least[l];
+            if (next < n) {
+                at[l] = root[next];
+                tree[l] = next++;
+            } else {
+                n_lanes--;
+                at[l] = at[n_lanes];
+                tree[l] = tree[n_lanes];
+                least[l] = least[n_lanes];
+            }
+        }
+}
+
 /* Projections of a row on the directions with some codes, in the same additions: out[column[k]] is that
  * on code[column[k]], for k < n. */
 SKF_KERNEL(skf_project_pool,
@@ -303,8 +348,14 @@ SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t
             columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
 }
 
+/* Whether the processor compares vectors of sixteen floats. gcc compares those that are wider than the
+ * vectors of the processor number by number, which takes longer than node by node. */
+SKF_INLINE int skf_bits_pay(void)
+{
+    return SKF_WIDTH == 16 && skf_level() == 2;
+}
+
 #if SKF_WIDTH == 16
-#define SKF_HAS_BITS 1
 typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
 
 /* Row s has its features in columns[32 j + s]. low[k] and high[k] are the candidates that are left if a
@@ -330,14 +381,25 @@ SKF_KERNEL(skf_route_bits,
             for (int v = 0; v < N; v++)
                 sum[v] = SKF_IN(columns + (int64_t)code * SKF_BIT_ROWS + v * SKF_WIDTH);
         } else {
-            const int64_t stop = trees->sparse_start[own + 1];
+            const int64_t start = trees->sparse_start[own];
+            const int32_t *feature = trees->sparse_feature + start;
+            const float *weight = trees->sparse_weight + start;
+            const int n_terms = (int)(trees->sparse_start[own + 1] - start);
+            int j = 0;
             for (int v = 0; v < N; v++)
                 sum[v] = (skf_vec){0};
-            for (int64_t at = trees->sparse_start[own]; at < stop; at++) {
-                const float *x = columns + (int64_t)trees->sparse_feature[at] * SKF_BIT_ROWS;
-                const float w = trees->sparse_weight[at];
+            /* Two terms at a time: the speed of the short loop over one depends on its address. */
+            for (; j + 2 <= n_terms; j += 2) {
+                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
+                const float *z = columns + (int64_t)feature[j + 1] * SKF_BIT_ROWS;
                 for (int v = 0; v < N; v++)
-                    sum[v] += w * SKF_IN(x + v * SKF_WIDTH);
+                    sum[v] = sum[v] + weight[j] * SKF_IN(x + v * SKF_WIDTH) +
+                             weight[j + 1] * SKF_IN(z + v * SKF_WIDTH);
+            }
+            if (j < n_terms) {
+                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
+                for (int v = 0; v < N; v++)
+                    sum[v] += weight[j] * SKF_IN(x + v * SKF_WIDTH);
             }
         }
         /* Most splits lie in one half of the tree. */
@@ -356,7 +418,6 @@ SKF_KERNEL(skf_route_bits,
     }
 }
 #else
-#define SKF_HAS_BITS 0
 SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, const float *columns,
                                       const uint32_t *low, const uint32_t *high,
                                       const int32_t *node_of_leaf, int32_t *leaf)
@@ -462,28 +523,57 @@ SKF_SUMS(u32, uint32_t, int32_t)
 
 /* ------------------------------------------------------------------------------- values of leaves */
 
+/* Rows of values: `width` in each; or, where `start` is not NULL, only the entries that are not 0. */
+typedef struct {
+    const float *value;
+    const int64_t *start;
+    const int32_t *index;
+    int64_t width;
+} skf_values;
+
+/* out += weight value(leaf), of a leaf whose entry among the children is `child`. */
+SKF_INLINE void skf_add_value(const skf_values *values, int32_t child, double weight, double *out)
+{
+    const int64_t row = -1 - (int64_t)child;
+    if (values->start == NULL)
+        for (int64_t k = 0; k < values->width; k++)
+            out[k] += weight * values->value[row * values->width + k];
+    else
+        for (int64_t j = values->start[row]; j < values->start[row + 1]; j++)
+            out[values->index[j]] += weight * values->value[j];
+}
+
 /* Values of leaves lie far apart in memory: they are fetched some rows ahead. */
 #define SKF_AHEAD 6
 
-/* out_i += weight[i] value(leaf_i) for n rows and `width` outputs, in a tree with these children;
- * all weights are 1 where `weight` is NULL. */
+/* out_i += weight[i] value(leaf_i) for n rows, in a tree with these children; all weights are 1 where
+ * `weight` is NULL. */
 SKF_KERNEL(skf_add_values,
-           (const float *value, int64_t width, const int32_t *child, const int32_t *leaf,
+           (const skf_values *values, const int32_t *child, const int32_t *leaf,
             const float *weight, int64_t n, double *SKF_RESTRICT out),
-           (value, width, child, leaf, weight, n, out))
+           (values, child, leaf, weight, n, out))
 {
+    const int is_dense = values->start == NULL;
     for (int64_t i = 0; i < n; i++) {
-        const float *v = value + (-1 - (int64_t)child[leaf[i]]) * width;
-        const double w = weight == NULL ? 1 : weight[i];
-        double *o = out + i * width;
-        if (i + SKF_AHEAD < n) {
-            const float *later = value + (-1 - (int64_t)child[leaf[i + SKF_AHEAD]]) * width;
+        if (is_dense && i + SKF_AHEAD < n) {
+            const float *later =
+                values->value + (-1 - (int64_t)child[leaf[i + SKF_AHEAD]]) * values->width;
             SKF_FETCH(later);
-            SKF_FETCH(later + width - 1);
+            SKF_FETCH(later + values->width - 1);
         }
-        for (int64_t k = 0; k < width; k++)
-            o[k] += w * v[k];
+        skf_add_value(values, child[leaf[i]], weight == NULL ? 1 : weight[i],
+                      out + i * values->width);
     }
+}
+
+/* out += weight[t] value(leaf_t) for one row in n trees, the first nodes of which are root[t]. */
+SKF_KERNEL(skf_add_values_of_trees,
+           (const skf_values *values, const int32_t *child, const int64_t *root,
+            const int32_t *leaf, const float *weight, int64_t n, double *SKF_RESTRICT out),
+           (values, child, root, leaf, weight, n, out))
+{
+    for (int64_t t = 0; t < n; t++)
+        skf_add_value(values, child[root[t] + leaf[t]], weight == NULL ? 1 : weight[t], out);
 }
 
 #endif

@@ -14,6 +14,16 @@ cdef extern from "route.h" nogil:
         int32_t threshold
         uint32_t next
 
+    enum:
+        SKF_TERMS
+
+    ctypedef struct Split "skf_split":
+        float threshold
+        int32_t* next
+        int32_t n_terms
+        int32_t* feature
+        float* weight
+
 
 cdef struct RoutedRows:
     # A block of rows in the order of the nodes that they reach: the rows of a node are a slice.

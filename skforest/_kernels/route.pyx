@@ -340,6 +340,60 @@ def leaf_bits(arrays, int most_leaves):
     return mask.astype(np.uint32), (mask >> np.uint64(32)).astype(np.uint32), node_of_leaf
 
 
+def row_splits(arrays, int64_t n_features):
+    """Splits of features and mixtures in one piece each, for `skf_route_row_over_splits`.
+
+    Returns
+    -------
+    splits : ndarray of shape (n_splits + 1, 12), int32
+        `skf_split`, in the order of `threshold`; the last one is that of trees that are leaves.
+    root : ndarray of shape (n_trees,), int32
+        First split of each tree.
+    """
+    cdef const int64_t[::1] tree_start = arrays["tree_start"]
+    cdef const int64_t[::1] sparse_start = arrays["sparse_start"]
+    cdef const int32_t[::1] child = arrays["child"], direction = arrays["direction"]
+    cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
+    cdef const float[::1] threshold = arrays["threshold"]
+    cdef const float[::1] sparse_weight = arrays["sparse_weight"]
+    cdef int64_t n_splits = threshold.shape[0], tree, node, first, first_split, at, own, start, t
+    cdef Split* split
+    table = np.zeros((n_splits + 1, sizeof(Split) // sizeof(int32_t)), dtype=np.int32)
+    roots = np.empty(tree_start.shape[0] - 1, dtype=np.int32)
+    cdef int32_t[:, ::1] splits = table
+    cdef int32_t[::1] root = roots
+    split = <Split*>&splits[n_splits, 0]
+    split.next[0] = split.next[1] = -1
+    for tree in range(root.shape[0]):
+        first = tree_start[tree]
+        first_split = (first - tree) // 2
+        root[tree] = <int32_t>(n_splits if child[first] < 0 else first_split)
+        for node in range(first, tree_start[tree + 1]):
+            if child[node] < 0:
+                continue
+            at = first_split + (child[node] - 1) // 2
+            split = <Split*>&splits[at, 0]
+            split.threshold = threshold[at]
+            for t in range(2):
+                split.next[t] = child[first + child[node] + t]
+                if split.next[t] < 0:
+                    split.next[t] = -1 - (child[node] + <int32_t>t)
+                else:
+                    split.next[t] = <int32_t>first_split + (split.next[t] - 1) // 2
+            own = direction[at] - n_features
+            if own < 0:
+                split.n_terms, split.feature[0], split.weight[0] = 1, direction[at], 1
+                continue
+            start = sparse_start[own]
+            split.n_terms = <int32_t>(sparse_start[own + 1] - start)
+            for t in range(min(split.n_terms, <int32_t>SKF_TERMS)):
+                split.feature[t] = sparse_feature[start + t]
+                split.weight[t] = sparse_weight[start + t]
+            if split.n_terms > SKF_TERMS:
+                split.n_terms = <int32_t>(-1 - own)
+    return table, roots
+
+
 def _levels(const int64_t[::1] tree_start, const int32_t[::1] child):
     """Level of every node in its tree, 0 for roots: ndarray of shape (n_nodes,), int32."""
     cdef int64_t tree, node, root

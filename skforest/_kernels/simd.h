@@ -126,15 +126,24 @@ typedef float skf_vec;
 #define SKF_AT(pointer) (*(skf_vec *)(pointer))
 #define SKF_IN(pointer) (*(const skf_vec *)(pointer))
 
+/* Adds the lanes of a vector to `result`: each of the first half to its counterpart in the second half,
+ * until one is left. */
+#if SKF_WIDTH == 16
+typedef float skf_vec8 __attribute__((vector_size(32)));
+typedef float skf_vec4 __attribute__((vector_size(16)));
 #define SKF_ADD_LANES(result, vector)                                                            \
     do {                                                                                         \
-        float lanes_[SKF_WIDTH];                                                                 \
-        memcpy(lanes_, &(vector), sizeof(lanes_));                                               \
-        for (int half_ = SKF_WIDTH / 2; half_; half_ /= 2)                                       \
-            for (int l_ = 0; l_ < half_; l_++)                                                   \
-                lanes_[l_] += lanes_[l_ + half_];                                                \
-        (result) += lanes_[0];                                                                   \
+        skf_vec8 eight_[2];                                                                      \
+        skf_vec4 four_[2];                                                                       \
+        memcpy(eight_, &(vector), sizeof eight_);                                                \
+        eight_[0] += eight_[1];                                                                  \
+        memcpy(four_, eight_, sizeof four_);                                                     \
+        four_[0] += four_[1];                                                                    \
+        (result) += (four_[0][0] + four_[0][2]) + (four_[0][1] + four_[0][3]);                   \
     } while (0)
+#else
+#define SKF_ADD_LANES(result, vector) ((result) += (vector))
+#endif
 
 /* Rows that are processed together: their lanes are added by one transposition. */
 #define SKF_ROWS 16
@@ -283,6 +292,39 @@ typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias)
         out[i] = lane[0];                                                                        \
     }
 #endif
+
+/* The same additions for one row. */
+SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
+{
+    float sum = 0;
+#if SKF_WIDTH == 16
+    const int64_t whole = p - p % SKF_LANES;
+    const int rest = (int)(p - whole);
+    skf_vec low = {0}, high = {0}, s;
+    for (int64_t j = 0; j < whole; j += SKF_LANES) {
+        low += SKF_IN(weight + j) * SKF_IN(x + j);
+        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
+    }
+    if (rest) {
+        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
+        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
+        memcpy(z, x + whole, (size_t)rest * sizeof(float));
+        low += SKF_IN(w) * SKF_IN(z);
+        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
+    }
+    s = low + high;
+    SKF_ADD_LANES(sum, s);
+#else
+    float lane[SKF_LANES] = {0};
+    for (int64_t j = 0; j < p; j++)
+        lane[j % SKF_LANES] += weight[j] * x[j];
+    for (int half = SKF_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    sum = lane[0];
+#endif
+    return sum;
+}
 
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
  * keeps some; the first n_plus words add, the others subtract. All arithmetic is exact, in integers.

@@ -8,7 +8,7 @@ hinge forests), or a product of sigmoids ("sigmoid", soft end-to-end trees).
 A forest is stored in a few NumPy arrays, listed in `storage.ARRAYS` and specified in docs/format.
 """
 
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,7 @@ from .._feature_map import FeatureMap
 from .._kernels.row_reader import RowMap
 from .._matrix import BYTE_FEATURES
 from .._table import FEW_ROWS
-from .._tree import Router
+from .._tree import Router, mean_of_bags
 from . import io
 from .edit import join
 from .statistics import decision_path, feature_importances, labels_of, max_depth
@@ -347,7 +347,7 @@ class Forest:
         if 1 < n_bags and Z.shape[0] <= FEW_ROWS:
             raws = router.respond_bags(Z, self.bag_start, is_mean, self.baseline)
             parts = link(raws.reshape(-1, self.n_outputs)).reshape(raws.shape)
-            return reduce(np.add, parts) / n_bags  # in the same order as below
+            return mean_of_bags(parts)  # in the same order as below
         total = None
         for a, b in zip(start, start[1:]):  # one bag at a time, which takes less memory
             part = link(router.respond(Z, a, b, max(b - a, 1) if is_mean else 1, self.baseline))

@@ -14,19 +14,12 @@ from scipy.special import expit
 from .._feature_grid import MAX_AXES
 from .._feature_map import CODE, KINDS, VALUE
 from .._matrix import LIMIT
-from .._tree import GATES
-
-
-def _softmax(raw):
-    """As `scipy.special.softmax`, with axis=1, which takes longer for a few rows."""
-    raw = np.exp(raw - np.maximum.reduce(raw, axis=1, keepdims=True))
-    return raw / np.add.reduce(raw, axis=1, keepdims=True)
-
+from .._tree import GATES, softmax
 
 # From the sum or mean of leaf values to the scale of predictions; arrays have one row per sample.
 LINKS = {
     "identity": lambda raw: raw,
-    "softmax": _softmax,
+    "softmax": softmax,
     "sigmoid": expit,
     "log": np.exp,
 }
