@@ -355,7 +355,8 @@ def row_splits(arrays, int64_t n_features):
     cdef const int32_t[::1] child = arrays["child"], direction = arrays["direction"]
     cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
     cdef const float[::1] threshold = arrays["threshold"]
-    cdef const float[::1] sparse_weight = arrays["sparse_weight"]
+    # Without terms, weights may be in half precision.
+    cdef const float[::1] sparse_weight = arrays["sparse_weight"].astype(np.float32, copy=False)
     cdef int64_t n_splits = threshold.shape[0], tree, node, first, first_split, at, own, start, t
     cdef Split* split
     table = np.zeros((n_splits + 1, sizeof(Split) // sizeof(int32_t)), dtype=np.int32)
