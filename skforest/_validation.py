@@ -229,7 +229,8 @@ def check_n_jobs(n_jobs):
 def warn_caller(message):
     """Warn at the line that called this package, whatever decorators there are around it."""
     frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in OWN_PACKAGES:
+    # The __name__ of code that `exec` runs may be missing or None.
+    while frame.f_back and str(frame.f_globals.get("__name__")).split(".")[0] in OWN_PACKAGES:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 

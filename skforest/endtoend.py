@@ -330,7 +330,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         if before.steepness != self.steepness_:
             raise ValueError(
                 f"warm_start=True adds to trees of a last steepness of {before.steepness:g}; "
-                "steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
+                "growth, steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
                 f"{self.steepness_:g}"
             )
         if before.weight_dtype != self.weight_dtype:

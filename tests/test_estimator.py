@@ -714,6 +714,8 @@ def test_warm_start_with_as_many_trees_warns_and_keeps_them(estimator):
     with pytest.warns(UserWarning, match="without increasing n_estimators") as warned:
         estimator.fit(X, y)
     assert warned[0].filename == __file__  # not a line of the package, or of its decorators
+    # Python drops warnings of code without a name.
+    exec("estimator.fit(X, y)", {"estimator": estimator, "X": X, "y": y, "__name__": None})
     np.testing.assert_array_equal(response(estimator, X), before)
 
 

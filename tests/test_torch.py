@@ -817,8 +817,11 @@ def test_missing_values_are_filled_as_by_the_estimator():
     expected = estimator.predict_proba(X)
     found = module(torch.from_numpy(X)).softmax(dim=1).numpy(force=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    again = to_estimator(module).predict_proba(X)
-    np.testing.assert_allclose(again, expected, atol=1e-6)
+    for samples in (None, X):
+        again = to_estimator(module, X=samples).predict_proba(X)
+        np.testing.assert_allclose(again, expected, atol=1e-6)
+    half = to_estimator(module.bfloat16()).predict_proba(X)
+    np.testing.assert_allclose(half, expected, atol=0.1)
 
 
 def test_unsupported_modules_and_estimators_raise():

@@ -272,7 +272,7 @@ def to_estimator(module, *, classes=None, X=None):
     X : array-like of shape (n_samples, n_features), default=None
         Samples, such as the training set, that determine the weights of the nodes for `plot_tree`
         and `feature_importances_`. None: node weights and importances are 0. Predictions do not
-        depend on it.
+        depend on it. Values may be missing (NaN) if the module was made of an estimator.
 
     Returns
     -------
@@ -327,13 +327,15 @@ def to_estimator(module, *, classes=None, X=None):
         "scale": _array(module.scale),
         "baseline": _array(module.baseline)[order],
     }
-    X = np.zeros((0, n_features)) if X is None else check_array(X, dtype=np.float64)
+    finite = True if module.fill is None else "allow-nan"
+    X = np.zeros((0, n_features)) if X is None else X
+    X = check_array(X, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=0)
     if X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
     if module.low is not None:
         shared |= {"low": _array(module.low), "high": _array(module.high)}
     if module.fill is not None:
-        shared["fill"] = _array(module.fill)
+        shared["fill"] = _array(module.fill).astype(np.float32)
     table = FeatureMap(**{name: shared[name] for name in shared if name != "baseline"}).transform(
         X
     )
@@ -370,7 +372,7 @@ def _sorted_classes(classes, n_outputs):
 
 def _array(tensor):
     """A tensor as ndarray of float64."""
-    return tensor.numpy(force=True).astype(np.float64)
+    return tensor.double().numpy(force=True)  # NumPy has no bfloat16
 
 
 def _parts(module):
@@ -423,7 +425,7 @@ class _Bag:
             weight = _array(part.weight)
             self.weight, self.bias = weight @ self.weight, weight @ self.bias
             if part.bias is not None:
-                self.bias = self.bias + part.bias.numpy(force=True)
+                self.bias = self.bias + _array(part.bias)
         elif isinstance(part, RunningStandardiser | nn.BatchNorm1d):
             mean, factor, bias = _normalisation(part)
             self.weight = sparse.diags(factor) @ self.weight
@@ -442,8 +444,8 @@ class _Bag:
         """
         layer, n_features = self.layer, self.weight.shape[1]
         feature = layer.features.numpy(force=True)
-        threshold = layer.thresholds.numpy(force=True) - self.bias[feature]
-        leaves = layer.leaves.numpy(force=True).astype(np.float32)[:, :, order]
+        threshold = _array(layer.thresholds) - self.bias[feature]
+        leaves = _array(layer.leaves).astype(np.float32)[:, :, order]
         n_trees, n_leaves, n_outputs = leaves.shape
         gain = gains_of_tests(layer, table @ self.weight.T + self.bias)
         if self.layer._is_fern:
