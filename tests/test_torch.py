@@ -824,6 +824,16 @@ def test_missing_values_are_filled_as_by_the_estimator():
     np.testing.assert_allclose(half, expected, atol=0.1)
 
 
+def test_estimators_keep_no_memory_of_the_module():
+    X, y = make_data(RandomHingeForestClassifier)
+    module = from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))
+    estimator = to_estimator(module)
+    expected = estimator.predict_proba(X)
+    for tensor in module.state_dict().values():
+        tensor.zero_()
+    np.testing.assert_array_equal(estimator.predict_proba(X), expected)
+
+
 def test_unsupported_modules_and_estimators_raise():
     X, y = make_data(RandomHingeForestClassifier)
     with pytest.raises(

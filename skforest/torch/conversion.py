@@ -371,8 +371,8 @@ def _sorted_classes(classes, n_outputs):
 
 
 def _array(tensor):
-    """A tensor as ndarray of float64."""
-    return tensor.double().numpy(force=True)  # NumPy has no bfloat16
+    """A copy of a tensor as ndarray of float64."""
+    return np.array(tensor.double().numpy(force=True))  # NumPy has no bfloat16
 
 
 def _parts(module):
