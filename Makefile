@@ -1,6 +1,7 @@
 # make demo    train a patch forest and a random forest on handwritten digits, print a table
 # make test    the short test suite, with the examples of all docstrings, in up to four processes
 # make test-all    the slow tests, too
+# make coverage    the short suite; the share of lines and branches that it runs, at least 95 %
 # make sanitize    tests with the address and undefined behaviour sanitizers of gcc in every kernel
 # make fuzz    load damaged models for a minute; FUZZ_ARGS="--seconds 600 --seed 1", or "--guided"
 # make docs | notebooks | lint | bench | clean
@@ -27,7 +28,7 @@ SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all sanitize fuzz build docs notebooks lint bench clean
+.PHONY: demo test test-all coverage sanitize fuzz build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -38,6 +39,10 @@ test: build $(VENV)/.extra-test $(VENV)/.extra-torch
 
 test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
+
+coverage: build $(VENV)/.extra-test $(VENV)/.extra-torch
+	$(PIP) install pytest-cov
+	$(MAKE) test PYTEST_ARGS='--cov --cov-report=term $(PYTEST_ARGS)'
 
 # Outside the source tree, whose kernels have no sanitizers. PyTorch does not run with them.
 sanitize: build $(VENV)/.extra-test
