@@ -1,11 +1,14 @@
-"""Measurements of oblique boosting and of blends: large tables, and one row at a time.
+"""Measurements of oblique boosting and of blends: large tables, one row at a time, linear starts.
 
     python benchmarks/boosting.py scale [--rounds N] [--quick]
     python benchmarks/boosting.py one-row [--rounds N] [--quick]
+    python benchmarks/boosting.py linear-start [--rounds N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
-and with blends. Rows are merged into ``benchmarks/results/boosting.json``.
+and with blends. ``linear-start`` compares models that start from a linear function with others, on
+splits of the training rows of the regression tables of ``peers.py``, at three sizes; a round is
+another split. Rows are merged into ``benchmarks/results/boosting.json``.
 """
 
 import multiprocessing
@@ -13,6 +16,8 @@ import resource
 import statistics
 import time
 
+import compare
+import data
 import groups
 import lightgbm
 import numpy as np
@@ -24,11 +29,29 @@ from timing import interleave, ratios, seconds
 import skforest
 
 N_ROUNDS = 50
+SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
+PENALTY = skforest.training.boosting.START_PENALTY
+STARTS = {
+    "auto": ("auto", PENALTY),
+    "always": (True, PENALTY),
+    "always-30": (True, 30.0),
+    "always-300": (True, 300.0),
+}
 MEASURES = {
     "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
     "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
     "one-row/boosting": Measure("predict of one row, 500 rounds in one bag", "us", more=False),
     "one-row/blend": Measure("predict of one row, blend of 4 kinds", "us", more=False),
+    **{
+        f"linear-start/{n}-{name}": Measure(
+            f"error with linear_start={start!r}, penalty {penalty:g}, over that with False, "
+            f"{n} rows",
+            "x",
+            more=False,
+        )
+        for n in SIZES
+        for name, (start, penalty) in STARTS.items()
+    },
 }
 
 
@@ -103,5 +126,33 @@ def one_row(options):
         yield Row(f"one-row/{name}", times)
 
 
+def linear_start(options):
+    """Errors of models that start from a linear function, over those of others."""
+    names = pick(options, compare.TASKS["regression"], ["reg_airfoil"])
+    for n in pick(options, SIZES, (300,)):
+        found = []
+        for name in names:
+            for seed in range(options.rounds or 1):
+                split = data.load_table(name, options.data, 0, n).inner(seed)
+                starts = (False, PENALTY), *STARTS.values()
+                found.append([_error_and_time(split, seed, *start) for start in starts])
+        logs = np.log(found)
+        for number, name in enumerate(STARTS, 1):
+            error, spent = (logs[:, number] - logs[:, 0]).T
+            noise = np.std(error) / np.sqrt(len(error))
+            note = f"{len(error)} fits, +- {noise:.3f}, fit time {np.exp(spent.mean()):.2f}"
+            yield Row(f"linear-start/{n}-{name}", [np.exp(error.mean())], note)
+
+
+def _error_and_time(split, seed, linear_start, penalty):
+    """Root mean squared error on test rows, and processor seconds of the fit."""
+    skforest.training.boosting.START_PENALTY = penalty
+    model = skforest.ObliqueBoostingRegressor(linear_start=linear_start, random_state=seed)
+    start = time.process_time()
+    model.fit(split.X_train, split.y_train)
+    spent = time.process_time() - start
+    return np.sqrt(np.mean((model.predict(split.X_test) - split.y_test) ** 2)), spent
+
+
 if __name__ == "__main__":
-    groups.main(__doc__, (scale, one_row), MEASURES)
+    groups.main(__doc__, (scale, one_row, linear_start), MEASURES)

@@ -54,14 +54,18 @@ from .training.losses import (
     make_loss,
 )
 
-TRIAL_ROWS, MIN_LINEAR_ROWS = 4000, 100  # with which linear_leaves="auto" compares models
+# With which linear_leaves="auto" and linear_start="auto" compare models: rows, folds if there are
+# at most half as many, and rows at least.
+TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 4000, 2, 100
+MAX_START_FEATURES = 500  # with which linear_start="auto" tries it
+LINEAR_PARAMETERS = "linear_leaves", "linear_start"
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 # Parameters that a warm start must not change.
 FIXED = (
-    "loss delta quantile power monotonic_cst interaction_cst linear_leaves early_stopping "
-    "validation_fraction"
+    "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
+    "early_stopping validation_fraction"
 ).split()
 
 PARAMETERS = """
@@ -109,6 +113,10 @@ linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": in regression with the squared error, if that has the lower loss on held-out
     rows in a comparison of two small models; otherwise constants.
+linear_start : "auto" or bool
+    Whether training starts from a linear function of all features, with an L2 penalty, in place of
+    a constant [5]_. It is the first tree of each bag, of a single leaf. "auto": as for
+    `linear_leaves`, and with at most 500 features.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
@@ -149,7 +157,7 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     own.
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
-    order, and y must have one output. Predictions are sorted, so that they do not cross [5]_. Only
+    order, and y must have one output. Predictions are sorted, so that they do not cross [6]_. Only
     for loss="quantile".
 power : float
     Power of the mean to which the variance is proportional, in (1, 2). Only for loss="tweedie".
@@ -159,7 +167,7 @@ power : float
 ATTRIBUTES = """
 learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
-linear_leaves_, early_stopping_ : bool
+linear_leaves_, linear_start_, early_stopping_ : bool
     Resolved values of these parameters.
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
@@ -177,7 +185,7 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 NOTES = """
 With several classes or outputs, one tree has the values of all of them. If there are more than
 five, splits are searched with random projections of the gradients [3]_. Features are clipped one
-training range outside of their training range, since linear leaves continue beyond it.
+training range outside of their training range, since linear functions continue beyond it.
 
 {weighted_rows}
 """
@@ -192,12 +200,14 @@ REFERENCES = """
    Problems", NeurIPS 2022.
 .. [4] Y. Shi, J. Li, Z. Li, "Gradient Boosting with Piece-Wise Linear Regression Trees", IJCAI
    2019.
+.. [5] H. Zhang, D. Nettleton, Z. Zhu, "Regression-Enhanced Random Forests", arXiv:1904.10416,
+   2019.
 """
 
 REGRESSOR_REFERENCES = (
     REFERENCES.rstrip()
     + """
-.. [5] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
+.. [6] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
    Crossing", Econometrica 78, 2010.
 """
 )
@@ -227,6 +237,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "monotonic_cst": ["array-like", dict, None],
         "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
+        "linear_start": [StrOptions({"auto"}), "boolean"],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -280,8 +291,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     @property
     def _needs_dense(self):
-        is_linear = not isinstance(self.linear_leaves, str) and self.linear_leaves
-        return "linear_leaves=True" if is_linear else None
+        # Pickles of earlier versions have no `linear_start`.
+        wanted = (name for name in LINEAR_PARAMETERS if getattr(self, name, False) in (True,))
+        return next((f"{name}=True" for name in wanted), None)
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -378,8 +390,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             max_bins=int(self.max_bins),
             n_iter_no_change=int(self.n_iter_no_change),
             linear_leaves=getattr(self, "linear_leaves_", False),
+            linear_start=getattr(self, "linear_start_", False),
             kept=KEPT if self.n_bags_ > 1 else 1.0,
         )
+
+    @property
+    def _is_linear(self):
+        """Does the fitted model have linear functions?"""
+        return self._settings.linear_leaves or self._settings.linear_start
 
     # ----------------------------------------------------------------------------------- training
 
@@ -391,10 +409,10 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
-            self.linear_leaves_ = self._resolve_linear_leaves(data, monotonic is not None, groups)
-        elif self.linear_leaves_ and sparse.issparse(data.X):
+            self._resolve_linear(data, monotonic is not None, groups)
+        elif self._is_linear and sparse.issparse(data.X):
             raise TypeError(
-                "Sparse data was passed for X, but dense data is required by the linear leaves "
+                "Sparse data was passed for X, but dense data is required by the linear functions "
                 "that warm_start=True continues with; pass X.toarray()"
             )
         data, held_out = self._with_validation(data)
@@ -434,31 +452,46 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         held_out = np.concatenate([np.zeros(len(data)), other.weight])
         return data.with_held_out(other, target), held_out
 
-    def _resolve_linear_leaves(self, data, is_monotonic, groups):
-        """Whether leaves are linear; "auto": whether that is better on held-out rows."""
+    def _resolve_linear(self, data, is_monotonic, groups):
+        """Set `linear_leaves_` and `linear_start_`; "auto": what is better on held-out rows."""
         loss = self._make_loss()
-        if self.linear_leaves != "auto":
-            if self.linear_leaves and (loss.renews_leaves or is_monotonic):
+        for name in LINEAR_PARAMETERS:
+            value = getattr(self, name)
+            is_wanted = value != "auto" and bool(value)
+            if is_wanted and (loss.renews_leaves or is_monotonic):
                 other = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
-                raise ValueError(f"linear_leaves=True is not possible with {other}")
-            return bool(self.linear_leaves)
-        if is_classifier(self) or not isinstance(loss, SquaredError) or not self.early_stopping_:
-            return False
+                raise ValueError(f"{name}=True is not possible with {other}")
+            setattr(self, f"{name}_", is_wanted)  # the value while models are compared, too
+        if is_classifier(self) or not loss.is_quadratic or not self.early_stopping_:
+            return
         if is_monotonic or sparse.issparse(data.X) or len(data) < MIN_LINEAR_ROWS:
-            return False
-        return self._prefers_linear_leaves(data, groups)
+            return
+        compare = self._comparison(data, groups)
+        if self.linear_leaves == "auto":
+            self.linear_leaves_ = bool(compare({"linear_leaves": False}, {"linear_leaves": True}))
+        if self.linear_start == "auto" and data.X.shape[1] <= MAX_START_FEATURES:
+            leaves = {"linear_leaves": self.linear_leaves_}
+            self.linear_start_ = bool(compare(leaves, leaves | {"linear_start": True}))
 
-    def _prefers_linear_leaves(self, data, groups):
-        """Has a small model with linear leaves the lower loss on held-out rows?"""
+    def _comparison(self, data, groups):
+        """A function that finds which settings are best in small models, see `BoostingTask`."""
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
-        chosen = np.sort(random.permutation(len(data))[:TRIAL_ROWS])
-        data = data.subset(chosen)
-        held_out = draw_held_out(data.weight, self.validation_fraction, seed)
-        control, limit = Control(), self._time_limit
-        task = self._task(data, None, groups)
-        with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
-            return task.prefers_linear_leaves(data.weight - held_out, held_out, seed, control)
+        data = data.subset(np.sort(random.permutation(len(data))[:TRIAL_ROWS]))
+        n_parts = min(TRIAL_ROWS // len(data), TRIAL_FOLDS)
+        if n_parts == 1:
+            held_out = [draw_held_out(data.weight, self.validation_fraction, seed)]
+        else:
+            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed)
+            held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
+        parts = [(data.weight - part, part) for part in held_out]
+        task, control, limit = self._task(data, None, groups), Control(), self._time_limit
+
+        def compare(*settings):
+            with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
+                return task.compare(parts, seed, control, *settings)
+
+        return compare
 
     @property
     def _column_names(self):
@@ -606,6 +639,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         monotonic_cst=None,
         interaction_cst=None,
         linear_leaves="auto",
+        linear_start="auto",
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,
@@ -710,6 +744,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         monotonic_cst=None,
         interaction_cst=None,
         linear_leaves="auto",
+        linear_start="auto",
         n_bags="auto",
         early_stopping="auto",
         validation_fraction=0.2,

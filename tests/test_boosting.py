@@ -16,6 +16,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_pinball_score, log_loss
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,6 +25,7 @@ import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
 from skforest.training import losses
+from skforest.training.boosting import START_PENALTY
 from skforest.training.early_stopping import balanced_folds
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
@@ -337,7 +339,8 @@ def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
     X, y = rows_of(ObliqueBoostingRegressor)
     y = y if n_outputs == 1 else np.stack([y, X[:, 0] - X[:, 1]], axis=1)
     weight = np.random.default_rng(0).integers(0, 3, len(y))
-    plain = quick(ObliqueBoostingRegressor, linear_leaves=False).fit(X, y, weight)
+    options = {"linear_leaves": False, "linear_start": False}
+    plain = quick(ObliqueBoostingRegressor, **options).fit(X, y, weight)
     model = quick(ObliqueBoostingRegressor, loss=OwnSquaredError()).fit(X, y, weight)
     scale = np.std(y, axis=0)
     if n_outputs == 1:  # with several, the units of the outputs differ
@@ -539,7 +542,8 @@ def test_early_stopping_on_given_rows(cls, n_bags):
         assert found == pytest.approx(model.validation_scores_[0].max(), rel=1e-5)
     # All rows of X train, and none of X_val: so many rounds without early stopping are the same.
     plain = clone(model).set_params(early_stopping=False, n_bags=1, n_estimators=model.n_iter_[0])
-    plain.set_params(linear_leaves=model.linear_leaves_).fit(X[:160], y[:160])
+    linear = {"linear_leaves": model.linear_leaves_, "linear_start": model.linear_start_}
+    plain.set_params(**linear).fit(X[:160], y[:160])
     first = model._member(0)
     np.testing.assert_array_equal(first.response(X), plain.forest_.response(X))
     # Copies of rows are weights, and the order has no influence.
@@ -665,6 +669,9 @@ CONTINUED = {
     "given rows": {"X_val": True},
     "constants": {"linear_leaves": False, "max_features": 0.5, "max_leaf_nodes": 5},
     "slopes": {"linear_leaves": True, "subsample": 1.0},
+    "linear start": {"linear_start": True},
+    "linear start, slopes": {"linear_start": True, "linear_leaves": True, "n_bags": 1},
+    "binary, linear start": {"target": "binary", "linear_start": True},
     "slopes, all rounds": {"linear_leaves": True, "early_stopping": False},
     "groups": {"interaction_cst": [{0, 1}, {2, 3}]},
     "monotonic": {"monotonic_cst": [1, 0, 0, 0, 0, 0], "target": "binary"},
@@ -703,11 +710,12 @@ def test_more_rounds_by_warm_start(case):
     is_class = target in ("binary", "seven")
     cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
     model = quick(cls, n_estimators=4, warm_start=True, **case).fit(X, y, **fit)
-    leaves = model.linear_leaves_  # "auto" is resolved by the first fit
+    # "auto" is resolved by the first fit.
+    resolved = {"linear_leaves": model.linear_leaves_, "linear_start": model.linear_start_}
     for n in (8, 15):
         model = pickle.loads(pickle.dumps(model))
         model.set_params(n_estimators=n).fit(X, y, **fit)
-    at_once = quick(cls, n_estimators=15, **case | {"linear_leaves": leaves})
+    at_once = quick(cls, n_estimators=15, **case | resolved)
     assert_same_fit(model, at_once.fit(X, y, **fit))
     assert "_continues_rounds" not in vars(model)
 
@@ -1386,21 +1394,93 @@ def test_slopes_are_small_where_a_regressor_hardly_varies():
     assert np.abs(raw[100]) < 20  # without the share: 769
 
 
-def test_linear_leaves_are_chosen_where_they_help():
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_linear_start_is_ridge_regression(n_outputs):
+    """It is that of scikit-learn, on features in units of their deviation."""
     rng = np.random.default_rng(0)
-    X = rng.random((600, 4))
-    smooth, steps = X @ [3.0, -2.0, 1.0, 0.5], (np.floor(4 * X[:, 0]) % 2) + (X[:, 1] > 0.5)
+    X = np.ascontiguousarray(rng.normal(2, [1, 10, 0.1, 0], (300, 4)), dtype=np.float32)
+    y = X @ rng.normal(size=(4, n_outputs)) + rng.normal(size=(300, n_outputs))
+    weight = rng.integers(1, 4, 300)
+    options = {"n_bags": 1, "early_stopping": False, "linear_start": True, "n_directions": 0}
+    model = ObliqueBoostingRegressor(1, **options).fit(X, np.squeeze(y), weight)
+    spread = (model.forest_.spread / model.forest_.scale).astype(np.float64)
+    penalty = START_PENALTY * weight.mean()
+    ridge = Ridge(penalty).fit(X[:, :3] / spread[:3], y, weight)
+    expected = np.squeeze(ridge.predict(X[:, :3] / spread[:3]))
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-4)
+    importance = np.ravel(abs(ridge.coef_))
+    if n_outputs == 1:  # with several, in units of the outputs
+        np.testing.assert_allclose(
+            model.feature_importances_, [*importance / importance.sum(), 0], rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3)) * [1, 5, 0.2]
+    y = np.argmax(X @ rng.normal(size=(3, n_classes)) + rng.normal(size=(500, n_classes)), axis=1)
+    options = {"n_bags": 1, "early_stopping": False, "linear_start": True}
+    model = ObliqueBoostingClassifier(1, **options).fit(X, y)
+    share = np.bincount(y) / len(y)
+    # With more classes, each has a penalty of its own, and their steps ignore one another.
+    penalty = START_PENALTY * (share * (1 - share)).mean()
+    unit = model.forest_.spread / model.forest_.scale
+    expected = LogisticRegression(C=1 / penalty).fit(X / unit, y).predict_proba(X / unit)
+    np.testing.assert_allclose(
+        model.predict_proba(X), expected, atol=0.01 if n_classes == 2 else 0.1
+    )
+
+
+def linear_and_steps():
+    """Features and two targets, of which linear functions suit one."""
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 40))
+    steps = 4 * (np.floor(8 * X[:, 0]) % 2) + rng.normal(size=600)
+    return X, X[:, :4] @ [3.0, -2.0, 1.0, 0.5] + 0.1 * rng.normal(size=600), steps
+
+
+def test_a_linear_start_is_chosen_where_it_helps():
+    X, linear, steps = linear_and_steps()
     options = {"n_estimators": 40, "n_bags": 2}
-    assert quick(ObliqueBoostingRegressor, **options).fit(X, smooth).linear_leaves_
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, linear)
+    assert model.linear_start_
+    plain = quick(ObliqueBoostingRegressor, linear_start=False, **options).fit(X, linear)
+    assert model.validation_scores_[0].max() > plain.validation_scores_[0].max()
+    for other in ({"linear_leaves": False}, {"linear_leaves": True}):
+        assert quick(ObliqueBoostingRegressor, **options, **other).fit(X, linear).linear_start_
+    assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_start_
+    assert not quick(ObliqueBoostingRegressor, loss="huber").fit(X, linear).linear_start_
+    assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 2).linear_start_
+
+
+@pytest.mark.parametrize(
+    "loss, scale", [("poisson", 1), ("gamma", 1), ("tweedie", 1e3), ("squared_error", 1e-9)]
+)
+def test_a_linear_start_decreases_the_loss(loss, scale):
+    rng = np.random.default_rng(0)
+    X = np.exp(2 * rng.normal(size=(200, 3)))
+    y = scale * rng.gamma(2, 1 + X[:, 0])
+    model = quick(ObliqueBoostingRegressor, loss=loss, linear_start=True, n_bags=2).fit(X, y)
+    for curve in model.loss_curve_:
+        assert np.isfinite(curve).all() and curve[1] < curve[0]
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_linear_leaves_are_chosen_where_they_help():
+    X, linear, steps = linear_and_steps()
+    options = {"n_estimators": 40, "n_bags": 2, "linear_start": False}
+    assert quick(ObliqueBoostingRegressor, **options).fit(X, linear).linear_leaves_
     assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_leaves_
     assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 0).linear_leaves_
 
 
+@pytest.mark.parametrize("linear", [{"linear_leaves": np.True_}, {"linear_start": True}])
 @BOTH
-def test_models_of_linear_leaves(cls, tmp_path):
+def test_models_of_linear_functions(cls, linear, tmp_path):
     """Staged, saved and copied models predict the same; leaves continue linearly, to a limit."""
     X, y = rows_of(cls)
-    model = quick(cls, linear_leaves=np.True_, n_bags=2).fit(X, y)
+    model = quick(cls, **linear, n_bags=2).fit(X, y)
     assert len(model.forest_.slope)
     method = "predict_proba" if hasattr(model, "predict_proba") else "predict"
     expected = getattr(model, method)(X)
@@ -1423,18 +1503,21 @@ def test_linear_leaves_are_not_continued_on_sparse_rows():
     assert model.linear_leaves_
     before = model.predict(X)
     for changes in ({"n_estimators": 30}, {"n_bags": 3}):
-        with pytest.raises(TypeError, match="required by the linear leaves"):
+        with pytest.raises(TypeError, match="required by the linear functions"):
             copy.deepcopy(model).set_params(**changes).fit(sparse.csr_matrix(X), X @ [1, 2])
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-def test_linear_leaves_need_a_curvature():
+@pytest.mark.parametrize("name, value", [("linear_leaves", True), ("linear_start", True)])
+def test_linear_functions_need_a_curvature(name, value):
     X, y = rows_of(ObliqueBoostingRegressor)
-    with pytest.raises(ValueError, match="linear_leaves=True .* loss='absolute_error'"):
-        quick(ObliqueBoostingRegressor, loss="absolute_error", linear_leaves=True).fit(X, y)
     signs = [1] + [0] * (X.shape[1] - 1)
-    with pytest.raises(ValueError, match="linear_leaves=True .* monotonic_cst"):
-        quick(ObliqueBoostingRegressor, monotonic_cst=signs, linear_leaves=True).fit(X, y)
+    for other, text in (
+        ({"loss": "absolute_error"}, "loss='absolute_error'"),
+        ({"monotonic_cst": signs}, "monotonic_cst"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}={value!r} .* {text}"):
+            quick(ObliqueBoostingRegressor, **{name: value}, **other).fit(X, y)
 
 
 # ------------------------------------------------------------------------------------- divergence
@@ -1450,7 +1533,8 @@ def test_rounds_without_a_split_do_not_diverge():
 
 def test_a_loss_that_grows_is_reported():
     X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, learning_rate=3.0, early_stopping=False)
+    options = {"learning_rate": 3.0, "early_stopping": False, "linear_start": False}
+    model = quick(ObliqueBoostingRegressor, **options)
     with pytest.warns(ConvergenceWarning, match=r"diverged.*lower learning_rate=3"):
         model.fit(X, y)
     # No round lowers the validation loss.

@@ -85,6 +85,12 @@ HARD = {
         0,
         prediction,
     ),
+    "boosting, linear start": (
+        skforest.ObliqueBoostingRegressor,
+        {"linear_start": True, "n_bags": 1},
+        0,
+        prediction,
+    ),
 }
 
 

@@ -276,9 +276,11 @@ def test_weights_of_half_precision_and_many_terms(digits, tmp_path):
         ("quantile", {"quantile": [0.9, 0.1, 0.5]}),
         ("poisson", {}),
         ("squared_error", {"linear_leaves": True}),
+        ("squared_error", {"linear_leaves": False, "linear_start": True}),
+        ("poisson", {"linear_start": True}),
     ],
 )
-def test_boosting_with_links_quantiles_and_linear_leaves(loss, options, friedman, tmp_path):
+def test_boosting_with_links_quantiles_and_linear_functions(loss, options, friedman, tmp_path):
     X, y = friedman
     model = ObliqueBoostingRegressor(20, loss=loss, n_bags=2, random_state=0, **options)
     check(model.fit(X, np.abs(y)), X, tmp_path)

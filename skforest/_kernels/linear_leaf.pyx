@@ -1,4 +1,4 @@
-"""Linear leaves of boosted trees: least squares in every leaf, and linear functions of rows.
+"""Linear functions of boosted trees: least squares in every leaf, or of all features at the start.
 
 The regressors z_1 .. z_D of a leaf are the projections on the directions of the splits above it.
 With the gradients g_i and curvatures h_i of a loss at the current predictions, for one output, the
@@ -275,6 +275,59 @@ cdef class LeafRegression:
                     for k in range(slope.shape[1]):
                         slope[at, k] = <float>(coefficient[own, k, d] * weight)
                     at += 1
+
+
+def newton_step(
+    const float[:, ::1] X, const int32_t[::1] rows, const double[::1] center,
+    const double[::1] unit, const float[::1] gradient, const float[::1] curvature,
+    double penalty, const double[::1] at
+):
+    """A step of Newton's method for a linear function of all features, of one output.
+
+    With z = (x - center) / unit and the function b + c . z, whose coefficients are those of `at`
+    now, the step minimises the expansion of the loss over some rows to the second order, plus
+    penalty |c|^2 / 2.
+
+    X : float32; rows : those that count; gradient, curvature : of all rows; at : (n_features + 1,)
+    coefficients, the constant last. Returns the step, of the same shape.
+    """
+    cdef int64_t p = X.shape[1], n = p + 1, row, i, j, f
+    found = np.zeros(n)
+    cdef double[::1] step = found, z = np.ones(n)
+    cdef double[:, ::1] L = np.zeros((n, n))  # the lower half
+    cdef double total, h, g
+    with nogil:
+        for row in range(rows.shape[0]):
+            g, h = gradient[rows[row]], curvature[rows[row]]
+            for i in range(p):
+                z[i] = (X[rows[row], i] - center[i]) / unit[i]
+            for i in range(n):
+                step[i] -= g * z[i]
+                total = h * z[i]
+                for j in range(i + 1):
+                    L[i, j] += total * z[j]
+        # Without a limit from below, the constant of rows without curvature would be infinite.
+        L[p, p] += 1e-9 * (1 + L[p, p])
+        for i in range(p):
+            L[i, i] += penalty
+            step[i] -= penalty * at[i]
+        for i in range(n):
+            for j in range(i + 1):
+                total = L[i, j]
+                for f in range(j):
+                    total -= L[i, f] * L[j, f]
+                L[i, j] = sqrt(total) if i == j else total / L[j, j]
+        for i in range(n):
+            total = step[i]
+            for f in range(i):
+                total -= L[i, f] * step[f]
+            step[i] = total / L[i, i]
+        for i in range(n - 1, -1, -1):
+            total = step[i]
+            for f in range(i + 1, n):
+                total -= L[f, i] * step[f]
+            step[i] = total / L[i, i]
+    return found
 
 
 def add_linear(

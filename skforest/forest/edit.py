@@ -1,4 +1,4 @@
-"""Changes of forests: several of them joined; other hyperplanes, fewer nodes and half precision.
+"""Changes of forests: several joined; other hyperplanes and values, fewer nodes, half precision.
 
 Training a whole tree keeps the structure of a tree that was grown and moves its hyperplanes: it
 reads them (`unpack`), replaces them (`repack`), counts again which training rows reach which node
@@ -6,6 +6,7 @@ reads them (`unpack`), replaces them (`repack`), counts again which training row
 tree, except in `join`.
 """
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -336,6 +337,23 @@ def _without_shared(forest):
         "value_index": forest.value_index[starts[0] :],
         "value_start": starts - starts[0],
     }
+
+
+def calibrated(forest, calibration):
+    """A forest with raw predictions to which a `training.losses.Calibration` is added.
+
+    The baseline stays, so that bags can still be joined: constants are added to the leaves of the
+    first tree of each bag. Leaves are constant where the calibration has a slope.
+    """
+    value = forest.value.reshape(-1, forest.n_outputs)
+    unshifted = dataclasses.replace(calibration, shift=np.zeros(forest.n_outputs))
+    value = (value + unshifted.added(value)).astype(np.float32)
+    shift = calibration.added(forest.baseline)
+    for first in forest.bag_start[:-1]:
+        child = forest.child[forest.tree_start[first] : forest.tree_start[first + 1]]
+        own = -1 - child[child < 0]
+        value[own] = (value[own] + shift).astype(np.float32)
+    return forest.replaced(forest.arrays | {"value": value.ravel()})
 
 
 def join_starts(starts):

@@ -489,13 +489,13 @@ class Forest:
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": sum over splits of the decrease of impurity times the absolute weight of
             the feature in the direction (times its `spread`, if there is one, which makes the
-            importance independent of units); each tree has the same total. "count": number of
-            splits whose direction has a nonzero weight of the feature (Perry et al., section 3.2).
+            importance independent of units), or the slopes of a tree of one leaf; each tree has
+            the same total. "count": number of splits with the feature (Perry et al., section 3.2).
 
         Returns
         -------
         importances : ndarray of shape (n_features,), float64
-            Nonnegative, with sum 1, or all 0 if no tree has a split.
+            Nonnegative, with sum 1, or all 0 if no tree has a split or slopes.
         """
         return feature_importances(self, importance_type)
 

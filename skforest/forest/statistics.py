@@ -361,7 +361,11 @@ def feature_importances(forest, importance_type):
     """Importance of every feature; see `Forest.feature_importances`."""
     total = np.zeros(forest.n_features)
     first_split = (forest.tree_start - np.arange(len(forest) + 1)) // 2
-    for first, last in zip(first_split[:-1], first_split[1:]):
+    for root, first, last in zip(forest.tree_start, first_split[:-1], first_split[1:]):
+        if first == last:
+            if importance_type != "count" and len(forest.slope_start) and len(forest.spread):
+                total += _linear_importances(forest, -1 - forest.child[root])
+            continue
         codes = forest.direction[first:last]
         weights = abs(forest.directions(codes))
         if len(forest.spread):
@@ -374,6 +378,14 @@ def feature_importances(forest, importance_type):
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
             total += tree / (tree.sum() or 1)
     return total / (total.sum() or 1)
+
+
+def _linear_importances(forest, row):
+    """Importances of the features in the linear function of a leaf: slopes times deviations."""
+    entries = slice(*forest.slope_start[row : row + 2])
+    feature, slope = forest.slope_feature[entries], abs(forest.slope[entries]).sum(axis=1)
+    found = np.bincount(feature, slope * forest.spread[feature], forest.n_features)
+    return found / (found.sum() or 1)
 
 
 def probabilities(response, n_classes):

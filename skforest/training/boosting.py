@@ -9,6 +9,9 @@ more than N_SEARCHED outputs, its splits are searched with random projections of
 With linear leaves (Shi, Li and Li, "Gradient Boosting with Piece-Wise Linear Regression Trees",
 2019), a leaf has a linear function of the projections on the directions of the splits above it,
 which minimises the second-order expansion of the loss over the rows of the leaf, with penalties.
+
+The first round may instead fit a linear function of all features, whose residuals the trees are
+then fitted to (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
 """
 
 import warnings
@@ -22,11 +25,11 @@ from sklearn.exceptions import ConvergenceWarning
 from .._constraints import Interactions
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
-from .._kernels.linear_leaf import LeafRegression, add_linear
+from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
 from .._kernels.rows import tree_seed
-from .._matrix import dense_blocks
+from .._matrix import dense_blocks, weighted_sums
 from ..forest import Forest
-from ..forest.edit import join_starts
+from ..forest.edit import calibrated, join_starts
 from ..forest.statistics import responses
 from .losses import BaseLoss
 
@@ -42,7 +45,13 @@ PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvatur
 # Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
 VARIANCE_SHARE = 1e-3
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
-TRIAL_ROUNDS = 150  # of the models that choose the kind of leaves
+# Penalty of the coefficients of a linear start, in units of the mean curvature of a row. Trees add
+# what the linear function lacks more easily than they take away what it has too much.
+START_PENALTY = 100.0
+START_STEPS = 10  # of Newton's method, at most
+STEP_FACTORS = 1.0, 0.5, 0.25, 0.125  # of such a step: the first that decreases the loss
+MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
+TRIAL_ROUNDS = 100  # of the models that choose the kind of leaves, and the start
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 # Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
@@ -80,6 +89,7 @@ class BoostingSettings:
     max_bins: int
     n_iter_no_change: int
     linear_leaves: bool = False
+    linear_start: bool = False
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
     warns: bool = True  # does training warn if it diverged?
 
@@ -160,7 +170,7 @@ class TrainedRounds:
             (value, slope), own = self.leaves[number], self.unit
         # A factor of 1, for the same targets, changes no bit.
         factor = np.divide(own, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
-        if len(one.slope_start):
+        if slope is not None and len(one.slope_start):
             slope = np.ascontiguousarray(slope * factor, dtype=np.float32)
             tree |= {name: getattr(one, name) for name in LINEAR[:2]} | {"slope": slope}
         return tree, value * factor, leaf
@@ -184,18 +194,24 @@ class BoostingTask:
         training = BoostingTraining(task, weight, held_out, seed, control.stop, known)
         return training.run(control.report, n_threads)
 
-    def prefers_linear_leaves(self, weight, held_out, seed, control):
-        """Is the least loss of held-out rows lower with linear leaves?"""
+    def compare(self, parts, seed, control, *settings):
+        """The number of those settings, as dicts, whose small models predict held-out rows best.
+
+        `parts` are pairs of `weight` and `held_out`.
+        """
         # The fit itself warns. A filter of warnings would apply to all threads.
-        trial = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
-        scores = []
-        for is_linear in (False, True):
-            trial["linear_leaves"] = is_linear
-            try:
-                scores.append(max(self.train(weight, held_out, seed, control, **trial).scores))
-            except ValueError:  # it diverged
-                scores.append(-np.inf)
-        return bool(scores[1] > scores[0] and not control.stop[0])
+        fixed = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
+        scores = np.zeros(len(settings))
+        for weight, held_out in parts:
+            for number, own in enumerate(settings):
+                if control.stop[0]:
+                    return 0
+                try:
+                    training = self.train(weight, held_out, seed, control, **fixed, **own)
+                    scores[number] += max(training.scores) * held_out.sum()
+                except ValueError:  # it diverged
+                    scores[number] = -np.inf
+        return 0 if control.stop[0] else int(scores.argmax())
 
     def calibrated(self, forest, data, bags, unseen):
         """New bags, with predictions as the loss calibrates them.
@@ -330,17 +346,60 @@ class BoostingTraining:
         rows, others = self._draw_rows()
         searched, columns = self._search_targets(rows), self._draw_columns()
         if number < self.known.n_rounds:
-            n_outputs = self.raw.shape[1]
-            tree, value, leaf = self.known.round(number, X, n_outputs, self.unit)
+            tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
+        elif number == 0 and self.settings.linear_start:
+            tree, value, leaf = self._fit_linear_start()
         else:
             tree, leaf = self._grow_tree(number, searched, rows, others, columns)
             value = self._fit_leaves(tree, leaf, rows)
         self._add_importances(tree)
-        self.raw += value[leaf]
-        if self.settings.linear_leaves:
-            add_linear(X, leaf, *(tree[name] for name in LINEAR), self.raw)
+        self._add(self.raw, tree, value, leaf)
         self.trees.append(tree)
         self.values.append(value)
+
+    def _add(self, raw, tree, value, leaf):
+        """Add the functions of the leaves of all rows to raw predictions."""
+        raw += value[leaf]
+        if "slope" in tree:
+            add_linear(self.rows.X, leaf, *(tree[name] for name in LINEAR), raw)
+        return raw
+
+    def _fit_linear_start(self):
+        """A tree of one leaf with a linear function of all features, its value, leaves of rows.
+
+        Coefficients are found by Newton's method, with steps that are halved until the loss of the
+        training rows decreases. One step is exact for the squared error.
+        """
+        X, rows, unit = self.rows.X, self.train_rows, self.rows.spread.astype(np.float64)
+        center = weighted_sums(X, self.weight) / self.weight.sum()
+        start, feature = np.array([0, len(unit)]), np.arange(len(unit), dtype=np.int32)
+        leaf_alone = EMPTY | {"node_weight": np.array([len(rows)], dtype=np.float64)}
+        leaf = np.zeros(len(X), dtype=np.int32)
+
+        def tree_of(coefficient):
+            slope = coefficient[:, :-1] / unit
+            value = coefficient[:, -1] - np.einsum("kj,j->k", slope, center)
+            slope = np.ascontiguousarray(slope.T, dtype=np.float32)
+            return leaf_alone | dict(zip(LINEAR, (start, feature, slope))), value[None]
+
+        # Derivatives are those at `self.raw`.
+        derivatives, loss = (self.gradient, self.curvature), self.losses[-1]
+        mean = self.curvature[rows].mean(axis=0, dtype=np.float64)
+        penalty, found = START_PENALTY * mean + MIN_CURVATURE, np.zeros((len(mean), len(unit) + 1))
+        for _ in range(1 if self.loss.is_quadratic else START_STEPS):
+            of_outputs = zip(*(d.T.copy() for d in derivatives), penalty, found)
+            steps = np.array([newton_step(X, rows, center, unit, *own) for own in of_outputs])
+            for factor in STEP_FACTORS:
+                raw = self._add(self.raw.copy(), *tree_of(found + factor * steps), leaf)
+                if self._training_loss(raw[rows]) < loss:
+                    break
+            else:
+                break
+            found = found + factor * steps
+            loss = self.kernel.derive(raw, self.target, self.weight, *derivatives)
+        tree, value = tree_of(found)
+        self._check_values(value)
+        return tree, value, leaf
 
     def _grow_tree(self, number, searched, rows, others, columns):
         """The tree of a round, without values, and the leaf of every row."""
@@ -511,11 +570,18 @@ class BoostingTraining:
             "sparse_start": join_starts([tree["sparse_start"] for tree in trees]),
             "value": self._responses(values).astype(np.float32).ravel(),
         }
-        names = ["node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"]
-        if self.settings.linear_leaves and self.trees:
-            arrays["slope_start"] = join_starts([tree["slope_start"] for tree in trees])
-            arrays["slope"] = self._responses(np.concatenate([tree["slope"] for tree in trees]))
-            names.append("slope_feature")
+        linear = [tree for tree in trees if "slope" in tree]
+        if linear:
+            starts = [
+                tree.get("slope_start", np.zeros(len(value) + 1, dtype=np.int64))
+                for tree, value in zip(trees, self.values)
+            ]
+            slopes, features = (
+                np.concatenate([tree[name] for tree in linear]) for name in LINEAR[:0:-1]
+            )
+            arrays["slope_start"], arrays["slope_feature"] = join_starts(starts), features
+            arrays["slope"] = self._responses(slopes)
+        names = "node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
 
     def _responses(self, values):
@@ -532,20 +598,3 @@ def calibration_part(forest, data, weight):
     """Targets, responses and weights of the rows of positive weight, to calibrate with."""
     rows = np.flatnonzero(weight)
     return data.y[rows], responses(forest, data.X[rows]), weight[rows]
-
-
-def calibrated(forest, calibration):
-    """A forest with calibrated raw predictions.
-
-    The baseline stays, so that bags can still be joined: constants are added to the leaves of the
-    first tree of each bag. Leaves are constant where the calibration has a slope.
-    """
-    value = forest.value.reshape(-1, forest.n_outputs)
-    unshifted = replace(calibration, shift=np.zeros(forest.n_outputs))
-    value = (value + unshifted.added(value)).astype(np.float32)
-    shift = calibration.added(forest.baseline)
-    for first in forest.bag_start[:-1]:
-        child = forest.child[forest.tree_start[first] : forest.tree_start[first + 1]]
-        own = -1 - child[child < 0]
-        value[own] = (value[own] + shift).astype(np.float32)
-    return forest.replaced(forest.arrays | {"value": value.ravel()})

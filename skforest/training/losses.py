@@ -78,6 +78,7 @@ class BaseLoss:
     kernel = None  # the compiled loss
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
+    is_quadratic = False  # is one step of Newton's method exact?
     has_unit = True  # are deviations from the baseline measured in units of their size?
     calibration_level = None  # quantile that hinge forests are calibrated to; None: they are not
     is_calibrated = False  # does boosting calibrate predictions, see `calibration`?
@@ -343,6 +344,7 @@ class SquaredError(BaseLoss):
     """Half of the squared error, which the conditional mean minimises."""
 
     kernel = kernels.SquaredError
+    is_quadratic = True
 
 
 class Quantile(BaseLoss):
