@@ -57,8 +57,8 @@ from .training.losses import (
 # With which linear_leaves="auto" and linear_start="auto" compare models: rows, folds if there are
 # at most half as many, and rows at least.
 TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 4000, 2, 100
-MAX_START_FEATURES = 500  # with which linear_start="auto" tries it
-LINEAR_PARAMETERS = "linear_leaves", "linear_start"
+# Penalties that linear_start="auto" tries, and the largest number of features with which it does.
+START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
@@ -113,10 +113,12 @@ linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": in regression with the squared error, if that has the lower loss on held-out
     rows in a comparison of two small models; otherwise constants.
-linear_start : "auto" or bool
-    Whether training starts from a linear function of all features, with an L2 penalty, in place of
-    a constant [5]_. It is the first tree of each bag, of a single leaf. "auto": as for
-    `linear_leaves`, and with at most 500 features.
+linear_start : "auto", float or None
+    L2 penalty of the linear function of all features that training starts from [5]_: the first
+    tree of each bag, of a single leaf. More than 0; slopes are those of features with standard
+    deviation 1. None: training starts from a constant. "auto": in regression with the squared
+    error and at most 500 features, that of 100, 1 and None that has the lowest loss on held-out
+    rows, as for `linear_leaves`; otherwise None.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
@@ -167,8 +169,10 @@ power : float
 ATTRIBUTES = """
 learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
-linear_leaves_, linear_start_, early_stopping_ : bool
+linear_leaves_, early_stopping_ : bool
     Resolved values of these parameters.
+linear_start_ : float or None
+    Resolved value of this parameter.
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
     bag that is trained again, it is that of the second training.
@@ -237,7 +241,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "monotonic_cst": ["array-like", dict, None],
         "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
-        "linear_start": [StrOptions({"auto"}), "boolean"],
+        "linear_start": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither"), None],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -291,9 +295,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     @property
     def _needs_dense(self):
+        given = self._given_linear()
+        return next((f"{name}={value!r}" for name, value in given.items() if value), None)
+
+    def _given_linear(self):
+        """The parameters `linear_leaves` and `linear_start`, where they are not "auto"."""
         # Pickles of earlier versions have no `linear_start`.
-        wanted = (name for name in LINEAR_PARAMETERS if getattr(self, name, False) in (True,))
-        return next((f"{name}=True" for name in wanted), None)
+        given = {name: getattr(self, name, "auto") for name in ("linear_leaves", "linear_start")}
+        return {name: value for name, value in given.items() if not isinstance(value, str)}
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -390,14 +399,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             max_bins=int(self.max_bins),
             n_iter_no_change=int(self.n_iter_no_change),
             linear_leaves=getattr(self, "linear_leaves_", False),
-            linear_start=getattr(self, "linear_start_", False),
+            linear_start=getattr(self, "linear_start_", None),
             kept=KEPT if self.n_bags_ > 1 else 1.0,
         )
 
     @property
     def _is_linear(self):
         """Does the fitted model have linear functions?"""
-        return self._settings.linear_leaves or self._settings.linear_start
+        return self._settings.linear_leaves or self._settings.linear_start is not None
 
     # ----------------------------------------------------------------------------------- training
 
@@ -455,13 +464,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _resolve_linear(self, data, is_monotonic, groups):
         """Set `linear_leaves_` and `linear_start_`; "auto": what is better on held-out rows."""
         loss = self._make_loss()
-        for name in LINEAR_PARAMETERS:
-            value = getattr(self, name)
-            is_wanted = value != "auto" and bool(value)
-            if is_wanted and (loss.renews_leaves or is_monotonic):
+        given = self._given_linear()
+        for name, value in given.items():
+            if value and (loss.renews_leaves or is_monotonic):
                 other = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
-                raise ValueError(f"{name}=True is not possible with {other}")
-            setattr(self, f"{name}_", is_wanted)  # the value while models are compared, too
+                raise ValueError(f"{name}={value!r} is not possible with {other}")
+        # Also the values while models are compared.
+        self.linear_leaves_ = bool(given.get("linear_leaves", False))
+        self.linear_start_ = given.get("linear_start")
         if is_classifier(self) or not loss.is_quadratic or not self.early_stopping_:
             return
         if is_monotonic or sparse.issparse(data.X) or len(data) < MIN_LINEAR_ROWS:
@@ -470,8 +480,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         if self.linear_leaves == "auto":
             self.linear_leaves_ = bool(compare({"linear_leaves": False}, {"linear_leaves": True}))
         if self.linear_start == "auto" and data.X.shape[1] <= MAX_START_FEATURES:
-            leaves = {"linear_leaves": self.linear_leaves_}
-            self.linear_start_ = bool(compare(leaves, leaves | {"linear_start": True}))
+            leaves, starts = {"linear_leaves": self.linear_leaves_}, (None, *START_PENALTIES)
+            best = compare(*(leaves | {"linear_start": start} for start in starts))
+            self.linear_start_ = starts[best]
 
     def _comparison(self, data, groups):
         """A function that finds which settings are best in small models, see `BoostingTask`."""

@@ -33,7 +33,7 @@ MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its part
 OF_PARTITIONS = {
     "temperature_": lambda temperatures: float(np.mean(temperatures)),
     "linear_leaves_": any,
-    "linear_start_": any,
+    "linear_start_": lambda penalties: max(filter(None, penalties), default=None),
 }
 MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
 
@@ -91,8 +91,9 @@ def fit(estimator, X, y, sample_weight=None):
     categories that are not in the sample count as unknown, and missing values in columns without
     any in the sample are replaced by the mean. Features are clipped by the sample. Weights
     of ``class_weight="balanced"``, calibration, and the leaves and the start of boosting, are
-    those of partitions; `temperature_` is the mean, `linear_leaves_` and `linear_start_` say
-    whether any are linear. X is read twice: persist it if it fits into the memory of the cluster.
+    those of partitions; `temperature_` is the mean, `linear_leaves_` says whether any leaves are
+    linear, and `linear_start_` is the largest penalty of any. X is read twice: persist it if it
+    fits into the memory of the cluster.
 
     Examples
     --------

@@ -25,7 +25,6 @@ import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
 from skforest.training import losses
-from skforest.training.boosting import START_PENALTY
 from skforest.training.early_stopping import balanced_folds
 
 BOTH = pytest.mark.parametrize("cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor])
@@ -339,7 +338,7 @@ def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
     X, y = rows_of(ObliqueBoostingRegressor)
     y = y if n_outputs == 1 else np.stack([y, X[:, 0] - X[:, 1]], axis=1)
     weight = np.random.default_rng(0).integers(0, 3, len(y))
-    options = {"linear_leaves": False, "linear_start": False}
+    options = {"linear_leaves": False, "linear_start": None}
     plain = quick(ObliqueBoostingRegressor, **options).fit(X, y, weight)
     model = quick(ObliqueBoostingRegressor, loss=OwnSquaredError()).fit(X, y, weight)
     scale = np.std(y, axis=0)
@@ -669,9 +668,9 @@ CONTINUED = {
     "given rows": {"X_val": True},
     "constants": {"linear_leaves": False, "max_features": 0.5, "max_leaf_nodes": 5},
     "slopes": {"linear_leaves": True, "subsample": 1.0},
-    "linear start": {"linear_start": True},
-    "linear start, slopes": {"linear_start": True, "linear_leaves": True, "n_bags": 1},
-    "binary, linear start": {"target": "binary", "linear_start": True},
+    "linear start": {"linear_start": 100.0},
+    "linear start, slopes": {"linear_start": 100.0, "linear_leaves": True, "n_bags": 1},
+    "binary, linear start": {"target": "binary", "linear_start": 100.0},
     "slopes, all rounds": {"linear_leaves": True, "early_stopping": False},
     "groups": {"interaction_cst": [{0, 1}, {2, 3}]},
     "monotonic": {"monotonic_cst": [1, 0, 0, 0, 0, 0], "target": "binary"},
@@ -1401,10 +1400,10 @@ def test_a_linear_start_is_ridge_regression(n_outputs):
     X = np.ascontiguousarray(rng.normal(2, [1, 10, 0.1, 0], (300, 4)), dtype=np.float32)
     y = X @ rng.normal(size=(4, n_outputs)) + rng.normal(size=(300, n_outputs))
     weight = rng.integers(1, 4, 300)
-    options = {"n_bags": 1, "early_stopping": False, "linear_start": True, "n_directions": 0}
+    options = {"n_bags": 1, "early_stopping": False, "linear_start": 100.0, "n_directions": 0}
     model = ObliqueBoostingRegressor(1, **options).fit(X, np.squeeze(y), weight)
     spread = (model.forest_.spread / model.forest_.scale).astype(np.float64)
-    penalty = START_PENALTY * weight.mean()
+    penalty = 100 * weight.mean()
     ridge = Ridge(penalty).fit(X[:, :3] / spread[:3], y, weight)
     expected = np.squeeze(ridge.predict(X[:, :3] / spread[:3]))
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-4)
@@ -1420,11 +1419,11 @@ def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3)) * [1, 5, 0.2]
     y = np.argmax(X @ rng.normal(size=(3, n_classes)) + rng.normal(size=(500, n_classes)), axis=1)
-    options = {"n_bags": 1, "early_stopping": False, "linear_start": True}
+    options = {"n_bags": 1, "early_stopping": False, "linear_start": 100.0}
     model = ObliqueBoostingClassifier(1, **options).fit(X, y)
     share = np.bincount(y) / len(y)
     # With more classes, each has a penalty of its own, and their steps ignore one another.
-    penalty = START_PENALTY * (share * (1 - share)).mean()
+    penalty = 100 * (share * (1 - share)).mean()
     unit = model.forest_.spread / model.forest_.scale
     expected = LogisticRegression(C=1 / penalty).fit(X / unit, y).predict_proba(X / unit)
     np.testing.assert_allclose(
@@ -1445,7 +1444,7 @@ def test_a_linear_start_is_chosen_where_it_helps():
     options = {"n_estimators": 40, "n_bags": 2}
     model = quick(ObliqueBoostingRegressor, **options).fit(X, linear)
     assert model.linear_start_
-    plain = quick(ObliqueBoostingRegressor, linear_start=False, **options).fit(X, linear)
+    plain = quick(ObliqueBoostingRegressor, linear_start=None, **options).fit(X, linear)
     assert model.validation_scores_[0].max() > plain.validation_scores_[0].max()
     for other in ({"linear_leaves": False}, {"linear_leaves": True}):
         assert quick(ObliqueBoostingRegressor, **options, **other).fit(X, linear).linear_start_
@@ -1461,7 +1460,7 @@ def test_a_linear_start_decreases_the_loss(loss, scale):
     rng = np.random.default_rng(0)
     X = np.exp(2 * rng.normal(size=(200, 3)))
     y = scale * rng.gamma(2, 1 + X[:, 0])
-    model = quick(ObliqueBoostingRegressor, loss=loss, linear_start=True, n_bags=2).fit(X, y)
+    model = quick(ObliqueBoostingRegressor, loss=loss, linear_start=100.0, n_bags=2).fit(X, y)
     for curve in model.loss_curve_:
         assert np.isfinite(curve).all() and curve[1] < curve[0]
     assert np.isfinite(model.predict(X)).all()
@@ -1469,13 +1468,13 @@ def test_a_linear_start_decreases_the_loss(loss, scale):
 
 def test_linear_leaves_are_chosen_where_they_help():
     X, linear, steps = linear_and_steps()
-    options = {"n_estimators": 40, "n_bags": 2, "linear_start": False}
+    options = {"n_estimators": 40, "n_bags": 2, "linear_start": None}
     assert quick(ObliqueBoostingRegressor, **options).fit(X, linear).linear_leaves_
     assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_leaves_
     assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 0).linear_leaves_
 
 
-@pytest.mark.parametrize("linear", [{"linear_leaves": np.True_}, {"linear_start": True}])
+@pytest.mark.parametrize("linear", [{"linear_leaves": np.True_}, {"linear_start": 100.0}])
 @BOTH
 def test_models_of_linear_functions(cls, linear, tmp_path):
     """Staged, saved and copied models predict the same; leaves continue linearly, to a limit."""
@@ -1508,7 +1507,7 @@ def test_linear_leaves_are_not_continued_on_sparse_rows():
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-@pytest.mark.parametrize("name, value", [("linear_leaves", True), ("linear_start", True)])
+@pytest.mark.parametrize("name, value", [("linear_leaves", True), ("linear_start", 100.0)])
 def test_linear_functions_need_a_curvature(name, value):
     X, y = rows_of(ObliqueBoostingRegressor)
     signs = [1] + [0] * (X.shape[1] - 1)
@@ -1533,7 +1532,7 @@ def test_rounds_without_a_split_do_not_diverge():
 
 def test_a_loss_that_grows_is_reported():
     X, y = rows_of(ObliqueBoostingRegressor)
-    options = {"learning_rate": 3.0, "early_stopping": False, "linear_start": False}
+    options = {"learning_rate": 3.0, "early_stopping": False, "linear_start": None}
     model = quick(ObliqueBoostingRegressor, **options)
     with pytest.warns(ConvergenceWarning, match=r"diverged.*lower learning_rate=3"):
         model.fit(X, y)

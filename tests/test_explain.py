@@ -87,7 +87,7 @@ HARD = {
     ),
     "boosting, linear start": (
         skforest.ObliqueBoostingRegressor,
-        {"linear_start": True, "n_bags": 1},
+        {"linear_start": 100.0, "n_bags": 1},
         0,
         prediction,
     ),

@@ -276,8 +276,8 @@ def test_weights_of_half_precision_and_many_terms(digits, tmp_path):
         ("quantile", {"quantile": [0.9, 0.1, 0.5]}),
         ("poisson", {}),
         ("squared_error", {"linear_leaves": True}),
-        ("squared_error", {"linear_leaves": False, "linear_start": True}),
-        ("poisson", {"linear_start": True}),
+        ("squared_error", {"linear_leaves": False, "linear_start": 100.0}),
+        ("poisson", {"linear_start": 100.0}),
     ],
 )
 def test_boosting_with_links_quantiles_and_linear_functions(loss, options, friedman, tmp_path):

@@ -83,7 +83,7 @@ VALUES = {
     "verbose": (0,),
     "n_jobs": (None, 1),
     "linear_leaves": ("auto", True, False),
-    "linear_start": ("auto", True, False),
+    "linear_start": ("auto", 1.0, None),
     "interaction_cst": (None, "pairwise", "no_interactions", [[0]]),
 }
 OF_DATA = (

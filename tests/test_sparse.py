@@ -78,7 +78,7 @@ SCALING = [
     RandomHingeForestRegressor(5, loss="quantile", bootstrap=True, max_samples=0.5, **SMALL),
     ObliqueBoostingClassifier(8, n_bags=2),
     ObliqueBoostingClassifier(8, n_bags=1, interaction_cst="pairwise"),
-    ObliqueBoostingRegressor(8, n_bags=1, linear_leaves=False, linear_start=False),
+    ObliqueBoostingRegressor(8, n_bags=1, linear_leaves=False, linear_start=None),
     ObliqueBoostingRegressor(8, loss="poisson", n_bags=2, subsample=0.5, max_bins=9),
 ]
 
@@ -110,7 +110,7 @@ def test_boosting_of_sparse_rows():
     """Rows for early stopping, stages, and parameters that need dense rows."""
     X, y = rows(ObliqueBoostingRegressor)
     S = sparse.csr_matrix(X)
-    options = {"linear_leaves": False, "linear_start": False, "n_bags": 2}
+    options = {"linear_leaves": False, "linear_start": None, "n_bags": 2}
     model = ObliqueBoostingRegressor(8, random_state=0, **options)
     dense = clone(model).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
     model.fit(S[:100], y[:100], X_val=S[100:], y_val=y[100:])
@@ -121,8 +121,8 @@ def test_boosting_of_sparse_rows():
         model.fit(S, y, X_val=X, y_val=y)
     with pytest.raises(TypeError, match="dense data is required by linear_leaves=True"):
         model.set_params(linear_leaves=True).fit(S, y)
-    model.set_params(linear_leaves="auto", linear_start=True)
-    with pytest.raises(TypeError, match="dense data is required by linear_start=True"):
+    model.set_params(linear_leaves="auto", linear_start=100.0)
+    with pytest.raises(TypeError, match="dense data is required by linear_start=100.0"):
         model.fit(S, y)
     model.set_params(linear_start="auto").fit(S, y)
     assert not (model.linear_leaves_ or model.linear_start_)

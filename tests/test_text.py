@@ -344,7 +344,7 @@ def models():
         "counts": (RandomHingeForestRegressor(loss="poisson", **hinge), Xr, np.floor(yr)),
         "boosting": (ObliqueBoostingClassifier(**short), X, y),
         "linear": (ObliqueBoostingRegressor(linear_leaves=True, **short), Xr, yr),
-        "linear start": (ObliqueBoostingClassifier(linear_start=True, **short), X, y),
+        "linear start": (ObliqueBoostingClassifier(linear_start=100.0, **short), X, y),
         "outputs": (ObliqueBoostingRegressor(**short), Xr, np.stack([yr, -yr], axis=1)),
         "labels": (CO2ForestClassifier(**short), X, np.stack([y, y > 0], axis=1)),
     }

@@ -45,10 +45,7 @@ PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvatur
 # Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
 VARIANCE_SHARE = 1e-3
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
-# Penalty of the coefficients of a linear start, in units of the mean curvature of a row. Trees add
-# what the linear function lacks more easily than they take away what it has too much.
-START_PENALTY = 100.0
-START_STEPS = 10  # of Newton's method, at most
+START_STEPS = 10  # of Newton's method for a linear start, at most
 STEP_FACTORS = 1.0, 0.5, 0.25, 0.125  # of such a step: the first that decreases the loss
 MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
 TRIAL_ROUNDS = 100  # of the models that choose the kind of leaves, and the start
@@ -89,7 +86,7 @@ class BoostingSettings:
     max_bins: int
     n_iter_no_change: int
     linear_leaves: bool = False
-    linear_start: bool = False
+    linear_start: float | None = None  # penalty, in units of the mean curvature of a row
     kept: float = 1.0  # rounds that are kept, over the number of those of least validation loss
     warns: bool = True  # does training warn if it diverged?
 
@@ -347,7 +344,7 @@ class BoostingTraining:
         searched, columns = self._search_targets(rows), self._draw_columns()
         if number < self.known.n_rounds:
             tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
-        elif number == 0 and self.settings.linear_start:
+        elif number == 0 and self.settings.linear_start is not None:
             tree, value, leaf = self._fit_linear_start()
         else:
             tree, leaf = self._grow_tree(number, searched, rows, others, columns)
@@ -385,7 +382,8 @@ class BoostingTraining:
         # Derivatives are those at `self.raw`.
         derivatives, loss = (self.gradient, self.curvature), self.losses[-1]
         mean = self.curvature[rows].mean(axis=0, dtype=np.float64)
-        penalty, found = START_PENALTY * mean + MIN_CURVATURE, np.zeros((len(mean), len(unit) + 1))
+        penalty = self.settings.linear_start * mean + MIN_CURVATURE
+        found = np.zeros((len(mean), len(unit) + 1))
         for _ in range(1 if self.loss.is_quadratic else START_STEPS):
             of_outputs = zip(*(d.T.copy() for d in derivatives), penalty, found)
             steps = np.array([newton_step(X, rows, center, unit, *own) for own in of_outputs])
