@@ -41,6 +41,7 @@ TITLES = {
 }
 # Comparisons on tables that have a file of results of their own, and these tables.
 OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
+LINEAR_START = "boosting:linear-start/"  # names of stored rows
 SCRIPTS = (
     "manifold",
     "co2",
@@ -349,7 +350,18 @@ def size_table(stored):
 
 def boosting_table(stored):
     """Return head and rows of times and memory of oblique boosting and blends."""
-    return _noted_table(stored, "boosting:")
+    return _noted_table(
+        {name: row for name, row in stored.items() if not name.startswith(LINEAR_START)},
+        "boosting:",
+    )
+
+
+def start_table(stored):
+    """Return head and rows of the errors with a linear start, by the number of rows."""
+    found = [name.removeprefix(LINEAR_START).split("-") for name in stored if LINEAR_START in name]
+    sizes, starts = (list(dict.fromkeys(row[i] for row in found)) for i in (0, 1))
+    rows = _pivot(stored, starts, [(size,) for size in sizes], LINEAR_START + "{1}-{0}")
+    return ("`linear_start`", *(f"{size} rows" for size in sizes), "Command"), rows
 
 
 def serve_table(stored):
@@ -553,6 +565,7 @@ TABLES = {
     "peers_raw_probabilities": partial(probabilities_table, comparison="peers_raw"),
     "peers_members": members_table,
     "choose": settings_table,
+    "boosting_start": start_table,
     "tables_categories": categories_table,
     "tables_holes": holes_table,
     "tables_choose": choose_table,
