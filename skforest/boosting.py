@@ -183,7 +183,7 @@ n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: decrease of the loss times the absolute weight of the feature and its
-    standard deviation.
+    standard deviation. A linear start counts as much as all trees, by slopes times deviations.
 """
 
 NOTES = """

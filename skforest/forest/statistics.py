@@ -359,12 +359,12 @@ def _staged_value_rows(forest, Z):
 
 def feature_importances(forest, importance_type):
     """Importance of every feature; see `Forest.feature_importances`."""
-    total = np.zeros(forest.n_features)
+    total, linear = np.zeros((2, forest.n_features))
     first_split = (forest.tree_start - np.arange(len(forest) + 1)) // 2
     for root, first, last in zip(forest.tree_start, first_split[:-1], first_split[1:]):
         if first == last:
             if importance_type != "count" and len(forest.slope_start) and len(forest.spread):
-                total += _linear_importances(forest, -1 - forest.child[root])
+                linear += _linear_importances(forest, -1 - forest.child[root])
             continue
         codes = forest.direction[first:last]
         weights = abs(forest.directions(codes))
@@ -377,7 +377,8 @@ def feature_importances(forest, importance_type):
         else:
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
             total += tree / (tree.sum() or 1)
-    return total / (total.sum() or 1)
+    parts = [part / part.sum() for part in (total, linear) if part.any()]
+    return sum(parts) / len(parts) if parts else total
 
 
 def _linear_importances(forest, row):
