@@ -111,14 +111,15 @@ interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, o
     Columns in no set form a group. None: all may interact.
 linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
-    constants. "auto": in regression with the squared error, if that has the lower loss on held-out
-    rows in a comparison of two small models; otherwise constants.
+    constants. "auto": in regression with the squared error, if small models have the lower loss on
+    held-out rows then. Otherwise, and with sparse X, `monotonic_cst`, fewer than 100 rows, or
+    without early stopping, constants.
 linear_start : "auto", float or None
-    L2 penalty of the linear function of all features that training starts from [5]_: the first
-    tree of each bag, of a single leaf. More than 0; slopes are those of features with standard
-    deviation 1. None: training starts from a constant. "auto": in regression with the squared
-    error and at most 500 features, that of 100, 1 and None that has the lowest loss on held-out
-    rows, as for `linear_leaves`; otherwise None.
+    Whether training starts from a linear function of all features [5]_, which is the first tree of
+    each bag, of a single leaf. A number more than 0: its L2 penalty, for features of standard
+    deviation 1. The learning rate, `subsample` and `max_features` do not apply to it. None:
+    training starts from a constant. "auto": where `linear_leaves` are compared, with at most 500
+    features, that of 100, 1 and None with the lowest loss on held-out rows; otherwise None.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
@@ -183,7 +184,8 @@ n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: decrease of the loss times the absolute weight of the feature and its
-    standard deviation. A linear start counts as much as all trees, by slopes times deviations.
+    standard deviation. The linear start, by its absolute slopes times deviations, counts as much
+    as all trees together.
 """
 
 NOTES = """
@@ -255,7 +257,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
-            Sparse X only with constants in the leaves. Its bins take a byte for each row and
+            Sparse X only without linear leaves and start. Its bins take a byte for each row and
             column.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Labels, or real targets.
@@ -465,13 +467,18 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """Set `linear_leaves_` and `linear_start_`; "auto": what is better on held-out rows."""
         loss = self._make_loss()
         given = self._given_linear()
+        if isinstance(given.get("linear_start"), bool):
+            raise TypeError(
+                f'linear_start={self.linear_start!r} must be "auto", a number above 0, or None'
+            )
         for name, value in given.items():
             if value and (loss.renews_leaves or is_monotonic):
                 other = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
                 raise ValueError(f"{name}={value!r} is not possible with {other}")
         # Also the values while models are compared.
         self.linear_leaves_ = bool(given.get("linear_leaves", False))
-        self.linear_start_ = given.get("linear_start")
+        start = given.get("linear_start")
+        self.linear_start_ = None if start is None else float(start)
         if is_classifier(self) or not loss.is_quadratic or not self.early_stopping_:
             return
         if is_monotonic or sparse.issparse(data.X) or len(data) < MIN_LINEAR_ROWS:

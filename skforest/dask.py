@@ -92,8 +92,8 @@ def fit(estimator, X, y, sample_weight=None):
     any in the sample are replaced by the mean. Features are clipped by the sample. Weights
     of ``class_weight="balanced"``, calibration, and the leaves and the start of boosting, are
     those of partitions; `temperature_` is the mean, `linear_leaves_` says whether any leaves are
-    linear, and `linear_start_` is the largest penalty of any. X is read twice: persist it if it
-    fits into the memory of the cluster.
+    linear, and `linear_start_` is the largest penalty, or None if no partition has one. X is read
+    twice: persist it if it fits into the memory of the cluster.
 
     Examples
     --------

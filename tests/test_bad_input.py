@@ -596,7 +596,7 @@ BAD_VALUES = {
     "stride": [0, -1, 2.5, "wide", None],
     "n_directions": [-1, 1.5, "many", None, 2**21],
     "linear_leaves": ["yes", 2, None],
-    "linear_start": ["yes", 0, -1.0, np.nan],
+    "linear_start": ["yes", 0, -1.0, np.nan, True, False],
     "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
     "interaction_cst": ["all", 1, [1, 2], [["q"]], [[7]], {"a": 1}],
     "max_nonzeros": [1, 9, 2.5, "many", None],

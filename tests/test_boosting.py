@@ -1456,11 +1456,13 @@ def test_a_linear_start_is_chosen_where_it_helps():
 @pytest.mark.parametrize(
     "loss, scale", [("poisson", 1), ("gamma", 1), ("tweedie", 1e3), ("squared_error", 1e-9)]
 )
-def test_a_linear_start_decreases_the_loss(loss, scale):
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed, penalty", [(0, 100.0), (1, 1), (2, np.float32(1))])
+def test_a_linear_start_decreases_the_loss(loss, scale, seed, penalty):
+    rng = np.random.default_rng(seed)
     X = np.exp(2 * rng.normal(size=(200, 3)))
     y = scale * rng.gamma(2, 1 + X[:, 0])
-    model = quick(ObliqueBoostingRegressor, loss=loss, linear_start=100.0, n_bags=2).fit(X, y)
+    model = quick(ObliqueBoostingRegressor, loss=loss, linear_start=penalty, n_bags=2).fit(X, y)
+    assert type(model.linear_start_) is float
     for curve in model.loss_curve_:
         assert np.isfinite(curve).all() and curve[1] < curve[0]
     assert np.isfinite(model.predict(X)).all()

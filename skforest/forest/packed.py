@@ -489,8 +489,8 @@ class Forest:
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": sum over splits of the decrease of impurity times the absolute weight of
             the feature in the direction (times its `spread`, if there is one, which makes the
-            importance independent of units); each tree has the same total. Linear starts, of
-            which slopes count, have as much as all trees. "count": number of splits with it.
+            importance independent of units); each tree has the same total. Trees of one linear
+            leaf count by slopes, as much as all others. "count": number of splits with it.
 
         Returns
         -------

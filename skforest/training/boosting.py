@@ -45,8 +45,8 @@ PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvatur
 # Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
 VARIANCE_SHARE = 1e-3
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
-START_STEPS = 10  # of Newton's method for a linear start, at most
-STEP_FACTORS = 1.0, 0.5, 0.25, 0.125  # of such a step: the first that decreases the loss
+START_STEPS = 30  # of Newton's method for a linear start, at most
+STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
 TRIAL_ROUNDS = 100  # of the models that choose the kind of leaves, and the start
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
@@ -364,8 +364,8 @@ class BoostingTraining:
     def _fit_linear_start(self):
         """A tree of one leaf with a linear function of all features, its value, leaves of rows.
 
-        Coefficients are found by Newton's method, with steps that are halved until the loss of the
-        training rows decreases. One step is exact for the squared error.
+        Coefficients minimise the loss of the training rows plus the penalty, by Newton's method
+        for each output by itself. Steps are halved until this objective decreases.
         """
         X, rows, unit = self.rows.X, self.train_rows, self.rows.spread.astype(np.float64)
         center = weighted_sums(X, self.weight) / self.weight.sum()
@@ -379,24 +379,26 @@ class BoostingTraining:
             slope = np.ascontiguousarray(slope.T, dtype=np.float32)
             return leaf_alone | dict(zip(LINEAR, (start, feature, slope))), value[None]
 
-        # Derivatives are those at `self.raw`.
-        derivatives, loss = (self.gradient, self.curvature), self.losses[-1]
+        derivatives, least = (self.gradient, self.curvature), self.losses[-1]
         mean = self.curvature[rows].mean(axis=0, dtype=np.float64)
         penalty = self.settings.linear_start * mean + MIN_CURVATURE
         found = np.zeros((len(mean), len(unit) + 1))
         for _ in range(1 if self.loss.is_quadratic else START_STEPS):
             of_outputs = zip(*(d.T.copy() for d in derivatives), penalty, found)
             steps = np.array([newton_step(X, rows, center, unit, *own) for own in of_outputs])
-            for factor in STEP_FACTORS:
-                raw = self._add(self.raw.copy(), *tree_of(found + factor * steps), leaf)
-                if self._training_loss(raw[rows]) < loss:
+            before = least
+            for other in found + STEP_FACTORS[:, None, None] * steps:
+                raw = self._add(self.raw.copy(), *tree_of(other), leaf)
+                square = np.einsum("k,kj->", penalty, other[:, :-1] ** 2)
+                least = self._training_loss(raw[rows]) + square / 2
+                if least < before:
+                    found = other
                     break
-            else:
+            if self.stop[0] or not least < before - TOLERANCE * abs(before):
                 break
-            found = found + factor * steps
-            loss = self.kernel.derive(raw, self.target, self.weight, *derivatives)
+            self.kernel.derive(raw, self.target, self.weight, *derivatives)
         tree, value = tree_of(found)
-        self._check_values(value)
+        self._check_values(value), self._check_values(tree["slope"])
         return tree, value, leaf
 
     def _grow_tree(self, number, searched, rows, others, columns):
