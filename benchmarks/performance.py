@@ -358,7 +358,11 @@ def boosting_table(stored):
 
 def start_table(stored):
     """Return head and rows of the errors with a linear start, by the number of rows."""
-    found = [name.removeprefix(LINEAR_START).split("-") for name in stored if LINEAR_START in name]
+    found = [
+        name.removeprefix(LINEAR_START).split("-")
+        for name in stored
+        if name.startswith(LINEAR_START)
+    ]
     sizes, starts = (list(dict.fromkeys(row[i] for row in found)) for i in (0, 1))
     rows = _pivot(stored, starts, [(size,) for size in sizes], LINEAR_START + "{1}-{0}")
     return ("`linear_start`", *(f"{size} rows" for size in sizes), "Command"), rows

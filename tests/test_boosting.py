@@ -1431,6 +1431,17 @@ def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
     )
 
 
+def test_importances_of_a_linear_start_count_as_much_as_those_of_all_trees():
+    X, linear, _ = linear_and_steps()
+    options = {"linear_start": 1.0, "linear_leaves": False, "n_bags": 1}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, linear)
+    parts = model.forest_[:1], model.forest_[1:]
+    expected = np.mean([part.feature_importances() for part in parts], axis=0)
+    np.testing.assert_allclose(model.feature_importances_, expected, rtol=1e-12)
+    assert set(np.argsort(-parts[0].feature_importances())[:3]) == {0, 1, 2}
+    assert not parts[0].feature_importances("count").any()
+
+
 def linear_and_steps():
     """Features and two targets, of which linear functions suit one."""
     rng = np.random.default_rng(0)

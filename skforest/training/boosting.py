@@ -398,7 +398,7 @@ class BoostingTraining:
                 break
             self.kernel.derive(raw, self.target, self.weight, *derivatives)
         tree, value = tree_of(found)
-        self._check_values(value), self._check_values(tree["slope"])
+        self._check_values(np.concatenate([value, tree["slope"]]))
         return tree, value, leaf
 
     def _grow_tree(self, number, searched, rows, others, columns):
