@@ -483,16 +483,21 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return
         if is_monotonic or sparse.issparse(data.X) or len(data) < MIN_LINEAR_ROWS:
             return
-        compare = self._comparison(data, groups)
-        if self.linear_leaves == "auto":
-            self.linear_leaves_ = bool(compare({"linear_leaves": False}, {"linear_leaves": True}))
-        if self.linear_start == "auto" and data.X.shape[1] <= MAX_START_FEATURES:
-            leaves, starts = {"linear_leaves": self.linear_leaves_}, (None, *START_PENALTIES)
-            best = compare(*(leaves | {"linear_start": start} for start in starts))
-            self.linear_start_ = starts[best]
+        tries_starts = self.linear_start == "auto" and data.X.shape[1] <= MAX_START_FEATURES
+        kinds = (self.linear_leaves_,) if "linear_leaves" in given else (False, True)
+        if len(kinds) == 1 and not tries_starts:
+            return
+        trial_scores = self._trial(data, groups)
+        scores = trial_scores(*({"linear_leaves": kind} for kind in kinds))
+        self.linear_leaves_ = kinds[scores.argmax()]
+        if tries_starts:
+            starts = None, *START_PENALTIES
+            own = {"linear_leaves": self.linear_leaves_}
+            others = trial_scores(*(own | {"linear_start": start} for start in starts[1:]))
+            self.linear_start_ = starts[np.argmax([scores.max(), *others])]
 
-    def _comparison(self, data, groups):
-        """A function that finds which settings are best in small models, see `BoostingTask`."""
+    def _trial(self, data, groups):
+        """A function of settings, `BoostingTask.trial_scores` on rows of the training set."""
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         data = data.subset(np.sort(random.permutation(len(data))[:TRIAL_ROWS]))
@@ -505,11 +510,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         parts = [(data.weight - part, part) for part in held_out]
         task, control, limit = self._task(data, None, groups), Control(), self._time_limit
 
-        def compare(*settings):
+        def trial_scores(*settings):
             with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
-                return task.compare(parts, seed, control, *settings)
+                return task.trial_scores(parts, seed, control, *settings)
 
-        return compare
+        return trial_scores
 
     @property
     def _column_names(self):

@@ -191,10 +191,10 @@ class BoostingTask:
         training = BoostingTraining(task, weight, held_out, seed, control.stop, known)
         return training.run(control.report, n_threads)
 
-    def compare(self, parts, seed, control, *settings):
-        """The number of those settings, as dicts, whose small models predict held-out rows best.
+    def trial_scores(self, parts, seed, control, *settings):
+        """How well small models with some settings, as dicts, predict held-out rows, as an array.
 
-        `parts` are pairs of `weight` and `held_out`.
+        `parts` are pairs of `weight` and `held_out`. All -inf where training was ended.
         """
         # The fit itself warns. A filter of warnings would apply to all threads.
         fixed = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
@@ -202,13 +202,13 @@ class BoostingTask:
         for weight, held_out in parts:
             for number, own in enumerate(settings):
                 if control.stop[0]:
-                    return 0
+                    break
                 try:
                     training = self.train(weight, held_out, seed, control, **fixed, **own)
                     scores[number] += max(training.scores) * held_out.sum()
                 except ValueError:  # it diverged
                     scores[number] = -np.inf
-        return 0 if control.stop[0] else int(scores.argmax())
+        return np.full(len(settings), -np.inf) if control.stop[0] else scores
 
     def calibrated(self, forest, data, bags, unseen):
         """New bags, with predictions as the loss calibrates them.
