@@ -201,7 +201,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
         data = self._merged(X, y, sample_weight, encode, known_map)
         if is_warm_start and len(self.forest_.spread):
-            data = data.with_spread(self.forest_.spread)
+            data = data.with_deviation(self.forest_.spread)
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):

@@ -240,7 +240,7 @@ class ObliqueForest(GreedyForest):
         return math.ceil(math.sqrt(n_features))
 
     def _directions_metadata(self, data, arrays):
-        arrays["spread"] = data.spread()
+        arrays["spread"] = data.deviation()
         return {}
 
     def _first_cut_options(self, data, **options):

@@ -54,7 +54,7 @@ class TrainingSet:
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
         self._whole = self
-        self._spread = None
+        self._deviation = None
 
     def __len__(self):
         return len(self.weight)
@@ -95,19 +95,19 @@ class TrainingSet:
     def with_features(self, X, feature_map):
         """The same rows with other features, and the map that made them."""
         other = copy(self)
-        other.X, other.feature_map, other._whole, other._spread = X, feature_map, other, None
+        other.X, other.feature_map, other._whole, other._deviation = X, feature_map, other, None
         return other
 
     def with_weight(self, weight):
         """The same rows with other weights, which then also count for `spread`."""
         other = copy(self)
-        other.weight, other._whole, other._spread = rescale_weights(weight), other, None
+        other.weight, other._whole, other._deviation = rescale_weights(weight), other, None
         return other
 
-    def with_spread(self, spread):
-        """The same rows with a given `spread`: that of the trees to which others are added."""
+    def with_deviation(self, deviation):
+        """The same rows with a given `deviation`: that of the trees to which others are added."""
         other = copy(self)
-        other._whole, other._spread = other, spread
+        other._whole, other._deviation = other, deviation
         return other
 
     def with_folds(self, fold, n_folds):
@@ -181,12 +181,17 @@ class TrainingSet:
         """Weighted mean of every feature, float64."""
         return weighted_sums(self.X, self.weight) / self.weight.sum()
 
-    def spread(self):
-        """Weighted standard deviation of every feature, float32; 1 where it is 0."""
+    def deviation(self):
+        """Weighted standard deviation of every feature, float32."""
         whole = self._whole
-        if whole._spread is None:
-            whole._spread = _standard_deviation(whole.X, whole.weight)
-        return whole._spread
+        if whole._deviation is None:
+            whole._deviation = _standard_deviation(whole.X, whole.weight)
+        return whole._deviation
+
+    def spread(self):
+        """Units of the features: `deviation`, or 1 where it is 0."""
+        deviation = self.deviation()
+        return np.where(deviation > 0, deviation, np.float32(1))
 
     def bootstrap(self, seed, n_draws):
         """How often each row is drawn, with replacement, in proportion to its weight."""
@@ -301,8 +306,11 @@ def _standard_deviation(X, weight):
         variance = sum(squares) / total
     with np.errstate(over="ignore"):
         spread = np.sqrt(variance).astype(np.float32)
-    usable = (spread > np.finfo(np.float32).tiny) & np.isfinite(spread)
-    return np.where(usable, spread, np.float32(1))
+    # The mean of equal values may be rounded, so their deviation may not be 0.
+    least, largest = (extreme(axis=0) for extreme in (X.min, X.max))
+    varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
+    spread[~varies | (spread <= np.finfo(np.float32).tiny)] = 0
+    return np.where(np.isfinite(spread), spread, np.float32(1))
 
 
 def _sparse_variance(X, weight):

@@ -587,7 +587,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     def _packed(self, training, data):
         """A trained bag as a Forest."""
-        arrays = training.pack() | {"baseline": data.baseline, "spread": data.spread()}
+        arrays = training.pack() | {"baseline": data.baseline, "spread": data.deviation()}
         link = self._make_loss().link
         return self._new_forest(arrays, data, aggregate="sum", n_shared_values=0, link=link)
 

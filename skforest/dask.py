@@ -266,7 +266,7 @@ def _prepare(estimator, partitions, n_most):
         levels=data.feature_map.levels,
         baseline=data.baseline,
         n_outputs=data.n_outputs,
-        spread=data.spread(),
+        spread=data.deviation(),
     )
     return n_rows
 
@@ -340,7 +340,7 @@ def _fit_members(estimator, n_members, number, X, y, sample_weight=None):
     if hasattr(estimator, "n_bags_") and estimator.n_bags_ > 1:
         estimator.n_bags_ = max(n_members, MIN_FOLDS)
     data = estimator._known_training_set(X, y, sample_weight)
-    data = data.with_spread(estimator.forest_.spread)
+    data = data.with_deviation(estimator.forest_.spread)
     forest = estimator._fit_forest(data, range(n_members))
     names = (name for name in (*RECORDS, *OF_PARTITIONS) if name in vars(estimator))
     return forest, {name: vars(estimator)[name] for name in names}

@@ -269,7 +269,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
 
     def _directions_metadata(self, data, arrays):
         if self._weights_are_scaled:
-            arrays["spread"] = data.spread()
+            arrays["spread"] = data.deviation()
         return {
             "feature_shape": self.feature_shape_,
             "wrap": self._flags("wrap"),

@@ -169,7 +169,7 @@ def refine(
         "features": features,
     }  # fmt: skip
     if not len(forest.spread):
-        forest = forest.replaced({**forest.arrays, "spread": data.spread()})
+        forest = forest.replaced({**forest.arrays, "spread": data.deviation()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from makers import random_forest, whole_table
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -408,6 +409,31 @@ def test_importances_of_columns_and_their_spread(estimator, parameters):
     expected = np.std(deviation, axis=0, ddof=1)[column]
     np.testing.assert_allclose(table["std"], expected, atol=1e-12)
     assert len(members) == parameters.get("n_bags", 8)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize(
+    "model",
+    [
+        skforest.ManifoldForestRegressor(10, random_state=0),
+        skforest.CO2ForestRegressor(5, random_state=0),
+        skforest.ObliqueBoostingRegressor(20, n_bags=1, random_state=0),
+        skforest.RandomHingeForestRegressor(5, n_bags=1, max_iter=50, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_constant_columns_have_no_importance(model, is_sparse):
+    """The weighted mean of equal values is another number after rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(397, 4)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] * X[:, 3]
+    X[:, 2] = 32.070518
+    weight = rng.random(397)
+    model = clone(model).fit(sparse.csr_matrix(X) if is_sparse else X, y, sample_weight=weight)
+    assert model.forest_.spread[2] == 0 and (model.forest_.spread[[0, 1, 3]] > 0).all()
+    for kind in ("impurity", "count"):
+        found = model.forest_.feature_importances(kind)
+        assert found[2] == 0 and (found[[0, 1, 3]] > 0).all()
 
 
 def test_importances_of_a_table_are_those_of_its_columns():

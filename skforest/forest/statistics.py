@@ -372,6 +372,7 @@ def feature_importances(forest, importance_type):
             # Weights of sparse and dense directions are in units of 1 / spread.
             is_mixture = np.repeat(codes >= forest.code_ends[1], np.diff(weights.indptr))
             weights.data[is_mixture] *= forest.spread[weights.indices[is_mixture]]
+            weights.eliminate_zeros()  # of constant features
         if importance_type == "count":
             total += weights.getnnz(axis=0)
         else:

@@ -207,7 +207,7 @@ def check_arrays(forest):
     is_within = _within(forest.direction, 0, n_codes)
     _need(is_within, f"direction contains codes outside of 0 .. {n_codes - 1}")
     _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
-    _need(_all(forest.spread, lambda x: x > 0), "spread contains values that are not positive")
+    _need(_all(forest.spread, lambda x: x >= 0), "spread contains values below 0, or NaN")
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
     _check_inputs(forest)
     for name in FLOAT_ARRAYS:

@@ -82,9 +82,9 @@ class HingeInput:
             own_unit = _deviations(data)
             common = _root_mean_square(own_unit)
             emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
-        spread = data.spread()
         fields = np.arange(data.X.shape[1], dtype=np.int32)[None]
-        return cls(data.X, data.mean(), spread.astype(np.float64), emphasis, spread, fields)
+        unit = data.spread().astype(np.float64)
+        return cls(data.X, data.mean(), unit, emphasis, data.deviation(), fields)
 
     @classmethod
     def of_images(cls, data, receptive_fields):
@@ -92,7 +92,7 @@ class HingeInput:
         scale = data.feature_map.per_feature(data.feature_map.scale)
         deviation = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
-        return cls(data.X, mean, deviation, emphasis, data.spread(), receptive_fields)
+        return cls(data.X, mean, deviation, emphasis, data.deviation(), receptive_fields)
 
     def table(self):
         """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
@@ -112,8 +112,7 @@ class HingeInput:
 
 def _deviations(data):
     """Standard deviations of the features as they were before the map scaled them; 0: constant."""
-    spread = data.spread()
-    return np.where(spread == 1, 0, spread) / data.feature_map.per_feature(data.feature_map.scale)
+    return data.deviation() / data.feature_map.per_feature(data.feature_map.scale)
 
 
 def _root_mean_square(values):
