@@ -1,14 +1,16 @@
-"""Measurements of oblique boosting and of blends: large tables, one row at a time, linear starts.
+"""Measurements of oblique boosting and of blends: many rows, single rows, starts, depths.
 
     python benchmarks/boosting.py scale [--rounds N] [--quick]
     python benchmarks/boosting.py one-row [--rounds N] [--quick]
     python benchmarks/boosting.py linear-start [--rounds N] [--quick]
+    python benchmarks/boosting.py depth [--rounds N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
 and with blends. ``linear-start`` compares models that start from a linear function with others, on
-splits of the training rows of the regression tables of ``peers.py``, at three sizes; a round is
-another split. Rows are merged into ``benchmarks/results/boosting.json``.
+splits of the training rows of the regression tables of ``peers.py``, at three sizes; ``depth``
+compares depths of the trees, on splits of all training rows of its tables with many rows. A round
+is another split. Rows are merged into ``benchmarks/results/boosting.json``.
 """
 
 import multiprocessing
@@ -23,6 +25,7 @@ import lightgbm
 import numpy as np
 from groups import pick
 from results import Measure, Row
+from sklearn.base import is_regressor
 from sklearn.datasets import make_friedman1
 from timing import interleave, ratios, seconds
 
@@ -31,6 +34,7 @@ import skforest
 N_ROUNDS = 50
 SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
+DEPTHS = "auto", 6, 8
 MEASURES = {
     "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
     "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
@@ -42,6 +46,12 @@ MEASURES = {
         )
         for n in SIZES
         for start in STARTS
+    },
+    **{
+        f"depth/{depth}": Measure(
+            f"error with max_depth={depth!r} over that with 4, many rows", "x", more=False
+        )
+        for depth in DEPTHS
     },
 }
 
@@ -125,23 +135,52 @@ def linear_start(options):
         for name in names:
             for seed in range(options.rounds or 1):
                 split = data.load_table(name, options.data, 0, n).inner(seed)
-                found.append([_error_and_time(split, seed, start) for start in (None, *STARTS)])
-        logs = np.log(found)
-        for number, start in enumerate(STARTS, 1):
-            error, spent = (logs[:, number] - logs[:, 0]).T
-            noise = np.std(error) / np.sqrt(len(error))
-            note = f"{len(error)} fits, +- {noise:.3f}, fit time {np.exp(spent.mean()):.2f}"
-            yield Row(f"linear-start/{n}-{start}", [np.exp(error.mean())], note)
+                model = skforest.ObliqueBoostingRegressor(random_state=seed)
+                starts = (model.set_params(linear_start=start) for start in (None, *STARTS))
+                found.append([_error_and_time(model, split) for model in starts])
+        yield from _ratios([f"linear-start/{n}-{start}" for start in STARTS], found)
 
 
-def _error_and_time(split, seed, linear_start):
-    """Root mean squared error on test rows, and processor seconds of the fit."""
-    model = skforest.ObliqueBoostingRegressor(linear_start=linear_start, random_state=seed)
+def depth(options):
+    """Errors of models with several depths, over those with 4, on tables with many rows."""
+    quick = {"classification": ["magic"], "regression": ["reg_pol"]}
+    sets, found = pick(options, compare.LARGE, quick), []
+    kinds = {
+        "classification": skforest.ObliqueBoostingClassifier,
+        "regression": skforest.ObliqueBoostingRegressor,
+    }
+    for task, names in sets.items():
+        for name in names:
+            for seed in range(options.rounds or 1):
+                n_rows = pick(options, None, 300)
+                split = data.load_table(name, options.data, 0, n_rows).inner(seed)
+                model = kinds[task](random_state=seed)
+                models = (model.set_params(max_depth=depth) for depth in (4, *DEPTHS))
+                found.append([_error_and_time(model, split) for model in models])
+    yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
+
+
+def _error_and_time(model, split):
+    """Error on test rows, in percent plus `compare.OFFSET`, and processor seconds of the fit."""
     start = time.process_time()
     model.fit(split.X_train, split.y_train)
     spent = time.process_time() - start
-    return np.sqrt(np.mean((model.predict(split.X_test) - split.y_test) ** 2)), spent
+    predicted, y = model.predict(split.X_test), split.y_test
+    error = np.mean(predicted != y)
+    if is_regressor(model):
+        error = np.sqrt(np.mean((predicted - y) ** 2)) / np.std(y)
+    return 100 * error + compare.OFFSET, spent
+
+
+def _ratios(names, found):
+    """Rows of geometric means of errors over those of the first of several models."""
+    logs = np.log(found)
+    for number, name in enumerate(names, 1):
+        error, spent = (logs[:, number] - logs[:, 0]).T
+        noise = np.std(error) / np.sqrt(len(error))
+        note = f"{len(error)} fits, +- {noise:.3f}, fit time {np.exp(spent.mean()):.2f}"
+        yield Row(name, [np.exp(error.mean())], note)
 
 
 if __name__ == "__main__":
-    groups.main(__doc__, (scale, one_row, linear_start), MEASURES)
+    groups.main(__doc__, (scale, one_row, linear_start, depth), MEASURES)

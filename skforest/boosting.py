@@ -54,14 +54,18 @@ from .training.losses import (
     make_loss,
 )
 
-# With which linear_leaves="auto" and linear_start="auto" compare models: rows, folds if there are
-# at most half as many, and rows at least.
-TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 4000, 2, 100
+# With which linear_leaves="auto" and linear_start="auto" compare models: rounds, rows, folds if
+# there are at most half as many, and rows at least.
+TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
 # Penalties that linear_start="auto" tries, and the largest number of features with which it does.
 START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
+# With which max_depth="auto" compares models: depths, of which the first is taken with fewer rows,
+# rounds, rows, rows at least, and settings with which training is short.
+DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
+SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 # Parameters that a warm start must not change.
 FIXED = (
     "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
@@ -74,8 +78,10 @@ n_estimators : int
     is trained again on all rows, see `early_stopping`, may have more.
 learning_rate : "auto" or float
     Factor of the values of the leaves, more than 0. "auto": 0.1.
-max_depth : int or None
-    Largest depth of a leaf, up to 30; the root has depth 0. None: 30.
+max_depth : "auto", int or None
+    Largest depth of a leaf, up to 30; the root has depth 0. None: 30. "auto": None with
+    `max_leaf_nodes`; from 8000 rows on, with early stopping, that of 4, 6 and 8 with which small
+    models have the lowest loss on held-out rows; otherwise 4.
 max_leaf_nodes : int or None
     Largest number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
     split has the largest gain is split next, in the limits of `max_depth`. None: no limit, and
@@ -170,6 +176,8 @@ power : float
 ATTRIBUTES = """
 learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
+max_depth_ : int or None
+    Resolved value of this parameter.
 linear_leaves_, early_stopping_ : bool
     Resolved values of these parameters.
 linear_start_ : float or None
@@ -231,7 +239,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "max_depth": [Interval(Integral, 1, 30, closed="both"), None],
+        "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 30, closed="both"), None],
         "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "min_samples_leaf": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "l2_regularization": [Interval(Real, 0.0, None, closed="left")],
@@ -339,6 +347,17 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         if self.warm_start:
             self._fixed_parameters = fixed
 
+    def _select_settings(self, data, is_warm_start):
+        if not isinstance(self.max_depth, str):
+            self.max_depth_ = self.max_depth
+        elif not is_warm_start:
+            self.max_depth_ = None if self.max_leaf_nodes else DEPTHS[0]
+            n_rows = np.count_nonzero(data.weight)
+            if self.max_depth_ and self.early_stopping_ and n_rows >= MIN_DEPTH_ROWS:
+                trial_scores = self._trial(data, DEPTH_ROWS, DEPTH_ROUNDS, **SHORT)
+                scores = trial_scores(*({"max_depth": depth} for depth in DEPTHS))
+                self.max_depth_ = DEPTHS[scores.argmax()]
+
     def _adds_rounds(self, n_folds, n_rows):
         """Does a warm start add rounds to the bags of the last fit? ValueError if it cannot."""
         n_done = getattr(self, "_n_rounds", self.n_estimators)
@@ -386,7 +405,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     @property
     def _settings(self):
-        max_depth, max_leaves = int(self.max_depth or 30), int(self.max_leaf_nodes or 0)
+        # Pickles of earlier versions have no `max_depth_`.
+        max_depth = int(getattr(self, "max_depth_", self.max_depth) or 30)
+        max_leaves = int(self.max_leaf_nodes or 0)
         return BoostingSettings(
             n_rounds=int(self.n_estimators),
             learning_rate=float(self.learning_rate_),
@@ -420,7 +441,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
-            self._resolve_linear(data, monotonic is not None, groups)
+            self._resolve_linear(data, monotonic is not None)
         elif self._is_linear and sparse.issparse(data.X):
             raise TypeError(
                 "Sparse data was passed for X, but dense data is required by the linear functions "
@@ -463,7 +484,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         held_out = np.concatenate([np.zeros(len(data)), other.weight])
         return data.with_held_out(other, target), held_out
 
-    def _resolve_linear(self, data, is_monotonic, groups):
+    def _resolve_linear(self, data, is_monotonic):
         """Set `linear_leaves_` and `linear_start_`; "auto": what is better on held-out rows."""
         loss = self._make_loss()
         given = self._given_linear()
@@ -487,7 +508,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         kinds = (self.linear_leaves_,) if "linear_leaves" in given else (False, True)
         if len(kinds) == 1 and not tries_starts:
             return
-        trial_scores = self._trial(data, groups)
+        trial_scores = self._trial(data, TRIAL_ROWS, TRIAL_ROUNDS)
         scores = trial_scores(*({"linear_leaves": kind} for kind in kinds))
         self.linear_leaves_ = kinds[scores.argmax()]
         if tries_starts:
@@ -496,19 +517,28 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             others = trial_scores(*(own | {"linear_start": start} for start in starts[1:]))
             self.linear_start_ = starts[np.argmax([scores.max(), *others])]
 
-    def _trial(self, data, groups):
-        """A function of settings, `BoostingTask.trial_scores` on rows of the training set."""
+    def _trial(self, data, n_rows, n_rounds, **settings):
+        """A function of further settings: scores of small models on held-out rows.
+
+        At most `n_rows` rows train or are held out. With at most half as many, each half of them
+        is held out once.
+        """
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
-        data = data.subset(np.sort(random.permutation(len(data))[:TRIAL_ROWS]))
-        n_parts = min(TRIAL_ROWS // len(data), TRIAL_FOLDS)
+        data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
+        n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:
             held_out = [draw_held_out(data.weight, self.validation_fraction, seed)]
         else:
             fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed)
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
         parts = [(data.weight - part, part) for part in held_out]
-        task, control, limit = self._task(data, None, groups), Control(), self._time_limit
+        groups = read_groups(self.interaction_cst, self._column_names)
+        task = self._task(data, self._monotonic_features(data), groups)
+        # The fit itself warns. A filter of warnings would apply to all threads.
+        settings |= {"n_rounds": min(n_rounds, self.n_estimators), "warns": False}
+        task = replace(task, settings=replace(task.settings, **settings))
+        control, limit = Control(), self._time_limit
 
         def trial_scores(*settings):
             with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
@@ -542,7 +572,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         has_own = task.rows.held_out is None and held_out.any()  # rows that this bag holds out
         is_repeated = has_own and data.fold is None
         known_first, known_last = known.get(seed, (None, None))
-        n_threads = thread_count(self.n_jobs) // self.n_bags_
+        n_threads = thread_count(self.n_jobs) // max(self.n_bags_, data.n_folds)
         train = partial(task.train, seed=seed, control=control, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, data.weight)
         training = train(weight, held_out, known=known_first if is_repeated else known_last)
@@ -650,7 +680,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         n_estimators=1000,
         *,
         learning_rate="auto",
-        max_depth=4,
+        max_depth="auto",
         max_leaf_nodes=None,
         min_samples_leaf="auto",
         l2_regularization=3.0,
@@ -755,7 +785,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         quantile=0.5,
         power=1.5,
         learning_rate="auto",
-        max_depth=4,
+        max_depth="auto",
         max_leaf_nodes=None,
         min_samples_leaf="auto",
         l2_regularization=3.0,

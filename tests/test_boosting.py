@@ -161,6 +161,43 @@ def test_limits_of_the_leaves_and_the_depth():
     assert_same_trees(model, clone(model).set_params(max_leaf_nodes=None).fit(X, y))
 
 
+def test_the_depth_is_chosen_on_held_out_rows(monkeypatch):
+    """Whether many features interact decides, with enough rows and early stopping."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (1500, 8)).astype(float)
+    table = rng.normal(size=64)[(X[:, :6] @ 2 ** np.arange(6)).astype(int)]
+    additive = X @ rng.normal(size=8) + rng.normal(size=1500)
+    depth_of = {}
+    for n_least in (1400, 1600):
+        monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", n_least)
+        for name, target in (("table", table), ("additive", additive)):
+            X_own = np.column_stack([X, rng.normal(size=1500)])  # no equal rows
+            own = {"n_estimators": 60, "n_bags": 1, "n_directions": 0}
+            model = quick(ObliqueBoostingRegressor, **own).fit(X_own, target)
+            depth_of[name, n_least] = model.max_depth_
+            assert model.forest_.max_depth.max() <= model.max_depth_
+    assert depth_of["table", 1400] > 4
+    assert {depth for case, depth in depth_of.items() if case != ("table", 1400)} == {4}
+    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 1400)
+    for own, expected in (
+        ({"max_leaf_nodes": 9}, None),
+        ({"early_stopping": False}, 4),
+        ({"max_depth": 3}, 3),
+        ({"max_depth": None}, None),
+    ):
+        model = quick(ObliqueBoostingRegressor, n_estimators=3, n_bags=1, **own)
+        assert model.fit(X_own, table).max_depth_ == expected
+
+
+def test_a_warm_start_keeps_the_depth(monkeypatch):
+    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 100)
+    monkeypatch.setattr(skforest.boosting, "DEPTHS", (3,))
+    X, y = rows_of(ObliqueBoostingRegressor, 200)
+    model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=4, warm_start=True).fit(X, y)
+    monkeypatch.setattr(skforest.boosting, "DEPTHS", (2,))
+    assert model.set_params(n_bags=2).fit(X, y).max_depth_ == 3
+
+
 # ------------------------------------------------------------------------------------------ losses
 
 

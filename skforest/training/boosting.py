@@ -48,7 +48,6 @@ ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
 START_STEPS = 30  # of Newton's method for a linear start, at most
 STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
-TRIAL_ROUNDS = 100  # of the models that choose the kind of leaves, and the start
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
 # Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
@@ -192,19 +191,17 @@ class BoostingTask:
         return training.run(control.report, n_threads)
 
     def trial_scores(self, parts, seed, control, *settings):
-        """How well small models with some settings, as dicts, predict held-out rows, as an array.
+        """How well models with changed settings, as dicts, predict held-out rows, as an array.
 
         `parts` are pairs of `weight` and `held_out`. All -inf where training was ended.
         """
-        # The fit itself warns. A filter of warnings would apply to all threads.
-        fixed = {"n_rounds": min(TRIAL_ROUNDS, self.settings.n_rounds), "warns": False}
         scores = np.zeros(len(settings))
         for weight, held_out in parts:
             for number, own in enumerate(settings):
                 if control.stop[0]:
                     break
                 try:
-                    training = self.train(weight, held_out, seed, control, **fixed, **own)
+                    training = self.train(weight, held_out, seed, control, **own)
                     scores[number] += max(training.scores) * held_out.sum()
                 except ValueError:  # it diverged
                     scores[number] = -np.inf
