@@ -14,17 +14,31 @@ from ._targets import same_classes
 from .training.blending import sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
+# Members are compared on the rows of as many folds as have this many distinct rows, at least 2:
+# with more rows, weights hardly change.
+COMPARED = 5000
 
 
 class BlendedRows:
-    """What all members are trained on: samples in folds, and the distinct rows among them."""
+    """What all members are trained on: samples in folds, and the distinct rows among them.
 
-    def __init__(self, X, y, weight, rows, fold, n_folds, classes):
+    Members are compared on the rows of the first `n_compared` folds, or of all folds.
+    """
+
+    def __init__(self, X, y, weight, rows, fold, n_folds, classes, compares_all):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
         self.classes = classes  # of every output; None in regression
         self.rows = rows  # TrainingSet
         self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
-        self.first = rows.first_samples()
+        first = rows.first_samples()
+        of_row = fold[first]
+        n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
+        n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
+        self.n_compared = min(n_folds, int(n_needed))
+        # Of the distinct rows that are compared: the first samples, folds, targets and weights.
+        compared = np.flatnonzero(of_row < self.n_compared)
+        self.compared, self.compared_fold = first[compared], of_row[compared]
+        self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
 
     @property
     def n_columns(self):
@@ -44,10 +58,11 @@ class OwnMember:
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
         self.fitted = estimator
+        self.growth = 1.0  # trees if it is trained again, over those of the folds
         self.is_refitted = False
 
     def train_folds(self, samples, limit):
-        """Train trees that leave a fold out; return the responses of the distinct rows."""
+        """Train trees that leave a fold out; return the responses of the compared rows."""
         model = self.estimator
         model._validate_params()
         model._time_limit = limit
@@ -55,13 +70,20 @@ class OwnMember:
         # leak is small.
         self.data = model._prepare(samples.X, samples.y, samples.weight)
         fold = samples.fold[self.data.first_samples()]
-        data = self.data.with_folds(fold, samples.n_folds)
         self.n_wanted = model._member_counts(False)[1]
-        model.forest_ = model._fit_forest(data, range(max(self.n_wanted, samples.n_folds)))
-        response, n_trees = model._mean_of_members(data, data.is_left_out)
-        if not n_trees.all():
+        n_left_out, n_trees = samples.n_folds, self.n_wanted
+        if not model._keeps_folds(samples.n_folds):
+            n_left_out = samples.n_compared
+            n_trees = -(-n_trees * n_left_out // samples.n_folds)
+        n_trees = max(n_trees, n_left_out)
+        self.growth = max(1.0, self.n_wanted / n_trees)
+        data = self.data.with_folds(fold, n_left_out)
+        model.forest_ = model._fit_forest(data, range(n_trees))
+        response, n_predicting = model._mean_of_members(data, data.is_left_out)
+        response = data.of_samples(response)[samples.compared]
+        if not n_predicting[fold < samples.n_compared].all():
             raise TimeoutError(f"{self.name}: no tree left some fold out within the time limit")
-        return data.of_samples(response)[samples.first]
+        return response
 
     def train(self, samples, limit, is_wanted):
         """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
@@ -93,12 +115,13 @@ class OtherMember:
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
         self.fitted = None  # a model whose prediction can be timed
+        self.growth = 1.0
         self.is_refitted = True
 
     def train_folds(self, samples, limit):
-        """Responses of the distinct rows, each by an estimator that did not see its fold."""
+        """Responses of the compared rows, each by an estimator that did not see its fold."""
         response = np.full((len(samples.fold), samples.n_columns), np.nan)
-        for k in range(samples.n_folds):
+        for k in range(samples.n_compared):
             if limit is not None and not limit.left() and k >= limit.at_least:
                 raise TimeoutError(self.name)
             model = self._fitted(
@@ -110,7 +133,7 @@ class OtherMember:
             check_response(found, (len(own), samples.n_columns), self.name, is_proba)
             response[own] = found
         self.fitted = model
-        return response[samples.first]
+        return response[samples.compared]
 
     def train(self, samples, limit, is_wanted):
         """Train on all rows."""

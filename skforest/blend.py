@@ -120,13 +120,16 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 NOTES = """
 A forest of this package is trained once with each of its trees (bags, for hinge forests and
 oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
-left out the fold of the row; with 100 trees and 5 folds, over 20 of them. The settings of a forest
-that are chosen from the data are chosen once, on all rows. Each bag of oblique boosting is stopped
-early on the fold that it leaves out, so its score is slightly too high.
+left out the fold of the row; with 100 trees and 5 folds, over 20 of them. With many rows and
+``refit=True``, only as many folds as have 5000 rows, but at least two, are left out and predicted,
+by as large a part of the trees. The settings of a forest that are chosen from the data are chosen
+once, on all rows. Each bag of oblique boosting is stopped early on the fold that it leaves out, so
+its score is slightly too high.
 
-Weights are means of those that greedy selection finds on 20 bootstrap samples of the rows, fewer
-with more than 20,000 rows; members with a weight below 0.05 are left out. With `scoring`, or more
-than 200,000 rows, the weights are those of one selection on all rows.
+Weights are means of those that greedy selection finds on 20 bootstrap samples of the predicted
+rows, fewer if these are more than 20,000; members with a weight below 0.05 are left out. With
+`scoring`, or more than 200,000 of these rows, the weights are those of one selection on all of
+them.
 
 {weighted_rows}
 """
@@ -216,9 +219,9 @@ class _Blend(TableEstimator):
         X = X if hasattr(X, "shape") else np.asarray(X)
         cv = 5 if self.cv is None else self.cv
         fold, n_folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
-        return BlendedRows(
-            X, decoded, weight if has_weights else None, rows, fold, n_folds, classes
-        )
+        weight = weight if has_weights else None
+        # Without `refit`, all trees are kept: all folds are left out by as many.
+        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes, not self.refit)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
@@ -280,7 +283,7 @@ class _Blend(TableEstimator):
         for member in members:
             start = time.perf_counter()
             # The first member is trained, whatever the limit: there is always a model.
-            own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_folds)
+            own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_compared)
             try:
                 if kept and limit is not None and not limit.left():
                     raise TimeoutError(member.name)
@@ -290,7 +293,7 @@ class _Blend(TableEstimator):
             except Exception as error:
                 error.add_note(f"The member {member.name!r} of the blend raised this.")
                 raise
-            shape = len(samples.rows), samples.n_columns
+            shape = len(samples.compared), samples.n_columns
             check_response(response, shape, member.name)
             kept.append(member)
             responses.append(response)
@@ -307,11 +310,11 @@ class _Blend(TableEstimator):
             start = time.perf_counter()
             response_of(member.fitted, X, samples.classes)
             seconds.append(time.perf_counter() - start)
-        return 1e6 * min(seconds) / PREDICTED
+        return 1e6 * min(seconds) / PREDICTED * member.growth
 
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
-        rows, names = samples.rows, [member.name for member in members]
+        names = [member.name for member in members]
         criterion = self._make_criterion(samples)
         scores = [criterion.score(criterion.reduce(response)) for response in responses]
         costs = [self._predict_us[name] for name in names]
@@ -335,23 +338,23 @@ class _Blend(TableEstimator):
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
             self.temperature_ = find_temperature(
                 blended,
-                rows.y[:, 0].astype(np.int64),
-                rows.weight,
-                samples.fold[samples.first],
-                samples.n_folds,
+                samples.compared_y[:, 0].astype(np.int64),
+                samples.compared_weight,
+                samples.compared_fold,
+                samples.n_compared,
                 may_flatten=is_whole,
             )
 
     def _make_criterion(self, samples):
         """What the weights maximise."""
-        rows = samples.rows
+        y, weight = samples.compared_y, samples.compared_weight
         if self.scoring is not None:
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            return Scorer(scorer, self._predicting, samples.y[samples.first], rows.weight)
+            return Scorer(scorer, self._predicting, samples.y[samples.compared], weight)
         if is_classifier(self):
             n_classes = [len(labels) for labels in samples.classes]
-            return LogLoss(rows.y.astype(np.int64), n_classes, rows.weight)
-        return R2(rows.y, rows.weight)
+            return LogLoss(y.astype(np.int64), n_classes, weight)
+        return R2(y, weight)
 
     def _predicting(self, response):
         """An estimator whose predictions are those of a response; its X are numbers of rows."""

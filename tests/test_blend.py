@@ -204,8 +204,13 @@ def test_few_rows_that_are_all_right_do_not_prove_certainty():
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(forest, data):
+@pytest.mark.parametrize("n_folds", [5, 2])
+def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
+    forest, data, n_folds, monkeypatch
+):
+    """With many rows, those of two folds are predicted, by two fifths of the members."""
     X, y = data
+    monkeypatch.setattr(skforest._members, "COMPARED", len(X) * n_folds // 5)
     kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
     blend = kind([forest], random_state=0)
     samples = blend._read_samples(X, y, None, None)
@@ -213,17 +218,21 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(forest, data):
     found = member.train_folds(samples, None)
     model, data = member.estimator, member.data
     fold = samples.fold[data.first_samples()]
-    folded = data.with_folds(fold, 5)
-    for row in (0, 17):
-        own = []
-        for i in range(model._member_counts(True)[2]):
+    folded = data.with_folds(fold, n_folds)
+    n_members = model._member_counts(True)[2]
+    assert n_members == -(-model._member_counts(False)[1] * n_folds // 5)
+    compared = np.flatnonzero(samples.fold < n_folds)
+    np.testing.assert_array_equal(np.sort(samples.compared), compared)
+    for sample in compared[[0, 17]]:
+        row, own = np.flatnonzero(data.first_samples() == sample)[0], []
+        for i in range(n_members):
             seed = tree_seed(model._seed, i)
             weight = model._tree_weight(folded.without_fold(i), seed)
-            assert not weight[fold == i % 5].any()
-            if fold[row] == i % 5:
+            assert not weight[fold == i % n_folds].any()
+            assert np.count_nonzero(folded.without_fold(i).weight) == len(data) * 4 // 5
+            if fold[row] == i % n_folds:
                 own.append(model._member(i).response_mapped(data.X[row][None])[0])
-        sample = data.first_samples()[row]
-        of_blend = samples.rows.row_of_sample[sample]
+        of_blend = np.flatnonzero(samples.compared == sample)[0]
         np.testing.assert_allclose(found[of_blend], np.mean(own, axis=0), rtol=1e-6)
 
 
@@ -287,6 +296,28 @@ def test_members_of_small_weight_are_not_trained_again(monkeypatch):
     board = classifier().fit(X, y).leaderboard_
     np.testing.assert_array_equal(board["weight"], weights)
     assert not board["refitted"].any()
+
+
+def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
+    """Scores and weights are those of the rows of two folds; `refit=False` needs all folds."""
+    X, y = classes()
+    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    linear = make_pipeline(StandardScaler(), LogisticRegression())
+    blend = classifier(members=[ManifoldForestClassifier(10), ("linear", linear)]).fit(X, y)
+    fold = blend._read_samples(X, y, None, None).fold
+    proba = np.full((len(X), 3), np.nan)
+    for k in range(2):
+        own = fold == k
+        proba[own] = clone(linear).fit(X[~own], y[~own]).predict_proba(X[own])
+    own = fold < 2
+    expected = np.log(np.maximum(proba[own, y[own]], 1e-3)).mean()
+    assert blend.member_scores_["linear"] == pytest.approx(expected)
+    monkeypatch.setattr(skforest.blend, "MIN_REFITTED", 0.99)
+    sizes = {}
+    for refit in (True, False):
+        members = classifier(refit=refit, members=["manifold"] * 2).fit(X, y).members_
+        sizes[refit] = {len(member.forest_) for member in members.values()}
+    assert sizes == {True: {40}, False: {100}}
 
 
 def test_members_of_the_folds_are_kept():
