@@ -495,7 +495,7 @@ def test_large_models_with_linear_leaves_are_refused(friedman, monkeypatch):
     model = ObliqueBoostingRegressor(10, linear_leaves=True, n_bags=1, random_state=0)
     model.fit(*friedman)
     monkeypatch.setattr(onnx_trees, "MAX_ATTRIBUTES", 1000)
-    with pytest.raises(ValueError, match="linear leaves and"):
+    with pytest.raises(ValueError, match="linear functions and"):
         to_onnx(model)
 
 

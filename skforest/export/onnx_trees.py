@@ -74,7 +74,7 @@ def _fits(graph, forest):
         return True
     if len(forest.slope_feature):
         raise ValueError(
-            f"the estimator has linear leaves and {forest.n_nodes} nodes, which take {n_bytes} "
+            f"the estimator has linear functions and {forest.n_nodes} nodes, which take {n_bytes} "
             f"bytes; at most {MAX_ATTRIBUTES} bytes can be exported to ONNX"
         )
     return False
