@@ -41,7 +41,7 @@ TITLES = {
 }
 # Comparisons on tables that have a file of results of their own, and these tables.
 OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
-LINEAR_START = "boosting:linear-start/"  # names of stored rows
+LINEAR_START, DEPTH = "boosting:linear-start/", "boosting:depth/"  # names of stored rows
 SCRIPTS = (
     "manifold",
     "co2",
@@ -351,7 +351,7 @@ def size_table(stored):
 def boosting_table(stored):
     """Return head and rows of times and memory of oblique boosting and blends."""
     return _noted_table(
-        {name: row for name, row in stored.items() if not name.startswith(LINEAR_START)},
+        {name: row for name, row in stored.items() if not name.startswith((LINEAR_START, DEPTH))},
         "boosting:",
     )
 
@@ -570,6 +570,7 @@ TABLES = {
     "peers_members": members_table,
     "choose": settings_table,
     "boosting_start": start_table,
+    "boosting_depth": partial(_noted_table, prefix=DEPTH),
     "tables_categories": categories_table,
     "tables_holes": holes_table,
     "tables_choose": choose_table,
