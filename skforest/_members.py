@@ -69,7 +69,7 @@ class OwnMember:
         # Settings that are chosen from the data are chosen on all rows. They are few; what they
         # leak is small.
         self.data = model._prepare(samples.X, samples.y, samples.weight)
-        fold = samples.fold[self.data.first_samples()]
+        fold = self.data.least_of_samples(samples.fold)
         self.n_wanted = model._member_counts(False)[1]
         n_left_out, n_trees = samples.n_folds, self.n_wanted
         if not model._keeps_folds(samples.n_folds):

@@ -167,6 +167,13 @@ class TrainingSet:
         _, first = np.unique(self.row_of_sample[samples], return_index=True)
         return samples[first]
 
+    def least_of_samples(self, values):
+        """The least value, an int of each sample, among the samples of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        found = np.full(len(self), values.max())
+        np.minimum.at(found, self.row_of_sample[samples], values[samples])
+        return found
+
     # ---------------------------------------------------------------------------------- statistics
 
     def largest(self):

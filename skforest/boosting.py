@@ -317,7 +317,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _keeps_folds(self, n_folds):
-        return self.early_stopping_ and n_folds >= self.n_bags_
+        return self.early_stopping_ and 1 < self.n_bags_ <= n_folds
 
     @property
     def _holds_out_rows(self):

@@ -320,6 +320,21 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     assert sizes == {True: {40}, False: {100}}
 
 
+def test_rows_that_a_member_cannot_tell_apart_are_in_one_fold(monkeypatch):
+    """Hinge forests clip outliers: rows of different folds become one row."""
+    X, y = targets(300)
+    X[::30, 0] = 1e6 * np.arange(1, 11)
+    X[::30, 1:], y[::30] = X[0, 1:], y[0]
+    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    blend = BlendedForestRegressor([RandomHingeForestRegressor(10, **HINGE)], random_state=0)
+    samples = blend._read_samples(X, y, None, None)
+    (member,) = blend._new_members(np.random.RandomState(0))
+    response = member.train_folds(samples, None)
+    outliers = np.flatnonzero(np.isin(samples.compared, np.arange(0, 300, 30)))
+    assert len(member.data) == 291 and len(outliers) > 1
+    assert np.isfinite(response).all() and len(np.unique(response[outliers])) == 1
+
+
 def test_members_of_the_folds_are_kept():
     X, y = classes()
     kept = classifier(refit=False).fit(X, y)
