@@ -72,8 +72,8 @@ refit : bool
     Whether members are trained again on all rows. False: forests of this package remain as they
     were trained for the weights, each of their trees without one fold of the rows. That shortens
     the fit and increases the error. Forests remain in any case if their weight is below 0.15, and
-    oblique boosting does, whose bags leave out a fold anyway; estimators of other packages, and
-    forests of fewer trees or bags than folds, are always trained again.
+    oblique boosting of several bags does, which leave out a fold anyway; estimators of other
+    packages, and forests of fewer trees or bags than folds, are always trained again.
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
