@@ -354,7 +354,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             self.max_depth_ = None if self.max_leaf_nodes else DEPTHS[0]
             n_rows = np.count_nonzero(data.weight)
             if self.max_depth_ and self.early_stopping_ and n_rows >= MIN_DEPTH_ROWS:
-                trial_scores = self._trial(data, DEPTH_ROWS, DEPTH_ROUNDS, **SHORT)
+                # Those of an earlier fit of this estimator do not count.
+                linear = {"linear_leaves": False, "linear_start": None}
+                trial_scores = self._trial(data, DEPTH_ROWS, DEPTH_ROUNDS, **SHORT, **linear)
                 scores = trial_scores(*({"max_depth": depth} for depth in DEPTHS))
                 self.max_depth_ = DEPTHS[scores.argmax()]
 
