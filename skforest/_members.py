@@ -14,8 +14,8 @@ from ._targets import same_classes
 from .training.blending import sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
-# Members are compared on the rows of as many folds as have this many distinct rows, at least 2:
-# with more rows, weights hardly change.
+# Members are compared on the rows of as many folds as have this many distinct rows and all classes,
+# at least 2: with more rows, weights hardly change.
 COMPARED = 5000
 
 
@@ -34,6 +34,11 @@ class BlendedRows:
         of_row = fold[first]
         n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
         n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
+        if classes is not None:  # many scorers need rows of all classes
+            order = np.argsort(of_row, kind="stable")
+            for column in rows.y[order].T:
+                nearest = np.unique(column, return_index=True)[1]
+                n_needed = max(n_needed, of_row[order[nearest]].max() + 1)
         self.n_compared = min(n_folds, int(n_needed))
         # Of the distinct rows that are compared: the first samples, folds, targets and weights.
         compared = np.flatnonzero(of_row < self.n_compared)
@@ -70,6 +75,9 @@ class OwnMember:
         # leak is small.
         self.data = model._prepare(samples.X, samples.y, samples.weight)
         fold = samples.fold[self.data.first_samples()]
+        # The rows of a member may be those of several folds: clipping makes rows equal.
+        own = self.data.row_of_sample[samples.compared]
+        fold[own[own >= 0]] = samples.compared_fold[own >= 0]
         self.n_wanted = model._member_counts(False)[1]
         n_left_out, n_trees = samples.n_folds, self.n_wanted
         if not model._keeps_folds(samples.n_folds):

@@ -121,10 +121,10 @@ NOTES = """
 A forest of this package is trained once with each of its trees (bags, for hinge forests and
 oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
 left out the fold of the row; with 100 trees and 5 folds, over 20 of them. With many rows and
-``refit=True``, only as many folds as have 5000 rows, but at least two, are left out and predicted,
-by as large a part of the trees. The settings of a forest that are chosen from the data are chosen
-once, on all rows. Each bag of oblique boosting is stopped early on the fold that it leaves out, so
-its score is slightly too high.
+``refit=True``, only as many folds as have 5000 rows, and all classes, but at least two, are left
+out and predicted, by as large a part of the trees. The settings of a forest that are chosen from
+the data are chosen once, on all rows. Each bag of oblique boosting is stopped early on the fold
+that it leaves out, so its score is slightly too high.
 
 Weights are means of those that greedy selection finds on 20 bootstrap samples of the predicted
 rows, fewer if these are more than 20,000; members with a weight below 0.05 are left out. With

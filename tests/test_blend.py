@@ -320,6 +320,33 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     assert sizes == {True: {40}, False: {100}}
 
 
+def test_rows_that_a_member_merges_are_compared(monkeypatch):
+    """Hinge forests clip features, which makes rows of several folds equal."""
+    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=300), 100 + 1e4 * rng.random(40)])[:, None]
+    y = (X[:, 0] > 0).astype(int)
+    hinge = RandomHingeForestClassifier(4, n_bags=5, max_iter=50)
+    blend = classifier(members=[hinge]).fit(X, y)
+    order = rng.permutation(len(X))
+    assert blend.score_ == classifier(members=[hinge]).fit(X[order], y[order]).score_
+    assert np.isfinite(blend.score_)
+
+
+def test_rows_of_all_classes_are_compared(monkeypatch):
+    """Scorers need them; contiguous folds of sorted rows have one class each."""
+    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    X, y = classes()
+    y = y % 2
+    y[0] = 2
+    members = [LogisticRegression()]
+    blend = classifier(members=members, scoring="neg_log_loss").fit(X, y)
+    assert np.isfinite(blend.score_)
+    order = np.argsort(y % 2)
+    blend = classifier(members=members, scoring="roc_auc", cv=KFold(4))
+    assert blend.fit(X[order], y[order] % 2).score_ > 0.5
+
+
 def test_members_of_the_folds_are_kept():
     X, y = classes()
     kept = classifier(refit=False).fit(X, y)
