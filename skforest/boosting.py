@@ -350,7 +350,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _select_settings(self, data, is_warm_start):
         if not isinstance(self.max_depth, str):
             self.max_depth_ = self.max_depth
-        elif not is_warm_start:
+        elif not is_warm_start or "max_depth_" not in vars(self):
             self.max_depth_ = None if self.max_leaf_nodes else DEPTHS[0]
             n_rows = np.count_nonzero(data.weight)
             if self.max_depth_ and self.early_stopping_ and n_rows >= MIN_DEPTH_ROWS:
