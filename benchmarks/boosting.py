@@ -135,9 +135,9 @@ def linear_start(options):
         for name in names:
             for seed in range(options.rounds or 1):
                 split = data.load_table(name, options.data, 0, n).inner(seed)
-                model = skforest.ObliqueBoostingRegressor(random_state=seed)
-                starts = (model.set_params(linear_start=start) for start in (None, *STARTS))
-                found.append([_error_and_time(model, split) for model in starts])
+                cls = skforest.ObliqueBoostingRegressor
+                models = (cls(linear_start=start, random_state=seed) for start in (None, *STARTS))
+                found.append([_error_and_time(model, split) for model in models])
         yield from _ratios([f"linear-start/{n}-{start}" for start in STARTS], found)
 
 
@@ -154,8 +154,8 @@ def depth(options):
             for seed in range(options.rounds or 1):
                 n_rows = pick(options, None, 300)
                 split = data.load_table(name, options.data, 0, n_rows).inner(seed)
-                model = kinds[task](random_state=seed)
-                models = (model.set_params(max_depth=depth) for depth in (4, *DEPTHS))
+                cls = kinds[task]
+                models = (cls(max_depth=depth, random_state=seed) for depth in (4, *DEPTHS))
                 found.append([_error_and_time(model, split) for model in models])
     yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
 

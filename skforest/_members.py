@@ -14,8 +14,8 @@ from ._targets import same_classes
 from .training.blending import sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
-# Members are compared on the rows of as many folds as have this many distinct rows, at least 2:
-# with more rows, weights hardly change.
+# Members are compared on the rows of as many folds as have this many distinct rows, and all
+# classes, at least 2: with more rows, weights hardly change.
 COMPARED = 5000
 
 

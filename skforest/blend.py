@@ -120,11 +120,12 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 NOTES = """
 A forest of this package is trained once with each of its trees (bags, for hinge forests and
 oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
-left out the fold of the row; with 100 trees and 5 folds, over 20 of them. With many rows and
-``refit=True``, only as many folds as have 5000 rows, but at least two, are left out and predicted,
-by as large a part of the trees. The settings of a forest that are chosen from the data are chosen
-once, on all rows. Each bag of oblique boosting is stopped early on the fold that it leaves out, so
-its score is slightly too high.
+left out the fold of the row; with 100 trees and 5 folds, over 20 of them. With many rows, only as
+many folds as have 5000 rows, but at least two, are left out and predicted, by as large a part of
+the trees; all folds are with ``refit=False``, `scoring`, `groups` or a splitter as `cv`. The
+settings of a forest that are chosen from the data are chosen once, on all rows. Each bag of
+oblique boosting is stopped early on the fold that it leaves out, so its score is slightly too
+high.
 
 Weights are means of those that greedy selection finds on 20 bootstrap samples of the predicted
 rows, fewer if these are more than 20,000; members with a weight below 0.05 are left out. With
@@ -220,8 +221,11 @@ class _Blend(TableEstimator):
         cv = 5 if self.cv is None else self.cv
         fold, n_folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         weight = weight if has_weights else None
-        # Without `refit`, all trees are kept: all folds are left out by as many.
-        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes, not self.refit)
+        # Without `refit`, all trees are kept: all folds are left out by as many. Folds of groups
+        # and splitters may differ, and scorers may need rows of all classes.
+        has_equal_folds = isinstance(cv, Integral) and groups is None
+        compares_all = not (self.refit and has_equal_folds and self.scoring is None)
+        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes, compares_all)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""

@@ -405,7 +405,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         target = self._make_loss().standardize(data.target, data.units)
         forests = []
         for training in bags:
-            training.partial_fit(data.X, target, data.weight)
+            training.partial_fit(data, target)
             forests.append(self._packed(training, data, keep_all=True))
             training.release_rows()
         self._stream = data.units, bags  # with which the next batch continues

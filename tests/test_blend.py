@@ -320,19 +320,31 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     assert sizes == {True: {40}, False: {100}}
 
 
-def test_rows_that_a_member_cannot_tell_apart_are_in_one_fold(monkeypatch):
-    """Hinge forests clip outliers: rows of different folds become one row."""
-    X, y = targets(300)
-    X[::30, 0] = 1e6 * np.arange(1, 11)
-    X[::30, 1:], y[::30] = X[0, 1:], y[0]
+def test_rows_that_a_member_merges_are_compared(monkeypatch):
+    """Hinge forests clip features, which makes rows of several folds equal."""
     monkeypatch.setattr(skforest._members, "COMPARED", 20)
-    blend = BlendedForestRegressor([RandomHingeForestRegressor(10, **HINGE)], random_state=0)
-    samples = blend._read_samples(X, y, None, None)
-    (member,) = blend._new_members(np.random.RandomState(0))
-    response = member.train_folds(samples, None)
-    outliers = np.flatnonzero(np.isin(samples.compared, np.arange(0, 300, 30)))
-    assert len(member.data) == 291 and len(outliers) > 1
-    assert np.isfinite(response).all() and len(np.unique(response[outliers])) == 1
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=300), 100 + 1e4 * rng.random(40)])[:, None]
+    y = (X[:, 0] > 0).astype(int)
+    hinge = RandomHingeForestClassifier(4, n_bags=5, max_iter=50)
+    blend = classifier(members=[hinge]).fit(X, y)
+    order = rng.permutation(len(X))
+    assert blend.score_ == classifier(members=[hinge]).fit(X[order], y[order]).score_
+    assert np.isfinite(blend.score_)
+
+
+def test_rows_of_all_classes_are_compared(monkeypatch):
+    """Scorers need them; contiguous folds of sorted rows have one class each."""
+    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    X, y = classes()
+    y = y % 2
+    y[0] = 2
+    members = [LogisticRegression()]
+    blend = classifier(members=members, scoring="neg_log_loss").fit(X, y)
+    assert np.isfinite(blend.score_)
+    order = np.argsort(y % 2)
+    blend = classifier(members=members, scoring="roc_auc", cv=KFold(4))
+    assert blend.fit(X[order], y[order] % 2).score_ > 0.5
 
 
 def test_members_of_the_folds_are_kept():

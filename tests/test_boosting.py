@@ -189,6 +189,18 @@ def test_the_depth_is_chosen_on_held_out_rows(monkeypatch):
         assert model.fit(X_own, table).max_depth_ == expected
 
 
+def test_an_earlier_fit_does_not_change_the_depth(monkeypatch):
+    """It has left linear functions, which sparse rows cannot have."""
+    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 300)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5))
+    y = X @ rng.normal(size=5) + 0.1 * np.sin(4 * X[:, 0])
+    model = quick(ObliqueBoostingRegressor, n_estimators=30).fit(X, y)
+    assert model.linear_leaves_ and model.linear_start_
+    for rows in (X, sparse.csr_matrix(X)):
+        assert_same_trees(model.fit(rows, y), clone(model).fit(rows, y))
+
+
 def test_a_warm_start_keeps_the_depth(monkeypatch):
     monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 100)
     monkeypatch.setattr(skforest.boosting, "DEPTHS", (3,))
@@ -196,6 +208,8 @@ def test_a_warm_start_keeps_the_depth(monkeypatch):
     model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=4, warm_start=True).fit(X, y)
     monkeypatch.setattr(skforest.boosting, "DEPTHS", (2,))
     assert model.set_params(n_bags=2).fit(X, y).max_depth_ == 3
+    del model.max_depth_  # as in pickles of earlier versions
+    assert model.set_params(n_bags=3).fit(X, y).max_depth_ == 2
 
 
 # ------------------------------------------------------------------------------------------ losses

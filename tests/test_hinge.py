@@ -1047,6 +1047,18 @@ def test_a_stream_is_learned_in_parts(cls):
     assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
 
 
+def test_columns_that_are_constant_in_the_first_part_have_importance():
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    first = X * [1, 0, 0]
+    model = quick(RandomHingeForestRegressor).partial_fit(first, X[:, 0])
+    assert (model.feature_importances_[1:] == 0).all()
+    X[:, 2] = 0
+    for _ in range(10):
+        model.partial_fit(X, X[:, 1])
+    assert model.feature_importances_[1] > 0 and model.feature_importances_[2] == 0
+    assert model.forest_.spread[1] == pytest.approx(X[:, 1].std(), rel=1e-5)
+
+
 @BOTH
 def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
     X, y = rows_of(cls, 300)

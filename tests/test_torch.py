@@ -782,6 +782,16 @@ def test_a_layer_without_a_network_uses_the_columns_of_X(kind):
     assert not to_estimator(make_layer(kind, 4, 1)).feature_importances_.any()
 
 
+def test_constant_columns_have_no_importance_after_conversion():
+    X, y = make_data(RandomHingeForestRegressor)
+    X[:, 1] = 32.070518
+    module = from_estimator(make_model(RandomHingeForestRegressor).fit(X, y))
+    for spread in (module.spread, None):
+        module.spread = spread
+        importances = to_estimator(module, X=X).feature_importances_
+        assert importances[1] == 0 and importances[0] > 0
+
+
 @BOTH
 def test_a_converted_estimator_can_be_saved_grown_and_plotted(cls, tmp_path):
     X, y = make_data(cls)

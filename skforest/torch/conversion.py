@@ -340,8 +340,8 @@ def to_estimator(module, *, classes=None, X=None):
         X
     )
     if len(X):
-        spread = table.std(axis=0, dtype=np.float64)
-        shared["spread"] = np.where(spread > 0, spread, 1)
+        varies = table.max(axis=0) > table.min(axis=0)
+        shared["spread"] = np.where(varies, table.std(axis=0, dtype=np.float64), 0)
     if module.spread is not None:
         shared["spread"] = module.spread
     forests = [bag.pack(table, order, shared, meta) for bag in bags]

@@ -245,12 +245,15 @@ class HingeTraining:
         if self.best is not None:
             self.trainer.restore(self.best)
 
-    def partial_fit(self, scaled, target, weight):
+    def partial_fit(self, data, target):
         """Train on each row of a part of a stream once, at the constant rate."""
-        self.source, self.weight = replace(self.source, scaled=scaled), weight
+        spread = self.source.spread
+        if not spread.all():  # features that were constant so far may vary now
+            spread = np.where(spread > 0, spread, data.deviation())
+        self.source, self.weight = replace(self.source, scaled=data.X, spread=spread), data.weight
         self.table = self.source.table()
-        self.trainer.set_rows(self.table, target, weight)
-        n_steps = -(-np.count_nonzero(weight) // self.settings.batch_size)
+        self.trainer.set_rows(self.table, target, data.weight)
+        n_steps = -(-np.count_nonzero(data.weight) // self.settings.batch_size)
         loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
         self.n_done += n_steps
         self.loss_curve.append(loss)
