@@ -350,10 +350,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _select_settings(self, data, is_warm_start):
         if not isinstance(self.max_depth, str):
             self.max_depth_ = self.max_depth
-        elif not is_warm_start or "max_depth_" not in vars(self):
-            self.max_depth_ = None if self.max_leaf_nodes else DEPTHS[0]
+        elif self.max_leaf_nodes:
+            self.max_depth_ = None
+        elif not is_warm_start or vars(self).get("max_depth_") is None:
+            self.max_depth_ = DEPTHS[0]
             n_rows = np.count_nonzero(data.weight)
-            if self.max_depth_ and self.early_stopping_ and n_rows >= MIN_DEPTH_ROWS:
+            if self.early_stopping_ and n_rows >= MIN_DEPTH_ROWS:
                 # Those of an earlier fit of this estimator do not count.
                 linear = {"linear_leaves": False, "linear_start": None}
                 trial_scores = self._trial(data, DEPTH_ROWS, DEPTH_ROUNDS, **SHORT, **linear)

@@ -208,8 +208,10 @@ def test_a_warm_start_keeps_the_depth(monkeypatch):
     model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=4, warm_start=True).fit(X, y)
     monkeypatch.setattr(skforest.boosting, "DEPTHS", (2,))
     assert model.set_params(n_bags=2).fit(X, y).max_depth_ == 3
+    assert model.set_params(n_bags=3, max_leaf_nodes=6).fit(X, y).max_depth_ is None
+    assert model.set_params(n_bags=4, max_leaf_nodes=None).fit(X, y).max_depth_ == 2
     del model.max_depth_  # as in pickles of earlier versions
-    assert model.set_params(n_bags=3).fit(X, y).max_depth_ == 2
+    assert model.set_params(n_bags=5).fit(X, y).max_depth_ == 2
 
 
 # ------------------------------------------------------------------------------------------ losses
