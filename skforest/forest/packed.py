@@ -80,8 +80,8 @@ class Forest:
         dense : (n_dense, n_features)
             Dense directions.
         spread : (n_features,) or (0,)
-            Standard deviations of the features in training. They make importances independent of
-            the units of the features.
+            Standard deviations of the features in training, 0 for constant ones. They make
+            importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
             the trees see them; they stay as they are if both are empty.
