@@ -191,9 +191,9 @@ validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
 n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Not negative, with sum 1: decrease of the loss times the absolute weight of the feature and its
-    standard deviation. The linear start, by its absolute slopes times deviations, counts as much
-    as all trees together.
+    Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
+    feature and its standard deviation. That of the linear start is divided by the variances of its
+    terms.
 """
 
 NOTES = """

@@ -1460,7 +1460,7 @@ def test_a_linear_start_is_ridge_regression(n_outputs):
     ridge = Ridge(penalty).fit(X[:, :3] / spread[:3], y, weight)
     expected = np.squeeze(ridge.predict(X[:, :3] / spread[:3]))
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-4)
-    importance = np.ravel(abs(ridge.coef_))
+    importance = np.ravel(np.square(ridge.coef_))
     if n_outputs == 1:  # with several, in units of the outputs
         np.testing.assert_allclose(
             model.feature_importances_, [*importance / importance.sum(), 0], rtol=1e-4
@@ -1484,15 +1484,38 @@ def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
     )
 
 
-def test_importances_of_a_linear_start_count_as_much_as_those_of_all_trees():
-    X, linear, _ = linear_and_steps()
-    options = {"linear_start": 1.0, "linear_leaves": False, "n_bags": 1}
-    model = quick(ObliqueBoostingRegressor, **options).fit(X, linear)
-    parts = model.forest_[:1], model.forest_[1:]
-    expected = np.mean([part.feature_importances() for part in parts], axis=0)
-    np.testing.assert_allclose(model.feature_importances_, expected, rtol=1e-12)
-    assert set(np.argsort(-parts[0].feature_importances())[:3]) == {0, 1, 2}
-    assert not parts[0].feature_importances("count").any()
+def test_importances_are_total_gains():
+    """Trees correct each other: noise in the last ones must not count as the signal in the first."""
+    X, _, steps = linear_and_steps()
+    model = quick(ObliqueBoostingRegressor, linear_start=None, n_bags=2).fit(X, steps)
+    first, second = (
+        forest.feature_importances() * forest.gain.sum(dtype=np.float64)
+        for forest in (model.forest_[: model.n_iter_[0]], model.forest_[model.n_iter_[0] :])
+    )
+    total = first + second
+    np.testing.assert_allclose(model.feature_importances_, total / total.sum(), atol=0.01)
+    trees = [forest.feature_importances()[0] for forest in model.forest_]
+    assert model.feature_importances_[0] > np.mean(trees) + 0.05
+
+
+@pytest.mark.parametrize("learning_rate", [0.05, 0.3])
+def test_importances_of_a_linear_start_are_comparable_with_those_of_trees(learning_rate):
+    rng = np.random.default_rng(0)
+    X = rng.random((1500, 6))
+    y = np.sqrt(12) * X[:, 0] + np.where(abs(X[:, 1] - 0.5) < 0.25, 1, -1)  # variances of 1
+    options = {"linear_start": 1.0, "linear_leaves": False, "learning_rate": learning_rate}
+    options |= {"n_bags": 2, "random_state": 0, "early_stopping": False}
+    model = ObliqueBoostingRegressor(60, **options).fit(X, y)
+    importances = model.feature_importances_
+    np.testing.assert_allclose(importances[:2], 0.5, atol=0.1)
+    start = model.forest_[:1]
+    assert start.feature_importances()[0] > 0.99
+    assert not start.feature_importances("count").any()
+    model = ObliqueBoostingRegressor(20, warm_start=True, **options).fit(X, y)
+    model.set_params(n_estimators=60).fit(X, y)
+    np.testing.assert_array_equal(model.feature_importances_, importances)
+    model.set_params(warm_start=False).fit(X, 1e6 * y)
+    np.testing.assert_allclose(model.feature_importances_, importances, atol=0.01)
 
 
 def linear_and_steps():

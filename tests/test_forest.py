@@ -440,7 +440,7 @@ def test_directions_refuses_codes_of_nothing(codes):
 
 def test_importances_are_as_defined():
     forest = rich_forest(n_each=8, n_trees=5)
-    impurity, count = np.zeros(36), np.zeros(36)
+    impurity, total, count = np.zeros((3, 36))
     for tree in forest:
         own = np.zeros(36)
         for code, gain in zip(tree.direction, tree.gain):
@@ -448,8 +448,12 @@ def test_importances_are_as_defined():
             own += gain * weights
             count += weights != 0
         impurity += own / own.sum()
+        total += own
     np.testing.assert_allclose(forest.feature_importances(), impurity / 5, rtol=1e-6)
     np.testing.assert_allclose(forest.feature_importances("count"), count / count.sum(), rtol=1e-9)
+    # Trees that are averaged count equally, those that are summed by their gains.
+    summed = Forest(forest.arrays, **forest.metadata | {"aggregate": "sum"})
+    np.testing.assert_allclose(summed.feature_importances(), total / total.sum(), rtol=1e-6)
 
 
 def test_importances_of_mixtures_are_independent_of_units():

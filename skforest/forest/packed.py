@@ -487,10 +487,12 @@ class Forest:
         Parameters
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
-            "impurity": sum over splits of the decrease of impurity times the absolute weight of
-            the feature in the direction (times its `spread`, if there is one, which makes the
-            importance independent of units); each tree has the same total. Trees of one linear
-            leaf count by slopes, as much as all others. "count": number of splits with it.
+            "impurity": sum over splits of the decrease of impurity, or of the loss, times the
+            absolute weight of the feature in the direction (times its `spread`, if there is one,
+            which makes the importance independent of units). Trees that are averaged have the
+            same total, trees that are summed that of their splits. The linear start of oblique
+            boosting has its decrease of the loss, divided by the variances of its terms. "count":
+            number of splits with it.
 
         Returns
         -------

@@ -359,12 +359,12 @@ def _staged_value_rows(forest, Z):
 
 def feature_importances(forest, importance_type):
     """Importance of every feature; see `Forest.feature_importances`."""
-    total, linear = np.zeros((2, forest.n_features))
+    total = np.zeros(forest.n_features)
     first_split = (forest.tree_start - np.arange(len(forest) + 1)) // 2
     for root, first, last in zip(forest.tree_start, first_split[:-1], first_split[1:]):
         if first == last:
             if importance_type != "count" and len(forest.slope_start) and len(forest.spread):
-                linear += _linear_importances(forest, -1 - forest.child[root])
+                total += _linear_importances(forest, -1 - forest.child[root])
             continue
         codes = forest.direction[first:last]
         weights = abs(forest.directions(codes))
@@ -377,16 +377,20 @@ def feature_importances(forest, importance_type):
             total += weights.getnnz(axis=0)
         else:
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
-            total += tree / (tree.sum() or 1)
-    parts = [part / part.sum() for part in (total, linear) if part.any()]
-    return sum(parts) / len(parts) if parts else total
+            # Trees that are summed correct each other: the gains of later ones are smaller.
+            total += tree if forest.aggregate == "sum" else tree / (tree.sum() or 1)
+    return total / (total.sum() or 1)
 
 
 def _linear_importances(forest, row):
-    """Importances of the features in the linear function of a leaf: slopes times deviations."""
+    """Importances of the features in the linear function of a leaf, with sum 1.
+
+    They are the variances of the terms, summed over outputs.
+    """
     entries = slice(*forest.slope_start[row : row + 2])
-    feature, slope = forest.slope_feature[entries], abs(forest.slope[entries]).sum(axis=1)
-    found = np.bincount(feature, slope * forest.spread[feature], forest.n_features)
+    feature = forest.slope_feature[entries]
+    variance = np.square(forest.slope[entries] * forest.spread[feature, None]).sum(axis=1)
+    found = np.bincount(feature, variance, forest.n_features)
     return found / (found.sum() or 1)
 
 

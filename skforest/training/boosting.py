@@ -262,7 +262,7 @@ class BoostingTraining:
         self.interactions = rows.interactions()
         self.grower = rows.grower(settings, self.interactions)
         self.random = np.random.RandomState(seed % 2**32)
-        self.importance = np.zeros(rows.X.shape[1])
+        self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
         self.trees, self.values = [], []
         self.scores = []  # minus the validation loss, before the first round and after each
         self.losses = []  # the same for the training loss
@@ -336,6 +336,8 @@ class BoostingTraining:
         """One round."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
+        if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
+            self.gain_unit = self._gain_of_start()
         # Draws of rounds that are known are made, too: those of later rounds follow them.
         rows, others = self._draw_rows()
         searched, columns = self._search_targets(rows), self._draw_columns()
@@ -345,6 +347,8 @@ class BoostingTraining:
             tree, value, leaf = self._fit_linear_start()
         else:
             tree, leaf = self._grow_tree(number, searched, rows, others, columns)
+            gain = tree["gain"].astype(np.float64) / self.gain_unit
+            tree["gain"] = np.minimum(gain, 3e38).astype(np.float32)
             value = self._fit_leaves(tree, leaf, rows)
         self._add_importances(tree)
         self._add(self.raw, tree, value, leaf)
@@ -397,6 +401,15 @@ class BoostingTraining:
         tree, value = tree_of(found)
         self._check_values(np.concatenate([value, tree["slope"]]))
         return tree, value, leaf
+
+    def _gain_of_start(self):
+        """What the gains of trees are divided by, so that they add up with 1 for a linear start.
+
+        A gain is twice the decrease of the loss by a whole step, of which trees take a part.
+        """
+        rate, (before, after) = self.settings.learning_rate, self.losses
+        decrease = max(before - after, TOLERANCE * abs(before))
+        return 2 * decrease / (rate * (2 - rate)) or 1.0
 
     def _grow_tree(self, number, searched, rows, others, columns):
         """The tree of a round, without values, and the leaf of every row."""
