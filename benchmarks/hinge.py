@@ -5,7 +5,7 @@
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
 training returns, not the smallest test error during training. ``as-printed`` has the settings of
 the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
-``temperature``, ``few-rows`` and ``outliers`` have geometric means over tables.
+``temperature``, ``few-rows``, ``steps`` and ``outliers`` have geometric means over tables.
 """
 
 import statistics
@@ -130,6 +130,8 @@ PLANE = {
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 # Shares of the values that are never outliers, and distances of outliers from the quartiles.
 FEW = (40, 100, 200)  # training rows
+STEP_ROWS = (300, 1000, 5000)
+STEP_FACTORS = (2, 4)  # times the default number of steps of a classifier
 NO_FENCE = (0.0, 1e300)
 FENCES = ((0.01, 3.0), (0.05, 3.0), (0.25, 3.0), (0.25, 6.0))
 
@@ -210,6 +212,16 @@ MEASURES |= {
         f"log loss divided by that without a temperature, {n} rows", "ratio", more=False
     )
     for n in FEW
+}
+MEASURES |= {
+    f"steps/{task}-{n}-{factor}": Measure(
+        f"error divided by that with 1/{factor} of the steps, {task}, at most {n} rows",
+        "ratio",
+        more=False,
+    )
+    for task in compare.TASKS
+    for n in STEP_ROWS
+    for factor in STEP_FACTORS
 }
 MEASURES |= {
     f"outliers/{task}/{rare}-{fence}": Measure(
@@ -295,6 +307,35 @@ def few_rows(options):
         yield Row(f"few-rows/{n}", [np.exp(np.mean(losses))], note)
 
 
+def steps(options):
+    """Numbers of steps, on a quarter of the training rows of all tables."""
+    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
+    for task, names in groups.pick(options, compare.TASKS, quick).items():
+        for n in groups.pick(options, STEP_ROWS, STEP_ROWS[:1]):
+            found = []
+            for name in names:
+                for seed in groups.seeds(options):
+                    split = data.load_table(name, options.data, 0, 5000).inner(seed).head(n)
+                    found += [_with_steps(task, split, seed, f) for f in (1, *STEP_FACTORS)]
+            found = np.log(found).reshape(-1, 1 + len(STEP_FACTORS), 3).transpose(1, 2, 0)
+            for factor, other in zip(STEP_FACTORS, found[1:], strict=True):
+                loss, error, seconds = np.exp(np.mean(other - found[0], axis=1))
+                spread = np.std(other[1] - found[0, 1]) / np.sqrt(other.shape[1])
+                note = f"+- {spread:.3f}, {other.shape[1]} fits, fit time {seconds:.2f}"
+                note += "" if task == "regression" else f", log loss {loss:.3f}"
+                yield Row(f"steps/{task}-{n}-{factor}", [error], note)
+
+
+def _with_steps(task, split, seed, factor):
+    """Log loss, error and fit time with so many times the default steps of a classifier."""
+    kind = RandomHingeForestRegressor if task == "regression" else RandomHingeForestClassifier
+    short = kind(n_bags=1).fit(split.X_train, split.y_train)
+    n_steps = factor * short.max_iter_ // (2 if task == "regression" else 1)
+    start = time.process_time()
+    loss, error = _default_scores(task, split, random_state=seed, max_iter=n_steps)
+    return loss, error, time.process_time() - start
+
+
 def outliers(options):
     """What counts as an outlier, on a quarter of the training rows of all tables."""
     quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
@@ -314,9 +355,14 @@ def outliers(options):
 def _with_fence(task, split, seed, rare, fence):
     """Log loss and error of a default model that clips these outliers."""
     skforest._matrix.RARE, skforest._matrix.FENCE = rare, fence
+    return _default_scores(task, split, random_state=seed)
+
+
+def _default_scores(task, split, **parameters):
+    """Log loss and error of a classifier, or twice the error of a regressor."""
     if task == "classification":
-        return _class_scores(split, random_state=seed)
-    model = RandomHingeForestRegressor(random_state=seed).fit(split.X_train, split.y_train)
+        return _class_scores(split, **parameters)
+    model = RandomHingeForestRegressor(**parameters).fit(split.X_train, split.y_train)
     error = np.sqrt(np.mean((model.predict(split.X_test) - split.y_test) ** 2))
     return error, error
 
@@ -496,6 +542,7 @@ if __name__ == "__main__":
             small,
             temperature,
             few_rows,
+            steps,
             outliers,
             special,
             as_printed,

@@ -487,12 +487,10 @@ class Forest:
         Parameters
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
-            "impurity": sum over splits of the decrease of impurity, or of the loss, times the
-            absolute weight of the feature in the direction (times its `spread`, if there is one,
-            which makes the importance independent of units). Trees that are averaged have the
-            same total, trees that are summed that of their splits. The linear start of oblique
-            boosting has its decrease of the loss, divided by the variances of its terms. "count":
-            number of splits with it.
+            "impurity": decrease of impurity or loss in the splits, times the absolute weight of
+            the feature in the direction (and its `spread`, if there is one: importances do not
+            depend on units). Trees that are averaged have the same total. The decrease by a linear
+            start is divided by the variances of its terms. "count": number of splits with it.
 
         Returns
         -------
