@@ -1485,7 +1485,7 @@ def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
 
 
 def test_importances_are_total_gains():
-    """Trees correct each other: noise in the last ones must not count as the signal in the first."""
+    """Trees correct each other: noise in the last must not count as the signal in the first."""
     X, _, steps = linear_and_steps()
     model = quick(ObliqueBoostingRegressor, linear_start=None, n_bags=2).fit(X, steps)
     first, second = (
