@@ -1,4 +1,4 @@
-"""Forests made for tests: by hand, at random, or grown without an estimator; and comparisons.
+"""Forests made for tests: by hand, at random, or grown without an estimator; comparisons; tasks.
 
 Only this file knows the signatures of the kernels.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from skforest._kernels.bins import BinnedDirections, bin_columns
 from skforest._kernels.boost import TreeGrower
@@ -19,8 +20,9 @@ from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
+from sklearn.datasets import make_classification, make_friedman1
 
-from skforest import Loss
+from skforest import Loss, ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
@@ -481,3 +483,21 @@ def assert_same_trees(a, b):
         np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
     if is_classifier(a):
         np.testing.assert_equal(a.classes_, b.classes_)
+
+
+BOTH_BOOSTING = pytest.mark.parametrize(
+    "cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor]
+)
+
+
+def quick_boosting(cls, **changes):
+    """An estimator of oblique boosting that is trained in a moment; unfitted."""
+    defaults = {"n_estimators": 20, "n_bags": 2, "learning_rate": 0.2, "random_state": 0}
+    return cls(**defaults | changes)
+
+
+def boosting_rows(cls, n=150):
+    """X, y for a class of oblique boosting."""
+    if cls is ObliqueBoostingClassifier:
+        return make_classification(n, 6, n_informative=4, n_classes=3, random_state=0)
+    return make_friedman1(n, 6, noise=0.5, random_state=0)
