@@ -1,4 +1,4 @@
-"""Forests made for tests: by hand, at random, or grown without an estimator; comparisons; tasks.
+"""Forests made for tests: by hand, at random, or grown without an estimator; rows; comparisons.
 
 Only this file knows the signatures of the kernels.
 """
@@ -20,13 +20,15 @@ from skforest._kernels.grow import Grower
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
-from sklearn.datasets import make_classification, make_friedman1
+from sklearn.datasets import make_classification, make_friedman1, make_regression
 
 from skforest import Loss, ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
+
+N_ROWS = 120  # of the tasks for all estimators
 
 
 class OwnSquaredError(Loss):
@@ -483,6 +485,23 @@ def assert_same_trees(a, b):
         np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
     if is_classifier(a):
         np.testing.assert_equal(a.classes_, b.classes_)
+
+
+def classes(n=N_ROWS, seed=0, n_classes=3):
+    """X, y of a classification task."""
+    return make_classification(
+        n, n_features=6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+
+
+def targets(n=N_ROWS, seed=0, n_targets=1):
+    """X, y of a regression task."""
+    return make_regression(n, 6, n_targets=n_targets, noise=5.0, random_state=seed)
+
+
+def task(estimator, n=N_ROWS, seed=0):
+    """X, y of the estimator's kind."""
+    return (classes if is_classifier(estimator) else targets)(n, seed)
 
 
 BOTH_BOOSTING = pytest.mark.parametrize(
