@@ -22,7 +22,13 @@ from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
 from sklearn.datasets import make_classification, make_friedman1, make_regression
 
-from skforest import Loss, ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest import (
+    CO2ForestClassifier,
+    Loss,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+)
 from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
@@ -502,6 +508,37 @@ def targets(n=N_ROWS, seed=0, n_targets=1):
 def task(estimator, n=N_ROWS, seed=0):
     """X, y of the estimator's kind."""
     return (classes if is_classifier(estimator) else targets)(n, seed)
+
+
+def mixed_table(n=N_ROWS, seed=0):
+    """A mixed table with holes, as a pandas data frame."""
+    import pandas as pd  # not every test needs it
+
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "age": rng.integers(0, 90, size=n).astype(float),
+            "city": rng.choice(["Bern", "Oslo", "Rome"], size=n),
+            "shop": [f"s{i}" for i in rng.integers(0, 25, size=n)],
+            "grade": pd.Categorical(
+                rng.choice(["low", "mid", "high"], size=n), ["low", "mid", "high"], ordered=True
+            ),
+            "open": rng.random(n) < 0.5,
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "city"] = None
+    return frame
+
+
+def mixed_target(model, frame):
+    """Labels, or real targets, that depend on numbers and on categories."""
+    score = frame["size"].to_numpy() + 2 * (frame["city"] == "Rome").to_numpy()
+    return (score > 0.5).astype(int) if is_classifier(model) else score
+
+
+TABLE_MODELS = ManifoldForestClassifier, CO2ForestClassifier
 
 
 BOTH_BOOSTING = pytest.mark.parametrize(
