@@ -17,6 +17,14 @@ from hypothesis import settings
 from skforest._kernels.bins import BinnedDirections, bin_columns
 from skforest._kernels.boost import TreeGrower
 from skforest._kernels.grow import Grower
+from skforest._kernels.loss import (
+    AbsoluteError,
+    HuberLoss,
+    LogLoss,
+    PoissonLoss,
+    QuantileLoss,
+    SquaredError,
+)
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
@@ -28,6 +36,7 @@ from skforest import (
     ManifoldForestClassifier,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
 )
 from skforest.forest import ARRAYS, Forest
 
@@ -61,6 +70,24 @@ class OwnPoisson(Loss):
 
     def inverse_link(self, raw):
         return np.exp(raw)
+
+
+KERNEL_LOSSES = {  # of four outputs or classes
+    "log": LogLoss(4),
+    "smoothed": LogLoss(4, 0.2),
+    "squared": SquaredError(4),
+    "absolute": AbsoluteError(4),
+    "huber": HuberLoss(4, 0.7),
+    "quantile": QuantileLoss(4, 0.3),
+    "poisson": PoissonLoss(4),
+}
+
+
+def kernel_targets(loss, rng, n):
+    """Random targets of a loss in `KERNEL_LOSSES`."""
+    if loss.n_columns == 1:
+        return rng.integers(loss.n_outputs, size=(n, 1)).astype(float)
+    return rng.integers(0, 5, size=(n, loss.n_outputs)).astype(float)
 
 
 def start_python(code, preexec_fn=None, **environment):
@@ -557,3 +584,16 @@ def boosting_rows(cls, n=150):
     if cls is ObliqueBoostingClassifier:
         return make_classification(n, 6, n_informative=4, n_classes=3, random_state=0)
     return make_friedman1(n, 6, noise=0.5, random_state=0)
+
+
+def quick_hinge(cls, **changes):
+    """A random hinge forest that is trained in a moment; unfitted."""
+    return cls(**{"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0} | changes)
+
+
+def hinge_rows(cls, n=150, seed=0):
+    """X, y for a class of random hinge forests."""
+    if cls is RandomHingeForestClassifier:
+        return make_classification(n, 6, n_informative=5, n_redundant=0, n_classes=3,
+                                   random_state=seed)  # fmt: skip
+    return make_regression(n, 6, noise=5.0, random_state=seed)
