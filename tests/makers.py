@@ -1,4 +1,4 @@
-"""Forests made for tests: by hand, at random, or grown without an estimator; and comparisons.
+"""Forests made for tests: by hand, at random, or grown without an estimator; rows; comparisons.
 
 Only this file knows the signatures of the kernels.
 """
@@ -12,19 +12,38 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from skforest._kernels.bins import BinnedDirections, bin_columns
 from skforest._kernels.boost import TreeGrower
 from skforest._kernels.grow import Grower
+from skforest._kernels.loss import (
+    AbsoluteError,
+    HuberLoss,
+    LogLoss,
+    PoissonLoss,
+    QuantileLoss,
+    SquaredError,
+)
 from skforest._kernels.projection import AxisSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
+from sklearn.datasets import make_classification, make_friedman1, make_regression
 
-from skforest import Loss
+from skforest import (
+    CO2ForestClassifier,
+    Loss,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+)
 from skforest.forest import ARRAYS, Forest
 
 # The same examples in every run, and no time limit on a busy machine.
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
+
+N_ROWS = 120  # of the tasks for all estimators
 
 
 class OwnSquaredError(Loss):
@@ -51,6 +70,24 @@ class OwnPoisson(Loss):
 
     def inverse_link(self, raw):
         return np.exp(raw)
+
+
+KERNEL_LOSSES = {  # of four outputs or classes
+    "log": LogLoss(4),
+    "smoothed": LogLoss(4, 0.2),
+    "squared": SquaredError(4),
+    "absolute": AbsoluteError(4),
+    "huber": HuberLoss(4, 0.7),
+    "quantile": QuantileLoss(4, 0.3),
+    "poisson": PoissonLoss(4),
+}
+
+
+def kernel_targets(loss, rng, n):
+    """Random targets of a loss in `KERNEL_LOSSES`."""
+    if loss.n_columns == 1:
+        return rng.integers(loss.n_outputs, size=(n, 1)).astype(float)
+    return rng.integers(0, 5, size=(n, loss.n_outputs)).astype(float)
 
 
 def start_python(code, preexec_fn=None, **environment):
@@ -481,3 +518,82 @@ def assert_same_trees(a, b):
         np.testing.assert_array_equal(array, b.forest_.arrays[name], err_msg=name)
     if is_classifier(a):
         np.testing.assert_equal(a.classes_, b.classes_)
+
+
+def classes(n=N_ROWS, seed=0, n_classes=3):
+    """X, y of a classification task."""
+    return make_classification(
+        n, n_features=6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+
+
+def targets(n=N_ROWS, seed=0, n_targets=1):
+    """X, y of a regression task."""
+    return make_regression(n, 6, n_targets=n_targets, noise=5.0, random_state=seed)
+
+
+def task(estimator, n=N_ROWS, seed=0):
+    """X, y of the estimator's kind."""
+    return (classes if is_classifier(estimator) else targets)(n, seed)
+
+
+def mixed_table(n=N_ROWS, seed=0):
+    """A mixed table with holes, as a pandas data frame."""
+    import pandas as pd  # not every test needs it
+
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "age": rng.integers(0, 90, size=n).astype(float),
+            "city": rng.choice(["Bern", "Oslo", "Rome"], size=n),
+            "shop": [f"s{i}" for i in rng.integers(0, 25, size=n)],
+            "grade": pd.Categorical(
+                rng.choice(["low", "mid", "high"], size=n), ["low", "mid", "high"], ordered=True
+            ),
+            "open": rng.random(n) < 0.5,
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "city"] = None
+    return frame
+
+
+def mixed_target(model, frame):
+    """Labels, or real targets, that depend on numbers and on categories."""
+    score = frame["size"].to_numpy() + 2 * (frame["city"] == "Rome").to_numpy()
+    return (score > 0.5).astype(int) if is_classifier(model) else score
+
+
+TABLE_MODELS = ManifoldForestClassifier, CO2ForestClassifier
+
+
+BOTH_BOOSTING = pytest.mark.parametrize(
+    "cls", [ObliqueBoostingClassifier, ObliqueBoostingRegressor]
+)
+
+
+def quick_boosting(cls, **changes):
+    """An estimator of oblique boosting that is trained in a moment; unfitted."""
+    defaults = {"n_estimators": 20, "n_bags": 2, "learning_rate": 0.2, "random_state": 0}
+    return cls(**defaults | changes)
+
+
+def boosting_rows(cls, n=150):
+    """X, y for a class of oblique boosting."""
+    if cls is ObliqueBoostingClassifier:
+        return make_classification(n, 6, n_informative=4, n_classes=3, random_state=0)
+    return make_friedman1(n, 6, noise=0.5, random_state=0)
+
+
+def quick_hinge(cls, **changes):
+    """A random hinge forest that is trained in a moment; unfitted."""
+    return cls(**{"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0} | changes)
+
+
+def hinge_rows(cls, n=150, seed=0):
+    """X, y for a class of random hinge forests."""
+    if cls is RandomHingeForestClassifier:
+        return make_classification(n, 6, n_informative=5, n_redundant=0, n_classes=3,
+                                   random_state=seed)  # fmt: skip
+    return make_regression(n, 6, noise=5.0, random_state=seed)

@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import small
+from makers import mixed_table as table
+from makers import mixed_target as target
 from makers import random_forest, whole_table
 from sklearn.base import is_classifier
 from sklearn.datasets import load_digits, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from test_tables import table, target
 
 import skforest
 from skforest import (

@@ -1,0 +1,341 @@
+"""Random hinge forests: losses against their definition, losses of the user, calibration."""
+
+import pickle
+
+import numpy as np
+import oracles
+import pytest
+from makers import KERNEL_LOSSES as LOSSES
+from makers import OwnPoisson, OwnSquaredError, assert_same_trees
+from makers import kernel_targets as targets_for
+from makers import quick_hinge as quick
+from scipy.special import logsumexp, softmax
+from skforest._kernels.loss import LogLoss
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.metrics import log_loss
+
+from skforest import Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest.training import losses
+from skforest.training.losses import weighted_quantile
+
+# ------------------------------------------------------------------------------------------ losses
+
+
+class Parameters:
+    delta, quantile, label_smoothing, power = 1.35, 0.8, 0.0, 1.5
+
+
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_constants_that_training_starts_from(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 3, Parameters)
+    n = 2000
+    if name == "log_loss":
+        y, weight = rng.integers(2, size=n), np.ones(n)  # no row of the third class
+        units = loss.target_units(y, weight)
+        assert units.baseline[2] < -100
+        assert units.baseline[:2].tolist() == [0, 0]
+    else:
+        y, weight = 1.0 + rng.poisson(4.0, size=(n, 3)), rng.integers(1, 4, n) * 1.0
+        units = loss.target_units(y, weight)
+    target = loss.standardize(loss.scale_target(y, units), units)
+    kernel = loss.kernel_loss()
+    assert target.shape == (n, kernel.n_columns)
+    if name in ("squared_error", "poisson", "gamma", "tweedie"):
+        slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
+        np.testing.assert_allclose(np.average(slopes, axis=0, weights=weight), 0, atol=1e-12)
+    elif name in ("absolute_error", "quantile"):
+        least, *others = (
+            np.average(kernel.evaluate(np.full((n, 3), shift), target)[0], weights=weight)
+            for shift in (0.0, -0.5, 0.5)
+        )
+        assert least < min(others)
+
+
+@pytest.mark.parametrize("name", ["squared_error", "absolute_error", "huber", "quantile"])
+def test_targets_are_deviations_in_units_of_their_size(name):
+    rng = np.random.default_rng(0)
+    loss = losses.make_loss(name, 2, Parameters)
+    y = np.stack([rng.normal(3, 1e5, 50), np.full(50, 7.0)], axis=1)
+    weight = rng.uniform(size=50)
+    units = loss.target_units(y, weight)
+    scaled = loss.scale_target(y, units)
+    assert 0.5 < np.abs(scaled).max() <= 1
+    target = loss.standardize(scaled, units)
+    np.testing.assert_allclose(target * units.response + units.baseline, y)
+    assert units.response[1] == 0
+    continued = loss.target_units(y + 1, weight, units.baseline)
+    assert (continued.baseline == units.baseline).all()
+
+
+def test_a_target_that_is_no_count_is_named():
+    for y in (np.array([[-1.0], [2.0]]), np.zeros((2, 1))):
+        with pytest.raises(ValueError, match="needs y of 0 or more with a positive mean"):
+            losses.Poisson(1).target_units(y, np.ones(2))
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_slopes_of_losses_are_finite_differences(loss):
+    rng = np.random.default_rng(0)
+    raw, y = rng.normal(size=(50, 4)), targets_for(loss, rng, 50)
+    losses, slopes = loss.evaluate(raw, y)
+    step = 1e-6
+    for k in range(4):
+        high, low = raw.copy(), raw.copy()
+        high[:, k] += step
+        low[:, k] -= step
+        found = (loss.evaluate(high, y)[0] - loss.evaluate(low, y)[0]) / (2 * step)
+        np.testing.assert_allclose(slopes[:, k], found, atol=1e-7)
+    assert np.isfinite(losses).all()
+
+
+def test_losses_as_defined():
+    rng = np.random.default_rng(1)
+    raw, label = rng.normal(size=(20, 4)), rng.integers(4, size=20)
+    p = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
+    share = 0.8 * oracles.one_hot(label, 4) + 0.05
+    y, column = raw + rng.normal(size=(20, 4)), label[:, None].astype(float)
+    d = abs(raw - y)
+    expected = {
+        "log": -np.log(p[np.arange(20), label]),
+        "smoothed": -(share * np.log(p)).sum(axis=1),
+        "squared": (d**2 / 2).sum(axis=1),
+        "absolute": d.sum(axis=1),
+        "huber": np.where(d < 0.7, d**2 / 2, 0.7 * (d - 0.35)).sum(axis=1),
+        "quantile": np.where(raw > y, 0.7 * d, 0.3 * d).sum(axis=1),
+        "poisson": (np.exp(raw) - y * raw).sum(axis=1),
+    }
+    for name, loss in LOSSES.items():
+        found = loss.evaluate(raw, column if loss.n_columns == 1 else y)[0]
+        np.testing.assert_allclose(found, expected[name], rtol=1e-12)
+
+
+def test_log_loss_of_huge_responses_is_finite():
+    losses, slopes = LogLoss(3).evaluate(np.array([[1e4, -1e4, 0.0]]), np.array([[1.0]]))
+    assert losses[0] == pytest.approx(2e4)
+    np.testing.assert_array_equal(slopes, [[1, -1, 0]])
+
+
+def test_losses_of_the_regressor_estimate_mean_median_and_quantile():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = X[:, 0] + rng.exponential(2.0, size=1500)
+    aims = {
+        ("squared_error", 0.5): (2.0, 0.4),
+        ("absolute_error", 0.5): (2 * np.log(2), 0.4),
+        ("quantile", 0.9): (2 * np.log(10), 0.8),  # calibrated on 225 rows
+    }
+    for (loss, quantile), (expected, close) in aims.items():
+        model = quick(
+            RandomHingeForestRegressor, loss=loss, quantile=quantile, early_stopping=True
+        ).fit(X, y)
+        assert np.mean(model.predict(X) - X[:, 0]) == pytest.approx(expected, abs=close), loss
+    counts = rng.poisson(np.exp(1 + X[:, 0]))
+    model = quick(RandomHingeForestRegressor, loss="poisson", max_iter=500).fit(X, counts)
+    assert model.forest_.link == "log" and (model.predict(X) > 0).all()
+    assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.95
+    with pytest.raises(ValueError, match="poisson.*-1"):
+        model.fit(X, counts - 1)
+
+
+# ------------------------------------------------------------------------------ losses of the user
+
+
+class OwnCrossEntropy(Loss):
+    def initial(self, y, weight):
+        return np.zeros(y.shape[1])
+
+    def loss(self, y, raw):
+        return logsumexp(raw, axis=1) - (y * raw).sum(axis=1)
+
+    def gradient_hessian(self, y, raw):
+        p = softmax(raw, axis=1)
+        return p - y, p * (1 - p)
+
+
+@pytest.mark.parametrize("head", ["leaves", "linear"])
+def test_a_loss_of_the_user_is_the_built_in_one(head):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + abs(X[:, 1])
+    y /= y.std()  # both train in the same units
+    options = {"max_iter": 60, "head": head, "early_stopping": True, "importance_power": 0.0}
+    plain = quick(RandomHingeForestRegressor, **options).fit(X, y)
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError(), **options).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+def test_losses_of_the_user_train():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = 1e6 * np.stack([X[:, 0] + 10, abs(X[:, 1])], axis=1)
+    options = {"max_iter": 200, "n_bags": 3, "n_jobs": 2}
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError(), **options).fit(X, y)
+    assert model.score(X, y) > 0.9
+    counts = rng.poisson(np.exp(1 + X[:, 0]))
+    own = {"loss": OwnPoisson(), "bootstrap": True, "oob_score": True}
+    model = quick(RandomHingeForestRegressor, **options | own).fit(X, counts)
+    assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.9
+    assert np.nanmin(model.oob_prediction_) > 0 and model.oob_score_ > 0.3
+
+
+def test_a_loss_of_the_user_for_labels():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5])]
+    options = {"max_iter": 100, "importance_power": 0.0, "early_stopping": True}
+    own = OwnCrossEntropy()
+    model = quick(RandomHingeForestClassifier, loss=own, **options).fit(X, y)
+    plain = quick(RandomHingeForestClassifier, **options).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-4)
+    assert model.score(X, y) > 0.9 and model.forest_.link == "softmax"
+    stream = quick(RandomHingeForestClassifier, loss=own)
+    for _ in range(10):
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y)))
+    assert stream.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="takes one output"):
+        model.fit(X, np.stack([y, y], axis=1))
+
+
+def test_parts_of_a_stream_with_a_loss_of_the_user():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError())
+    for _ in range(20):
+        model = pickle.loads(pickle.dumps(model.partial_fit(X, X[:, 0])))
+    assert model.score(X, X[:, 0]) > 0.7
+
+
+@pytest.mark.parametrize(
+    "method, wrong, message",
+    [
+        ("gradient_hessian", lambda y, raw: raw - y, "must return two arrays"),
+        ("gradient_hessian", lambda y, raw: (raw - np.inf, raw), "infinite"),
+        ("loss", lambda y, raw: 0.0, "loss returned shape"),
+        ("initial", lambda y, weight: 0.0, "initial returned shape"),
+    ],
+)
+def test_wrong_results_of_losses_of_the_user(method, wrong, message):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    loss = OwnSquaredError()
+    setattr(loss, method, wrong)
+    with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
+        quick(RandomHingeForestRegressor, loss=loss).fit(X, X[:, 0])
+
+
+# ------------------------------------------------------------------------------------- temperature
+
+
+def noisy(n=400):
+    """Two classes, of which a third of the labels is random."""
+    return make_classification(n, 6, n_informative=4, flip_y=0.3, random_state=1)
+
+
+def test_the_temperature_reduces_the_log_loss_of_new_rows():
+    X, y = noisy(1200)
+    options = {"n_estimators": 50, "max_iter": "auto"}
+    models = [
+        quick(RandomHingeForestClassifier, calibrate=calibrate, **options).fit(X[:600], y[:600])
+        for calibrate in (True, False)
+    ]
+    losses = [log_loss(y[600:], model.predict_proba(X[600:])) for model in models]
+    calibrated, plain = models
+    assert plain.temperature_ == 1 < 1.5 < calibrated.temperature_
+    assert losses[0] < 0.9 * losses[1]
+    # The second bag sees all rows in both models, the first one only in one of them.
+    first, second = (
+        [model.forest_[bag].compact() for model in models] for bag in (slice(50), slice(50, 100))
+    )
+    assert first[0].value.shape != first[1].value.shape
+    scaled = second[0].value * calibrated.temperature_
+    np.testing.assert_allclose(scaled, second[1].value, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "n, changes",
+    [
+        (19, {}),  # half of them say too little
+        (400, {"n_bags": 1}),
+        (400, {"early_stopping": True}),
+        (400, {"bootstrap": True}),
+        (400, {"loss": OwnCrossEntropy()}),
+    ],
+)
+def test_where_there_is_no_temperature(n, changes):
+    X, y = noisy(n)
+    model, plain = (
+        quick(RandomHingeForestClassifier, calibrate=calibrate, **changes).fit(X, y)
+        for calibrate in (True, False)
+    )
+    assert model.temperature_ == 1
+    assert_same_trees(model, plain)
+
+
+def test_few_rows_have_a_temperature_too():
+    X, y = noisy(500)
+    losses = []
+    for calibrate in (True, False):
+        model = quick(RandomHingeForestClassifier, calibrate=calibrate, max_iter="auto", n_bags=3)
+        losses.append(log_loss(y[60:], model.fit(X[:60], y[:60]).predict_proba(X[60:])))
+    assert losses[0] < 0.7 * losses[1]
+    # Held-out rows that are all right do not prove that every row will be.
+    X, y = make_classification(60, 6, class_sep=5, flip_y=0, random_state=0)
+    model = quick(RandomHingeForestClassifier, max_iter="auto", n_bags=3).fit(X, y)
+    assert model.score(X, y) == 1 < 1.2 < model.temperature_
+
+
+def test_calibrated_models_depend_on_weighted_rows_alone():
+    X, y = noisy()
+    weight = np.full(len(X), 2.0)
+    model = quick(RandomHingeForestClassifier, n_bags=3, max_iter=400).fit(X, y, weight)
+    assert model.temperature_ > 1
+    order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(X)), 2))
+    assert_same_trees(clone(model).set_params(n_jobs=2).fit(X[order], y[order]), model)
+    grown = clone(model).set_params(n_bags=2, warm_start=True).fit(X, y, weight)
+    assert_same_trees(grown.set_params(n_bags=3).fit(X, y, weight), model)
+
+
+def test_streams_have_no_temperature():
+    X, y = noisy()
+    model = quick(RandomHingeForestClassifier).fit(X, y)
+    assert model.partial_fit(X, y).temperature_ == 1
+
+
+# --------------------------------------------------------------------------------------- quantiles
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_intervals_between_quantiles_cover_new_rows(early_stopping):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1200, 5))
+    y = np.stack([4 * X[:, 0] + rng.gumbel(size=1200), rng.normal(size=1200)], axis=1)
+    common = {"n_bags": 2, "max_depth": 4, "max_iter": 600, "random_state": 0}
+    common |= {"loss": "quantile", "early_stopping": early_stopping}
+    low, high = (
+        RandomHingeForestRegressor(quantile=level, **common).fit(X[:600], y[:600]).predict(X[600:])
+        for level in (0.1, 0.9)
+    )
+    np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.06)
+    np.testing.assert_allclose(np.mean(y[600:] > high, axis=0), 0.1, atol=0.06)
+
+
+def test_calibration_does_not_depend_on_how_bags_come():
+    X, y = make_regression(80, 4, random_state=0)
+    common = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "random_state": 0}
+    once = RandomHingeForestRegressor(5, n_bags=3, **common).fit(X, y)
+    warm = RandomHingeForestRegressor(5, n_bags=1, warm_start=True, **common).fit(X, y)
+    warm.set_params(n_bags=3).fit(X, y)
+    np.testing.assert_array_equal(warm.predict(X), once.predict(X))
+
+
+@pytest.mark.parametrize("quantile", [0.05, 0.5, 0.8])
+def test_weighted_quantiles(quantile):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(30, 2))
+    found = weighted_quantile(values, np.full(30, 4.0), quantile)
+    np.testing.assert_allclose(found, np.quantile(values, quantile, axis=0, method="weibull"))
+    weight = np.repeat([0.0, 2.0], 15)
+    found = weighted_quantile(values, weight, quantile)
+    np.testing.assert_allclose(found, weighted_quantile(values[15:], weight[15:], quantile))

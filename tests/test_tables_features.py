@@ -1,0 +1,575 @@
+"""Features of tables, for every estimator: missing values, categories, maps of features."""
+
+import time
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import N_ROWS as N
+from makers import TABLE_MODELS as MODELS
+from makers import assert_same_trees, response
+from makers import mixed_table as table
+from makers import mixed_target as target
+from scipy.stats import chi2
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import make_classification
+
+import skforest
+from skforest import (
+    CO2ForestClassifier,
+    Forest,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    RandomHingeForestClassifier,
+)
+from skforest._feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE
+from skforest._target_statistics import N_FOLDS, TargetStatistics
+
+
+@pytest.fixture
+def every_feature(monkeypatch):
+    """Features of categories and of missing values are kept, whether they are useful or not."""
+    monkeypatch.setattr(skforest._selection, "useful_features", lambda data, *_: data)
+
+
+# ---------------------------------------------------------------------------------- missing values
+
+
+def with_holes(seed=0, n=N):
+    X, y = make_classification(n, n_features=5, random_state=seed)
+    X[np.random.default_rng(seed).random(X.shape) < [0, 0.3, 0, 0.1, 0]] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_missing_values_are_means_with_an_indicator(cls, every_feature):
+    X, y = with_holes()
+    filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    columns = [filled[:, 0], filled[:, 1], np.isnan(X[:, 1]), filled[:, 2], filled[:, 3],
+               np.isnan(X[:, 3]), filled[:, 4]]  # fmt: skip
+    by_hand = np.stack(columns, axis=1)
+    model = cls(10, random_state=0).fit(X, y)
+    assert model.forest_.kind.tolist() == [
+        VALUE,
+        VALUE,
+        IS_MISSING,
+        VALUE,
+        VALUE,
+        IS_MISSING,
+        VALUE,
+    ]
+    Z = model.forest_.map_features(X)
+    expected = cls(10, random_state=0).fit(by_hand, y).forest_.map_features(by_hand)
+    np.testing.assert_allclose(Z, expected, atol=1e-6)
+
+
+@pytest.mark.every_class
+def test_indicators_of_values_missing_at_random_are_dropped(estimator):
+    """The same forest as of the means; with an indicator if the target depends on it."""
+    X, y = with_holes()
+    y = y if is_classifier(estimator) else y + X[:, 0]
+    model = clone(estimator).fit(X, y)
+    assert model.forest_.n_features == 5 and not len(model.forest_.kind)
+    # Values of one class are removed more often than those of the other.
+    X[:, 2] = np.where(np.random.default_rng(1).random(N) < 0.7 * (y > 0.5), np.nan, X[:, 2])
+    model = estimator.fit(X, y)
+    assert model.forest_.kind.tolist() == [VALUE, VALUE, VALUE, IS_MISSING, VALUE, VALUE]
+    assert model.forest_.feature_map.feature_names("abcde")[3] == "c is missing"
+
+
+def test_indicators_of_missing_categories_are_tested_too():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=N), "c": rng.choice(["a", "b", "c"], size=N)})
+    y = frame["x"].to_numpy() > 0
+    random = rng.random(N)
+    for chance, is_kept in ((0.3, False), (0.7 * y, True)):
+        holed = frame.assign(c=frame["c"].where(random > chance, None))
+        model = ManifoldForestClassifier(5, random_state=0).fit(holed, y)
+        assert ("c is missing" in model.forest_.feature_map.feature_names("xc")) == is_kept
+        assert np.isfinite(model.predict_proba(holed)).all()
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_features_are_chosen_for_several_outputs(cls):
+    frame = table()
+    frame.loc[frame["size"] > 0.5, "age"] = np.nan
+    y = np.column_stack([target(cls(), frame), frame["city"].isna()])
+    model = cls(5, random_state=0).fit(frame, y)
+    assert [proba.shape for proba in model.predict_proba(frame)] == [(N, 2), (N, 2)]
+
+
+@pytest.mark.parametrize("cls", [*MODELS, RandomHingeForestClassifier])
+def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
+    X, y = with_holes()
+    X[np.random.default_rng(1).random(N) < 0.7 * y, 2] = np.nan
+    for sign in (1, -1):
+        error = partial(lambda sign, data, seed: sign * data.X.shape[1], sign)
+        monkeypatch.setattr(skforest._selection, "_held_out_error", error)
+        model = cls(5, random_state=0).fit(X, y)
+        is_kept = sign == -1 or cls is RandomHingeForestClassifier
+        assert model.forest_.n_features == 5 + is_kept
+
+
+def test_informative_indicators_are_those_of_a_z_test(monkeypatch):
+    """Several classes, weights, several outputs; tests by hand."""
+    monkeypatch.setattr(skforest._selection, "_held_out_error", lambda data, seed: 0.0)
+    rng = np.random.default_rng(0)
+    n = 300
+    for case in range(40):
+        is_classification = case % 2 == 0
+        X = rng.normal(size=(n, 3))
+        weight = rng.integers(1, 4, size=n).astype(float)
+        y = rng.integers(0, 3, size=n) if is_classification else rng.normal(size=(n, 2))
+        drift = (y == 1) if is_classification else y[:, 0] / 4
+        X[rng.random(n) < 0.3 + 0.1 * drift, 1] = np.nan
+        cls = ManifoldForestClassifier if is_classification else ManifoldForestRegressor
+        kept = cls(2, random_state=0).fit(X, y, sample_weight=weight).forest_.n_features == 4
+        target = np.eye(3)[y] if is_classification else y
+        share = weight / weight.sum()
+        M = np.isnan(X[:, 1])
+        part, mean = share[M].sum(), share @ target
+        deviation = share[M] @ target[M] / part - mean
+        square = deviation**2 / (share @ (target - mean) ** 2) * n * part / (1 - part)
+        p = chi2.sf(square, 1) * target.shape[1]
+        assert kept == (p.min() < 0.01)
+
+
+@pytest.mark.every_class
+def test_missing_values_only_in_prediction_are_the_mean(estimator):
+    X, y = make_classification(N, n_features=5, random_state=0)
+    y = y if is_classifier(estimator) else y + X[:, 0]
+    model = estimator.fit(X, y)
+    assert model.forest_.n_features == 5
+    holed, filled = X.copy(), X.copy()
+    holed[:, 2] = np.nan
+    filled[:, 2] = X[:, 2].mean()
+    np.testing.assert_allclose(response(model, holed), response(model, filled), atol=1e-4)
+    one = response(model, holed[:1])
+    np.testing.assert_array_equal(one, response(model, holed)[:1])
+
+
+@pytest.mark.every_class
+def test_rows_of_missing_values_and_weights(estimator):
+    """Order of the rows and copies of them change nothing; a weight of 0 is absence."""
+    frame = table()
+    y = target(estimator, frame)
+    rng = np.random.default_rng(1)
+    weight = rng.integers(0, 3, size=N)
+    model = clone(estimator).fit(frame, y, sample_weight=weight)
+    order = rng.permutation(np.repeat(np.arange(N), weight))
+    copies = clone(estimator).fit(frame.iloc[order], y[order])
+    assert_same_trees(model, copies)
+    if "n_jobs" in estimator.get_params():
+        threads = clone(estimator).set_params(n_jobs=3).fit(frame, y, sample_weight=weight)
+        assert_same_trees(model, threads)
+
+
+def test_a_column_without_any_value(estimator):
+    X, y = with_holes()
+    y = y if is_classifier(estimator) else y + 0.5
+    X[:, 2] = np.nan
+    model = estimator.fit(X, y)
+    assert np.isfinite(response(model, X)).all()
+
+
+def test_images_get_no_indicators():
+    X = np.random.default_rng(0).random((60, 16))
+    y = (X[:, 0] > 0.5).astype(int)
+    X[::4, 3] = np.nan
+    model = ManifoldForestClassifier(5, feature_shape=(4, 4), random_state=0).fit(X, y)
+    assert model.forest_.n_features == 16
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("value", [np.finfo(np.float32).max, -np.finfo(np.float32).max])
+def test_the_largest_number_is_no_missing_value(value):
+    X = np.linspace(0, 1, 40)[:, None]
+    y = (X[:, 0] > 0.5).astype(int)
+    X = np.c_[X, np.where(y, value, 0.0)].astype(np.float32)
+    model = ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    assert model.forest_.n_features == 2
+
+
+# -------------------------------------------------------------------------------------- categories
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[False, True, False], [1], ["b"], np.array(["b"], dtype=object), np.array([1]), ("b",)],
+    ids=str,
+)
+def test_categorical_features_is_a_mask_numbers_or_names(given):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 5, size=(60, 3)), columns=list("abc"))
+    y = frame["b"].isin([1, 4]).to_numpy()
+    model = CO2ForestClassifier(5, categorical_features=given, random_state=0).fit(frame, y)
+    np.testing.assert_array_equal(model.is_categorical_, [False, True, False])
+    assert model.forest_.feature_map.levels == {1: [0.0, 1.0, 2.0, 3.0, 4.0]}
+    np.testing.assert_array_equal(model.predict(frame), y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([True, False], "2 entries, X has 3 features"),
+        ([3], r"must be in 0 \.\. 2"),
+        ([-1], r"must be in 0 \.\. 2"),
+        (["z"], "'z', which is not a column"),
+        ([1.5], "a mask of bool"),
+        ([[1]], "a mask of bool"),
+        ([1, "b"], "a mask of bool"),
+    ],
+)
+def test_wrong_categorical_features(given, message):
+    frame = pd.DataFrame(np.zeros((20, 3)), columns=list("abc"))
+    with pytest.raises(ValueError, match=message):
+        CO2ForestClassifier(5, categorical_features=given).fit(frame, np.arange(20) % 2)
+
+
+def test_names_need_a_data_frame():
+    with pytest.raises(ValueError, match="the columns of X have none"):
+        CO2ForestClassifier(5, categorical_features=["a"]).fit(np.zeros((9, 2)), [0, 1, 1] * 3)
+
+
+@pytest.mark.every_class
+def test_strings_are_refused_without_categories(estimator):
+    frame = table()
+    with pytest.raises(ValueError, match="column 'city' of X holds strings.*categorical_features"):
+        estimator.set_params(categorical_features=None).fit(frame, target(estimator, frame))
+
+
+def test_arrays_of_objects_have_categories_and_arrays_of_strings_have_none():
+    X = table()[["size", "city"]].to_numpy()
+    y = target(CO2ForestClassifier(), table())
+    model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.is_categorical_, [False, True])
+    assert_same_trees(model, CO2ForestClassifier(5, random_state=0).fit(X.tolist(), y))
+    with pytest.raises(ValueError, match="holds strings"):
+        CO2ForestClassifier(5).fit(X.astype(str), y)
+    strings = CO2ForestClassifier(5, categorical_features=[0, 1], random_state=0)
+    assert strings.fit(X.astype(str), y).score(X.astype(str), y) > 0.9
+
+
+def test_an_ordered_dtype_keeps_its_order():
+    frame = table()[["grade"]]
+    y = (frame["grade"] == "low").to_numpy()
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    assert model.forest_.feature_map.levels == {0: ["low", "mid", "high"]}
+    as_text = CO2ForestClassifier(5, random_state=0).fit(frame.astype(str), y)
+    assert as_text.forest_.feature_map.levels == {0: ["high", "low", "mid"]}
+
+
+def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_feature):
+    frame = table()[["city", "shop", "open"]]
+    y = target(CO2ForestClassifier(), table())
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    feature_map = model.forest_.feature_map
+    assert feature_map.kind.tolist() == [CODE, LEVEL, LEVEL, LEVEL, LEVEL, CODE, TARGET, VALUE]
+    assert feature_map.feature_names(frame.columns) == [
+        "city", "city = Bern", "city = Oslo", "city = Rome", "city is missing",
+        "shop", "shop (target mean)", "open",
+    ]  # fmt: skip
+
+
+@pytest.mark.every_class
+def test_unknown_levels(estimator):
+    """They belong to no level: code and mean of the target are those of the average row."""
+    frame = table()
+    y = target(estimator, frame)
+    model = estimator.fit(frame, y)
+    new = frame.head(3).assign(city="Paris", shop="s99")
+    feature_map = model.forest_.feature_map
+    coded = feature_map.coded(new)
+    assert (coded[:, 2:4] == -1).all()
+    Z = feature_map.transform(coded.astype(np.float32 if not feature_map.is_scaling else float))
+    is_level = (feature_map.source == 2) & (feature_map.kind == LEVEL)
+    assert (Z[:, is_level] == 0).all()
+    assert np.isfinite(response(model, new)).all()
+
+
+def test_levels_of_another_type_are_refused():
+    frame = pd.DataFrame({"a": ["1", "2", "3"] * 10, "b": np.arange(30.0)})
+    y = np.arange(30) % 2
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    as_numbers = frame.assign(a=pd.Categorical([1, 2, 3] * 10))
+    with pytest.raises(
+        ValueError, match="column 'a' of X holds numbers; its levels in fit were s"
+    ):
+        model.predict(as_numbers)
+    model = CO2ForestClassifier(5, random_state=0).fit(as_numbers, y)
+    with pytest.raises(
+        ValueError, match="column 'a' of X holds strings; its levels in fit were n"
+    ):
+        model.predict(frame)
+
+
+def test_categories_have_no_place_on_a_grid():
+    frame = table()[["size", "city"]]
+    y = target(CO2ForestClassifier(), table())
+    with pytest.raises(ValueError, match="column 'city' of X is a category.*feature_shape"):
+        ManifoldForestClassifier(5, feature_shape=(1, 2)).fit(frame, y)
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 4])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns):
+    """Means of the other folds, pulled towards the overall mean; classes on their main axis."""
+    if n_classes and n_columns > 1:
+        pytest.skip("one column of labels")
+    rng = np.random.default_rng(0)
+    n, n_levels = 200, 6
+    entry = rng.integers(0, n_levels, size=n)
+    Z = rng.random((n, 2)).astype(np.float32)
+    if n_classes:
+        y = ((entry + rng.integers(0, 2, size=n)) % n_classes)[:, None].astype(float)
+        Y = (y == np.arange(n_classes)) * 1.0
+        Y = Y[:, 1:] if n_classes == 2 else Y
+    else:
+        y = entry[:, None] * np.arange(1, n_columns + 1) + rng.normal(size=(n, n_columns))
+        Y = y / y.std(axis=0)
+    weight = rng.integers(1, 4, size=n).astype(float)
+    statistics = TargetStatistics(Z, y, weight, n_classes)
+    prior = weight @ Y / weight.sum()
+    count = weight / weight.mean()
+    every_level = range(n_levels)
+    means = [np.average(Y[entry == k], axis=0, weights=count[entry == k]) for k in every_level]
+    within = sum(
+        (count[entry == k] @ np.square(Y[entry == k] - means[k])).sum() for k in every_level
+    ) / (n - n_levels)
+    n_of = np.bincount(entry, count)
+    between = sum(n_of[k] * np.square(means[k] - prior).sum() for k in every_level)
+    between = (between - (n_levels - 1) * within) / (n - np.square(n_of).sum() / n)
+    extra = weight.mean() * within / between
+
+    def deviation(level, rows):
+        own = rows[entry[rows] == level]
+        return (weight[own] @ (Y[own] - prior)) / (weight[own].sum() + extra)
+
+    every = np.arange(n)
+    found = np.stack([deviation(level, every) for level in range(n_levels)])
+    of_level = np.bincount(entry, weight)
+    axis = np.linalg.svd(found * np.sqrt(of_level)[:, None])[2][0]
+    table = statistics.fit_table(entry, n_levels)
+    axis *= np.sign((found @ axis) @ (table[:n_levels] - table[:n_levels].mean()))
+    low, unit = (found @ axis).min(), np.ptp(found @ axis)
+    np.testing.assert_allclose(table[:n_levels], (found @ axis - low) / unit, atol=1e-6)
+    np.testing.assert_allclose(table[n_levels:], -low / unit, atol=1e-6)
+    crossed = statistics.cross_fitted(entry, n_levels, table)
+    for i in range(n):
+        rest = every[every % N_FOLDS != i % N_FOLDS]
+        expected = (deviation(entry[i], rest) @ axis - low) / unit
+        assert crossed[i] == pytest.approx(expected, abs=1e-6)
+
+
+def test_rows_that_differ_in_the_target_alone_get_one_value():
+    entry = np.repeat(np.arange(3), 10)
+    Z = entry[:, None].astype(np.float32)
+    y = (np.arange(30) % 2)[:, None].astype(float)
+    statistics = TargetStatistics(Z, y, np.ones(30), 2)
+    table = statistics.fit_table(entry, 3)
+    np.testing.assert_array_equal(statistics.cross_fitted(entry, 3, table), table[entry])
+
+
+def test_labels_do_not_leak(every_feature):
+    """A category of which two rows each share a level is worth nothing."""
+    rng = np.random.default_rng(0)
+    n = 600
+    frame = pd.DataFrame({"id": [f"r{i % 300}" for i in range(n)], "x": rng.normal(size=n)})
+    y = rng.integers(0, 2, size=n)
+    model = ManifoldForestClassifier(20, random_state=0).fit(frame, y)
+    feature_map = model.forest_.feature_map
+    assert TARGET in feature_map.kind
+    data = model._known_training_set(frame, y, None)
+    column = data.X[:, list(feature_map.kind).index(TARGET)]
+    assert abs(np.corrcoef(column, data.target)[0, 1]) < 0.15
+    # The mean of the target with the row's own label tells it apart.
+    whole = feature_map.transform(feature_map.coded(frame).astype(np.float32))
+    assert abs(np.corrcoef(whole[:, list(feature_map.kind).index(TARGET)], y)[0, 1]) > 0.6
+
+
+def test_levels_of_one_class_each():
+    """The variance within levels is 0, and some levels have no row but the one left out."""
+    n = 14
+    X = pd.DataFrame({"a": [f"l{i % 13}" for i in range(n)], "b": np.arange(float(n))})
+    y = (np.arange(n) % 13) % 2
+    forest = ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    assert forest.score(X, y) > 0.7
+
+
+def test_many_levels_are_learned():
+    """Targets that depend on which of a thousand levels a row has."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 1000, size=20_000)
+    effect = rng.normal(size=1000)
+    frame = pd.DataFrame({"shop": level, "x": rng.normal(size=len(level))})
+    frame["shop"] = frame["shop"].map("shop {}".format)
+    y = effect[level] + 0.1 * rng.normal(size=len(level))
+    model = ManifoldForestRegressor(10, random_state=0).fit(frame[:15_000], y[:15_000])
+    assert model.score(frame[15_000:], y[15_000:]) > 0.85
+    assert model.forest_.n_features == 3
+    # A single column of categories, whose rows differ in the target alone.
+    alone = ManifoldForestRegressor(10, random_state=0).fit(frame[["shop"]][:15_000], y[:15_000])
+    assert alone.score(frame[["shop"]][15_000:], y[15_000:]) > 0.85
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_levels_take_seconds():
+    rng = np.random.default_rng(0)
+    n = 200_000
+    frame = pd.DataFrame({"id": rng.integers(0, 100_000, size=n).astype(str)})
+    frame["x"] = rng.normal(size=n)
+    y = (frame["x"] > 0).to_numpy()
+    start = time.process_time()
+    model = ManifoldForestClassifier(2, max_depth=5, random_state=0).fit(frame, y)
+    model.predict(frame)
+    assert time.process_time() - start < 20
+    assert model.forest_.nbytes < 50 * 2**20
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_an_interrupted_fit_leaves_the_model_as_it_was(cls, monkeypatch):
+    frame = table()
+    y = target(cls(), frame)
+    model = cls(3, random_state=0).fit(frame, y)
+    before = vars(model).copy()
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    for name in ("cross_fitted", "fit_table"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TargetStatistics, name, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(frame.assign(city="Paris"), y)
+        assert vars(model) == before
+    model.predict(frame)
+
+
+# -------------------------------------------------------------------------------- names of columns
+
+
+@pytest.mark.every_class
+def test_importances_and_names_are_those_of_the_columns(estimator):
+    frame = table()
+    model = estimator.fit(frame, target(estimator, frame))
+    importances = model.feature_importances_
+    assert importances.shape == (6,)
+    assert importances.sum() == pytest.approx(1)
+    assert {0, 2} <= set(np.argsort(importances)[-3:])  # size and city
+    assert model.n_features_in_ == 6
+    leaves = model.apply(frame)
+    indicator, _ = model.decision_path(frame)
+    assert indicator.shape[0] == N
+    assert leaves.shape[0] == N
+
+
+def test_plots_name_levels_and_missing_values(every_feature):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    frame = table()[["city", "age"]]
+    y = (table()["city"] == "Rome").to_numpy() | table()["age"].isna().to_numpy()
+    model = CO2ForestClassifier(1, objective=None, bootstrap=False, max_features=None)
+    model.set_params(random_state=0).fit(frame, y)
+    artists = skforest.plot_tree(model, ax=Figure().subplots())
+    shown = " ".join(a.get_text() for a in artists if hasattr(a, "get_text"))
+    assert "city = Rome" in shown
+    assert "age is missing" in shown
+
+
+# -------------------------------------------------------------------------------------- the Forest
+
+
+def stump(**changes):
+    """A tree on the second of three features: a number and a category of two levels."""
+    arrays = {
+        "tree_start": [0, 3],
+        "child": [1, -1, -2],
+        "threshold": [0.5],
+        "direction": [1],
+        "value": [-1.0, 1.0],
+        "fill": [0.25, 0.0],
+        "source": [0, 1, 1],
+        "kind": [VALUE, CODE, LEVEL],
+        "table_start": [0, 0, 4, 8],
+        "table": [0.0, 1.0, 0.5, 0.5, 0.0, 1.0, 0.0, 0.0],
+    }
+    metadata = {"n_features": 3, "n_outputs": 1, "task": "regression", "levels": {1: ["a", "b"]}}
+    for name, value in changes.items():
+        (metadata if name in metadata else arrays)[name] = value
+    return Forest(arrays, **metadata)
+
+
+def test_a_forest_made_by_hand_takes_a_table():
+    forest = stump()
+    assert forest.n_inputs == 2
+    X = pd.DataFrame({"x": [1.0, np.nan, 2.0], "c": ["a", "b", None]})
+    np.testing.assert_array_equal(forest.predict(X), [-1, 1, -1])
+    np.testing.assert_array_equal(forest.map_features(X), [[1, 0, 0], [0.25, 1, 1], [2, 0.5, 0]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": [0, 1, 2]}, "source is out of range"),
+        ({"source": [0, 1]}, "source needs one entry"),
+        ({"source": [0, 0, 1]}, "table"),
+        ({"kind": [VALUE, CODE, 7]}, "kind is out of range"),
+        ({"kind": [VALUE, CODE]}, "source and kind differ"),
+        ({"kind": [VALUE, CODE, IS_MISSING]}, "kind of its input"),
+        ({"table_start": [0, 0, 4]}, "table_start has a wrong length"),
+        ({"table_start": [0, 0, 4, 9]}, "table_start must rise"),
+        ({"table_start": [0, 0, 3, 8]}, "a table has a wrong length"),
+        ({"table": [0.0] * 7}, "table_start must rise"),
+        ({"table": [np.nan] * 8}, "table contains values that are not finite"),
+        ({"fill": [0.25, np.inf]}, "fill contains values"),
+        ({"fill": []}, "out of range"),
+        ({"levels": {1: ["a"]}}, "a table has a wrong length"),
+        ({"levels": {1: ["a", "a"]}}, "two levels of input 1 are equal"),
+        ({"levels": {1: ["a", None]}}, "not all numbers or strings"),
+        ({"levels": {5: ["a", "b"]}}, "out of range"),
+        ({"levels": [[1, ["a", "b"]], [1, ["a", "b"]]]}, "given twice"),
+        ({"levels": None}, "table"),
+    ],
+)
+def test_wrong_feature_maps(changes, message):
+    with pytest.raises(ValueError, match=message):
+        stump(**changes)
+
+
+def test_missing_values_need_a_fill():
+    plain = {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [0.5], "direction": [0]}
+    forest = Forest(plain | {"value": [0.0, 1.0]}, n_features=1, n_outputs=1, task="regression")
+    with pytest.raises(ValueError, match="X contains NaN"):
+        forest.predict([[np.nan]])
+
+
+def test_forests_with_other_maps_are_not_joined():
+    one = stump()
+    for changes, message in (
+        ({"fill": [0.5, 0.0]}, "differ in fill"),
+        ({"table": [0.0, 1.0, 0.5, 0.5, 1.0, 0.0, 0.0, 0.0]}, "differ in table"),
+        ({"levels": {1: ["a", "c"]}}, "differ in levels$"),
+        ({"kind": [VALUE, CODE, TARGET]}, "differ in kind"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Forest.concatenate([one, stump(**changes)])
+    other = stump()
+    joined = Forest.concatenate([one, other])
+    assert joined.levels == one.levels
+    for same in (joined[1], joined[1].compact(), Forest.concatenate(list(joined))):
+        X = pd.DataFrame({"x": [1.0, np.nan, 2.0], "c": ["a", "b", None]})
+        np.testing.assert_array_equal(same.predict(X), one.predict(X))
+
+
+def test_a_number_of_features_alone_takes_no_memory():
+    """A small file may declare any number of features."""
+    arrays = {"tree_start": [0, 1], "child": [-1], "threshold": [], "value": [0.5]}
+    tracemalloc.start()
+    try:
+        Forest(arrays, n_features=2**31 - 1, n_outputs=1, task="regression")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

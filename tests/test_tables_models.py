@@ -1,0 +1,257 @@
+"""Fitted models of tables: files, warm starts and streams, and the prediction of few rows."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import N_ROWS as N
+from makers import assert_same_trees, response
+from makers import mixed_table as table
+from makers import mixed_target as target
+from sklearn.base import clone
+
+import skforest
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    Forest,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    RandomHingeForestClassifier,
+)
+
+# ------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.every_class
+def test_a_saved_model_predicts_from_the_same_table(estimator, tmp_path):
+    frame = table()
+    model = estimator.fit(frame, target(estimator, frame))
+    expected = response(model, frame)
+    skforest.save(model, tmp_path / "model.npz")
+    skforest.save(model, tmp_path / "folder", layout="folder")
+    for again in (
+        skforest.load(tmp_path / "model.npz"),
+        skforest.load(tmp_path / "folder", mmap_mode="r"),
+        pickle.loads(pickle.dumps(model)),
+    ):
+        np.testing.assert_array_equal(response(again, frame), expected)
+        np.testing.assert_array_equal(again.is_categorical_, model.is_categorical_)
+    forest = Forest.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(forest.predict(frame), model.predict(frame))
+
+
+def test_a_saved_model_predicts_in_a_fresh_process(tmp_path):
+    frame = table()
+    model = CO2ForestRegressor(5, random_state=0).fit(frame, target(CO2ForestRegressor(), frame))
+    skforest.save(model, tmp_path / "model.npz")
+    frame.to_pickle(tmp_path / "frame.pkl")
+    code = (
+        "import sys, pandas, skforest;"
+        "model = skforest.load(sys.argv[1]);"
+        "print(float(model.predict(pandas.read_pickle(sys.argv[2])).sum()))"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "model.npz", tmp_path / "frame.pkl"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert float(shown) == model.predict(frame).sum()
+
+
+# ------------------------------------------------------- warm starts, streams, weights and outputs
+
+
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, ManifoldForestClassifier])
+def test_warm_start_and_refinement(cls):
+    frame = table()
+    y = target(cls(), frame)
+    whole = cls(8, random_state=0).fit(frame, y)
+    parts = cls(4, random_state=0, warm_start=True).fit(frame, y)
+    parts.set_params(n_estimators=8).fit(frame, y)
+    assert_same_trees(whole, parts)
+    refined = skforest.refine(whole, frame, y, random_state=0)
+    assert refined.score(frame, y) > 0.8
+    assert refined.forest_.feature_map.levels == whole.forest_.feature_map.levels
+
+
+def test_streams():
+    frame = table(400)
+    y = target(RandomHingeForestClassifier(), frame)
+    model = RandomHingeForestClassifier(n_bags=1, random_state=0)
+    for start in range(0, 400, 100):
+        rows = slice(start, start + 100)
+        model.partial_fit(frame[rows], y[rows], classes=[0, 1])
+    assert model.score(frame, y) > 0.7
+
+
+def test_out_of_bag_predictions():
+    frame = table(300)
+    y = target(CO2ForestClassifier(), frame)
+    model = CO2ForestClassifier(30, oob_score=True, random_state=0).fit(frame, y)
+    assert model.oob_score_ > 0.8
+    assert len(model.oob_decision_function_) == 300
+
+
+def test_modules_take_numbers_only():
+    pytest.importorskip("torch")
+    from skforest.torch import from_estimator
+
+    frame = table()
+    y = target(RandomHingeForestClassifier(), frame)
+    model = RandomHingeForestClassifier(n_bags=1, max_iter=200, random_state=0).fit(frame, y)
+    with pytest.raises(ValueError, match="categories"):
+        from_estimator(model)
+
+
+@pytest.mark.every_class
+def test_missing_values_and_levels_of_rows_without_weight(estimator):
+    frame = table()
+    y = target(estimator, frame)
+    weight = np.arange(N) % 3 != 0
+    hidden = frame.copy()
+    hidden.loc[~weight, ["size", "age"]] = np.nan
+    hidden.loc[~weight, ["city", "shop"]] = ["Paris", None]
+    model = clone(estimator).fit(hidden, y, sample_weight=weight)
+    assert_same_trees(model, estimator.fit(frame[weight], y[weight]))
+
+
+def test_blocks_of_a_long_frame(estimator):
+    frame = table()
+    model = estimator.fit(frame, target(estimator, frame))
+    expected = response(model, frame)
+    for n_jobs in (1, 2, -1):
+        model.set_params(n_jobs=n_jobs)
+        found = response(model, pd.concat([frame] * 40))
+        np.testing.assert_array_equal(found, np.concatenate([expected] * 40))
+    np.testing.assert_array_equal(response(model, frame[4:5]), expected[4:5])
+
+
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, ManifoldForestClassifier])
+def test_a_warm_start_meets_new_levels_and_missing_values(cls):
+    frame = table()
+    y = target(cls(), frame)
+    model = cls(3, random_state=0, warm_start=True).fit(
+        frame.dropna(), y[frame.notna().all(axis=1)]
+    )
+    levels = model.forest_.levels
+    model.set_params(n_estimators=6).fit(frame.assign(shop="new"), y)
+    assert model.forest_.levels == levels
+    assert len(model.forest_) == 6
+    with pytest.raises(ValueError, match="column 'city' of X holds numbers"):
+        model.set_params(n_estimators=7).fit(frame.assign(city=1.0), y)
+    assert len(model.forest_) == 6
+
+
+def test_streams_meet_new_levels_and_missing_values():
+    frame = table(300)
+    y = target(RandomHingeForestClassifier(), frame)
+    model = RandomHingeForestClassifier(n_bags=1, random_state=0)
+    whole = frame.notna().all(axis=1).to_numpy()
+    model.partial_fit(frame[whole], y[whole], classes=[0, 1])
+    levels = model.forest_.levels
+    for batch in (frame, frame.assign(city="Paris", age=np.nan), frame[:1]):
+        model.partial_fit(batch, y[: len(batch)])
+    assert model.forest_.levels == levels
+    assert np.isfinite(model.predict_proba(frame)).all()
+
+
+def test_several_outputs_with_categories():
+    frame = table()
+    y = target(CO2ForestRegressor(), frame)
+    Y = np.c_[y, -y, frame["size"]]
+    for cls in (CO2ForestRegressor, ManifoldForestRegressor):
+        assert cls(5, random_state=0).fit(frame, Y).score(frame, Y) > 0.7
+
+
+# ------------------------------------------------------------------------ few rows, and predictors
+
+
+def test_few_rows_of_known_columns_are_read_without_validation(estimator):
+    frame = table()
+    estimator.fit(frame, target(estimator, frame))
+    expected = response(estimator, frame)
+    estimator.predict(frame[:1])  # is validated
+    reader = vars(estimator.forest_)["_cached_reader"]
+    for start in (*range(0, 30), 77):
+        rows = frame[start : start + 2].copy()
+        assert reader.matrix(rows) is not None
+        np.testing.assert_array_equal(response(estimator, rows), expected[start : start + 2])
+    new = pd.concat([frame[1:2]] * 2)
+    new["city"], new["shop"] = ["Paris", "Bern"], "nowhere"
+    many = response(estimator, pd.concat([new] * 40))
+    np.testing.assert_array_equal(response(estimator, new), many[:2])
+
+
+def test_few_rows_without_the_names_of_fit_warn_each_time():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    model = skforest.ManifoldForestRegressor(2, random_state=0).fit(frame, frame["a"])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            model.predict(frame[:2].set_axis([0, 1], axis=1))
+    model.predict(frame[:2])
+    assert vars(model.forest_)["_cached_reader"].matrix(frame[:2]) is not None
+
+
+def test_few_rows_of_numbers_that_are_levels():
+    """The matrix of a frame of numbers has values, not codes."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=N), "k": rng.choice([3.0, 7.5, 2.0**60], N)})
+    frame["i"] = rng.choice([5, 2**60, 2**60 + 1], N)
+    y = (frame["k"] == 7.5) + 2 * (frame["i"] == 2**60)
+    model = skforest.ManifoldForestClassifier(5, categorical_features=["k", "i"], random_state=0)
+    expected = model.fit(frame, y).predict_proba(frame)
+    for X in (frame, pl.DataFrame(frame.to_dict("list"))):
+        model.predict(X[:1])
+        assert vars(model.forest_)["_cached_reader"].matrix(X[:3]) is not None
+        found = [model.predict_proba(X[i : i + 2]) for i in range(0, N, 2)]
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert vars(model.forest_)["_cached_reader"].matrix(frame[:3]) is None  # it is that of polars
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("size", "large", "could not convert|column 'size'"),
+        ("size", np.inf, "infinity"),
+        ("city", 3.0, "its levels in fit were strings"),
+        ("shop", pd.Timestamp(0), None),
+        ("city", None, None),
+    ],
+)
+def test_few_rows_that_differ_raise_as_many_do(column, value, message):
+    frame = table()
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(frame, target_of(frame))
+    model.predict(frame[:2])
+    rows = frame[:2].astype({column: object})
+    rows.loc[0, column] = value
+    rows.loc[1, column] = value
+    if message is None:
+        many = model.predict_proba(pd.concat([rows] * 40))
+        for _ in range(2):  # validated, and read
+            np.testing.assert_array_equal(model.predict_proba(rows), many[:2])
+        return
+    for _ in range(2):
+        with pytest.raises((ValueError, TypeError), match=message):
+            model.predict(rows)
+
+
+def target_of(frame):
+    return (frame["city"] == "Rome").astype(int)
+
+
+def test_a_predictor_takes_codes_of_categories(estimator):
+    frame = table().astype({"size": np.float32})
+    estimator.fit(frame, target(estimator, frame))
+    expected, predictor = response(estimator, frame), estimator.predictor()
+    with pytest.raises(TypeError, match=r"DataFrame; a predictor .*encode"):
+        predictor(frame)
+    rows = predictor.encode(frame)
+    # The features read numbers that float32 represents.
+    np.testing.assert_array_equal(predictor(rows), expected)
+    np.testing.assert_array_equal(predictor(rows[7]), expected[7])
+    rows[:, 3] = 1000  # no code
+    unknown = frame.assign(shop="nowhere")
+    np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))
