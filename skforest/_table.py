@@ -84,11 +84,22 @@ class Table:
         dtype = column.dtype
         if dtype.is_temporal():
             return DATE
-        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
-            return CATEGORY
         if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
             return NUMBER
+        native_dtype = getattr(nw.to_native(column), "dtype", None)
+        if isinstance(native_dtype, np.dtype) and native_dtype.kind == "O":
+            # narwhals calls objects strings if the first 100 of them are missing.
+            values = self.values(j)
+            is_text = isinstance(dtype, nw.String) and any(isinstance(v, str) for v in values)
+            return CATEGORY if is_text else _kind_of_array(values)
+        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+            return CATEGORY
         return _kind_of_array(self.values(j))
+
+    def is_all_missing(self, j):
+        """Does column `j` of a data frame hold missing values only?"""
+        column = self.columns[j]
+        return not isinstance(column, np.ndarray) and column.null_count() == len(column)
 
     def values(self, j):
         """The entries of a column as Python objects, ndarray of shape (n_rows,), object."""
@@ -103,6 +114,8 @@ class Table:
             array = column
         elif isinstance(column.dtype, nw.Int128 | nw.UInt128):  # NumPy has no such dtypes
             array = column.cast(nw.Float64).to_numpy()
+        elif isinstance(column.dtype, nw.Categorical):  # pyarrow fails without any category
+            array = self.values(j)
         else:
             array = column.to_numpy()
         if array.dtype.kind in "mM":
@@ -367,11 +380,11 @@ def find_categories(table, categorical_features, is_free=True):
         mask = np.array([kind == CATEGORY for kind in kinds]) & ~np.array(is_text)
     else:
         mask = _given_categories(categorical_features, table.names)
-    for name, kind, is_categorical in zip(table.names, kinds, mask):
+    for j, (name, kind, is_categorical) in enumerate(zip(table.names, kinds, mask)):
         where = f"column {name!r} of X"
         if kind == DATE and not is_categorical:
             raise TypeError(f"{where} holds {DATES_ADVICE}")
-        if kind == CATEGORY and not is_categorical:
+        if kind == CATEGORY and not is_categorical and not table.is_all_missing(j):
             advice = (
                 '; pass a data frame with categorical_features="from_dtype", or name the column '
                 "in categorical_features"

@@ -131,6 +131,58 @@ def test_polars_nulls_are_missing_values():
     )
 
 
+def test_a_column_of_none_is_a_number_that_is_missing():
+    """narwhals gives such objects of pandas the dtype of strings."""
+    frame = table()[["age", "size", "city"]]
+    y = np.arange(N) % 2
+    for kinds in ("from_dtype", ["city"]):
+        none = small(categorical_features=kinds).fit(frame.assign(size=None), y)
+        plain = small(categorical_features=kinds).fit(frame.assign(size=np.nan), y)
+        assert_same_trees(none, plain)
+        np.testing.assert_array_equal(none.is_categorical_, [False, False, True])
+    frame = frame[["age", "size"]]
+    assert small(categorical_features=None).fit(frame.assign(size=None), y).is_categorical_ is None
+    # narwhals infers the dtype of objects from the first 100.
+    late = pd.DataFrame({"a": pd.Series([None] * 110 + [1.5] * 10, dtype=object)})
+    assert small().fit(late, np.arange(120) % 2).is_categorical_ is None
+    late["a"] = late["a"].astype(object).where(late["a"].isna(), "u")
+    assert small().fit(late, np.arange(120) % 2).is_categorical_ is not None
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category", "polars", "pyarrow"])
+def test_a_number_is_missing_in_every_row_to_predict(dtype):
+    frame = table()[["age", "size"]]
+    y = np.arange(N) % 2
+    model = small().fit(frame, y)
+    rows = pd.DataFrame([{"age": 40.0, "size": None}])
+    plain = rows.astype(float)
+    if dtype == "polars":
+        rows = pytest.importorskip("polars").DataFrame(rows, schema_overrides={"size": str})
+    elif dtype == "pyarrow":
+        pa = pytest.importorskip("pyarrow")
+        levels = pa.nulls(1, pa.string()).dictionary_encode()
+        rows = pa.table({"age": [40.0], "size": levels})
+    else:
+        rows = rows.astype({"size": dtype})
+    for _ in range(2):  # the second time, a reader of known columns may be there
+        np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(plain))
+    encode = model.predictor().encode
+    np.testing.assert_array_equal(encode(rows), encode(plain))
+
+
+def test_missing_numbers_are_explained():
+    frame = table()[["age", "size"]]
+    y = np.arange(N) % 2
+    rows = pd.DataFrame([{"age": 40.0, "size": None}])
+    model = small().fit(frame, y)
+    found = [skforest.shapley_values(model, X, frame[:9]) for X in (rows, rows.astype(float))]
+    np.testing.assert_array_equal(found[0].values, found[1].values)
+    found = [skforest.counterfactual(model, X, frame) for X in (rows, rows.astype(float))]
+    assert found[0].distance == found[1].distance
+    boosting = skforest.ObliqueBoostingClassifier(n_estimators=5, n_bags=1, random_state=0)
+    boosting.fit(frame, y, X_val=frame[:9].assign(size=None), y_val=y[:9])
+
+
 def test_other_values_of_a_category(estimator):
     """Intervals, dates, bools and numbers are levels by their values."""
     rng = np.random.default_rng(0)
