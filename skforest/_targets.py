@@ -46,9 +46,10 @@ class ForestClassifierMixin(ClassifierMixin):
         """Raise ValueError if a label is None or NaN, with its position."""
         if sparse.issparse(y):
             raise ValueError("sparse y is not supported; pass y.toarray()")
-        values = y.to_numpy(dtype=object) if hasattr(y, "to_numpy") else y
+        is_series = hasattr(y, "__array__") and not isinstance(y, np.ndarray)  # or a data frame
+        values = np.asarray(y, dtype=object) if is_series else y
         if isinstance(values, np.ndarray):
-            if values.dtype != object or values.ndim > 2:
+            if values.dtype != object or values.ndim not in (1, 2):
                 return
         elif not isinstance(values, list | tuple):
             return

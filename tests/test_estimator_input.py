@@ -11,7 +11,7 @@ from makers import assert_same_trees, classes, response, task
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_blobs
-from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.exceptions import DataConversionWarning, UnsetMetadataPassedError
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import (
     GridSearchCV,
@@ -23,6 +23,13 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
+
+from skforest import (
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    RandomHingeForestClassifier,
+    refine,
+)
 
 # ---------------------------------------------------------------------------- scikit-learn's tools
 
@@ -341,6 +348,58 @@ def test_bool_labels(classifier):
     assert model.classes_.tolist() == [False, True]
     assert model.predict(X).dtype == bool
     np.testing.assert_array_equal(model.predict(X), clone(classifier).fit(X, y).predict(X) == 1)
+
+
+def series(library, values, is_category=False):
+    """A series of polars, of categories or not, or an array of pyarrow, in one or two chunks."""
+    module = pytest.importorskip(library.partition(" ")[0])
+    if library == "polars":
+        return module.Series(values, dtype=module.Categorical if is_category else None)
+    array = module.array(values)
+    array = array.dictionary_encode() if is_category else array
+    return array if library == "pyarrow" else module.chunked_array([array[:9], array[9:]])
+
+
+LIBRARIES = ["polars", "pyarrow", "pyarrow chunks"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("labels", "is_category"),
+    [([False, True], False), ([3, 5], False), (["a", "b"], False), (["a", "b"], True)],
+    ids=["bool", "int", "str", "category"],
+)
+def test_labels_of_polars_and_pyarrow(labels, is_category, library):
+    X, codes = classes(n_classes=2)
+    y = series(library, [labels[code] for code in codes], is_category)
+    plain = ManifoldForestClassifier(3, random_state=0).fit(X, np.array(labels)[codes])
+    model = ManifoldForestClassifier(3, random_state=0).fit(X, y)
+    assert model.classes_.tolist() == labels
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+    assert model.score(X, y) == plain.score(X, np.array(labels)[codes])
+    assert refine(model, X, y).classes_.tolist() == labels
+    hinge = RandomHingeForestClassifier(2, n_bags=1, random_state=0)
+    assert hinge.partial_fit(X, y).partial_fit(X, y).classes_.tolist() == labels
+    boosting = ObliqueBoostingClassifier(3, n_bags=1, random_state=0)
+    assert boosting.fit(X, y, X_val=X, y_val=y).classes_.tolist() == labels
+
+
+def test_labels_in_a_frame_of_polars():
+    pl = pytest.importorskip("polars")
+    X, y = classes(n_classes=2)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        model = ManifoldForestClassifier(3).fit(X, pl.DataFrame({"y": y}))
+    assert model.classes_.tolist() == [0, 1]
+    enum = pl.Series(np.array(["u", "v"])[y], dtype=pl.Enum(["v", "u"]))
+    assert ManifoldForestClassifier(3).fit(X, enum).classes_.tolist() == ["u", "v"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("label", [True, 3, "a"])
+def test_missing_labels_of_polars_and_pyarrow(label, library):
+    y = series(library, [label] * 19 + [None])
+    with pytest.raises(ValueError, match="y contains NaN or None: label 19 is"):
+        ManifoldForestClassifier(3).fit(np.zeros((20, 2)), y)
 
 
 # ----------------------------------------------------------------------------------- class weights
