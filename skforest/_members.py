@@ -4,9 +4,11 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_array
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ._base import BaseForest, take_rows
@@ -142,12 +144,21 @@ class OtherMember:
     def _fitted(self, samples, own):
         model, options = clone(self.estimator), {}
         if samples.weight is not None:
-            if not has_fit_parameter(model, "sample_weight"):
+            if not _takes_weight(model):
                 raise ValueError(
-                    f"the member {self.name!r}, a {type(model).__name__}, takes no sample_weight"
+                    f"the member {self.name!r}, a {type(model).__name__}, takes no sample_weight; "
+                    "members need it where the blend has class_weight, or sample_weight in fit"
                 )
             options = {"sample_weight": samples.weight[own]}
         return model.fit(take_rows(samples.X, own), samples.y[own], **options)
+
+
+def _takes_weight(model):
+    """Does `fit` take sample_weight, or, with metadata routing, a step of it that requests it?"""
+    if has_fit_parameter(model, "sample_weight"):
+        return True
+    is_routed = get_config()["enable_metadata_routing"]
+    return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
 
 
 def response_of(model, X, classes):

@@ -26,6 +26,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.class_weight import compute_sample_weight
 
 import skforest
 from skforest import (
@@ -380,6 +381,25 @@ def test_class_weights_are_sample_weights():
     without = classifier(class_weight={1: 0.0}).fit(X, y)
     assert np.isfinite(without.score_)
     assert not without.predict_proba(X)[:, 1].any()
+
+
+def test_class_weights_and_a_member_that_takes_none():
+    X, y = classes()
+    blend = classifier(members=[("lr", make_pipeline(StandardScaler(), LogisticRegression()))])
+    blend.set_params(class_weight="balanced")
+    with pytest.raises(ValueError, match="'lr', a Pipeline, takes no sample_weight.*class_weight"):
+        blend.fit(X, y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        with pytest.raises(ValueError, match="'lr', a Pipeline, takes no sample_weight"):
+            blend.fit(X, y)
+        steps = StandardScaler(), LogisticRegression()
+        pipeline = make_pipeline(*(step.set_fit_request(sample_weight=True) for step in steps))
+        blend.set_params(members=[("lr", pipeline)]).fit(X, y)
+        weight = compute_sample_weight("balanced", y)
+        expected = clone(pipeline).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(
+        blend.members_["lr"].predict_proba(X), expected.predict_proba(X), rtol=1e-6
+    )
 
 
 def test_tables_with_missing_values_and_categories():
