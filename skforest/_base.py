@@ -138,6 +138,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 "already trained when warm_start=True"
             )
         if n_wanted == n_done:
+            # Bags of boosting can be given more rounds, too.
+            name = f"n_estimators or {name}" if hasattr(self, "_continues_rounds") else name
             warn_caller(f"Warm-start fitting without increasing {name} does not fit new trees.")
             return
         forest = self._fit_forest(data, range(n_done, n_wanted))

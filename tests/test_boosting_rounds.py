@@ -262,7 +262,7 @@ def test_more_bags_by_warm_start(cls):
     assert len(model.n_iter_) == len(model.validation_scores_) == len(model.loss_curve_) == 4
     with pytest.raises(ValueError, match="n_bags=3 must be larger or equal to the 4"):
         copy.deepcopy(model).set_params(n_bags=3).fit(X, y)
-    with pytest.warns(UserWarning, match="without increasing n_bags") as warned:
+    with pytest.warns(UserWarning, match="without increasing n_estimators or n_bags") as warned:
         model.fit(X, y)
     assert warned[0].filename == __file__
 
