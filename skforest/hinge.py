@@ -208,8 +208,9 @@ Rows are sampled for an epoch in proportion to their weights.
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
 The first batch determines the values of "auto" parameters, the scales of the features and of real
-targets, and the importances, so it should be representative. `schedule`, `max_iter` and
-`early_stopping` have no effect. A model from `fit` is replaced, not continued.
+targets, and the importances, so it should be representative. `schedule`, `max_iter`,
+`early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
+replaced, not continued.
 
 Parameters
 ----------
@@ -559,6 +560,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
+
+        With ``class_weight="balanced"``, the weights of the classes are those of each batch.
 
         {takes_batch}
         y : array-like of shape (n_samples,)
