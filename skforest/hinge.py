@@ -283,7 +283,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self.batch_size_ = min(self.batch_size, max(n, 2))
         n_epochs = min(max(20, 3 * n / 1000), 60)
         n_steps = max(1200, math.ceil(n_epochs * n / self.batch_size_))
-        # With targets, more steps decrease the error on most tables; with classes, on half of them.
+        # More steps decrease the error of targets on most tables, that of classes on half of them.
         n_steps *= 1 if is_classifier(self) else 2
         n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE

@@ -164,7 +164,8 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
     share = 1 / (len(codes) + 2)
 
     def loss(log_temperature, rows):
-        return _log_loss(log_temperature, probability[rows], codes[rows], weight[rows], share, TINY)
+        parts = probability[rows], codes[rows], weight[rows]
+        return _log_loss(log_temperature, *parts, share, TINY)
 
     def best(rows):
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
