@@ -2,7 +2,7 @@
 
 Forests of this package are trained once more for it, each tree, or bag, without one fold of the
 rows, which yields a prediction of every row by trees that did not see it. Other estimators are
-cross-validated on the same folds. R. Caruana et al., "Ensemble Selection from Libraries of Models".
+cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libraries of Models".
 """
 
 import time
