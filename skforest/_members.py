@@ -1,5 +1,6 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows."""
 
+import time
 from functools import partial
 from numbers import Integral
 
@@ -54,7 +55,20 @@ class BlendedRows:
         return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), PREDICTED))
 
 
-class OwnMember:
+class _Member:
+    """An estimator of a blend; `fitted` is the model that was trained last."""
+
+    def predict_us(self, samples):
+        """Microseconds to predict a row: the least of three batches."""
+        X, seconds = samples.batch(), []
+        for _ in range(3):
+            start = time.perf_counter()
+            response_of(self.fitted, X, samples.classes)
+            seconds.append(time.perf_counter() - start)
+        return 1e6 * min(seconds) / PREDICTED * self.growth
+
+
+class OwnMember(_Member):
     """A forest of this package, trained tree by tree."""
 
     def __init__(self, name, estimator):
@@ -111,7 +125,7 @@ class OwnMember:
         del self.data
 
 
-class OtherMember:
+class OtherMember(_Member):
     """Any other estimator: cross-validated, then trained on all rows."""
 
     def __init__(self, name, estimator):

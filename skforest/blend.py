@@ -2,8 +2,7 @@
 
 Forests of this package are trained once more for it, each tree, or bag, without one fold of the
 rows, which yields a prediction of every row by trees that did not see it. Other estimators are
-cross-validated on the same folds. R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble
-Selection from Libraries of Models", 2004.
+cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libraries of Models".
 """
 
 import time
@@ -20,7 +19,6 @@ from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_param
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._members import (
-    PREDICTED,
     BlendedRows,
     OtherMember,
     OwnMember,
@@ -57,7 +55,8 @@ members : "auto" or list of str, estimator or (str, estimator)
     estimators of this package with default parameters. A list contains these names, and
     estimators, with or without a name: forests of this package with other parameters, or any
     estimators of scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state`
-    or `n_jobs` of a member that is None is set from that of the blend.
+    or `n_jobs` of a member that is None is set from that of the blend. Members with a name have
+    their parameters as ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is the number of folds, at least 2; they are
     stratified by class, equal rows are in one fold, and so are all rows of a group if `groups` are
@@ -159,6 +158,46 @@ class _Blend(TableEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    # -------------------------------------------------------------------------------- parameters
+
+    def _pairs(self):
+        """Entries ``(name, estimator)`` of `members`, unless the name is that of a parameter."""
+        entries = self.members if isinstance(self.members, (list, tuple)) else ()
+        pairs = [item for item in entries if isinstance(item, tuple) and len(item) == 2]
+        own = self._get_param_names()
+        return {k: v for k, v in pairs if isinstance(v, BaseEstimator) and k not in own}
+
+    def get_params(self, deep=True):
+        """Parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add members that have a name, and theirs as ``name__parameter``.
+
+        Returns
+        -------
+        params : dict of str to object
+        """
+        params = super().get_params(deep=False)
+        for name, estimator in self._pairs().items() if deep else ():
+            own = estimator.get_params().items()
+            params |= {name: estimator} | {f"{name}__{key}": value for key, value in own}
+        return params
+
+    def set_params(self, **params):
+        """Set parameters; ``name__parameter`` is one of a member, and ``name`` the member.
+
+        {returns_self}
+        """
+        if others := {name: params.pop(name) for name in self._pairs() if name in params}:
+            is_new = [isinstance(item, tuple) and item[0] in others for item in self.members]
+            self.members = [
+                (item[0], others[item[0]]) if new else item
+                for item, new in zip(self.members, is_new)
+            ]
+        return super().set_params(**params)
 
     # ----------------------------------------------------------------------------------- fitting
 
@@ -302,19 +341,9 @@ class _Blend(TableEstimator):
             kept.append(member)
             responses.append(response)
             self._fit_seconds[member.name] = time.perf_counter() - start
-            self._predict_us[member.name] = self._time_prediction(member, samples)
+            self._predict_us[member.name] = member.predict_us(samples)
             self._report(f"{member.name} trained in {self._fit_seconds[member.name]:.1f} s")
         return kept, responses
-
-    @staticmethod
-    def _time_prediction(member, samples):
-        """Microseconds to predict a row: the least of three batches."""
-        X, seconds = samples.batch(), []
-        for _ in range(3):
-            start = time.perf_counter()
-            response_of(member.fitted, X, samples.classes)
-            seconds.append(time.perf_counter() - start)
-        return 1e6 * min(seconds) / PREDICTED * member.growth
 
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
@@ -411,8 +440,7 @@ class _Blend(TableEstimator):
             # A forest of this package raises an error that says why it has none.
             default = () if isinstance(model, BaseForest) else (None,)
             found = getattr(model, "feature_importances_", *default)
-            if np.shape(found) == total.shape:
-                # Other packages count splits, for example: the sum of each member is made 1.
+            if np.shape(found) == total.shape:  # their sum is 1, except in other packages
                 total += self.weights_[name] * (found / (found.sum() or 1))
         return total / (total.sum() or 1)
 

@@ -193,7 +193,8 @@ n_iter_ : list of int
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
     feature and its standard deviation. That of the linear start is divided by the variances of its
-    terms.
+    terms. For "absolute_error" and "quantile", splits separate signs of residuals, and their
+    decrease stays large in late trees that fit noise: prefer permutation importances.
 """
 
 NOTES = """

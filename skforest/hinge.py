@@ -48,6 +48,7 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
+POISSON_RATE = 1 / 30  # times these: its gradient grows exponentially with the response
 # Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
 # all than the second number, there is no temperature.
 TEMPERATURE_ROWS, MIN_ROWS = 30, 20
@@ -88,7 +89,7 @@ optimizer : {"adam", "adagrad", "sgd"}
     of the batch use are moved.
 learning_rate : "auto" or float
     Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the responses of
-    trees are added, and ten times that for "adagrad".
+    trees are added; ten times that for "adagrad", and a thirtieth for loss="poisson".
 momentum : float
     Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
 weight_decay : float
@@ -283,10 +284,11 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self.batch_size_ = min(self.batch_size, max(n, 2))
         n_epochs = min(max(20, 3 * n / 1000), 60)
         n_steps = max(1200, math.ceil(n_epochs * n / self.batch_size_))
-        # With targets, more steps decrease the error; with classes, the log loss stays the same.
+        # More steps decrease the error of targets on most tables, that of classes on half of them.
         n_steps *= 1 if is_classifier(self) else 2
         n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
+        rate *= POISSON_RATE if self.loss == "poisson" else 1
         auto = {
             "n_bags": 5,
             "max_depth": 8 if is_large else 5,

@@ -36,6 +36,7 @@ from skforest import (
     CO2ForestRegressor,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
@@ -188,6 +189,11 @@ def test_few_rows_that_are_all_right_do_not_prove_certainty():
     labels, weight = np.ones(10, dtype=int), np.ones(10)
     found = sharpened(sure, flattening_temperature(sure, labels, weight))
     np.testing.assert_allclose(found[:, 1], 11 / 12, rtol=1e-3)  # Platt's target
+    right = np.tile([0.02, 0.08, 0.9], (50, 1))
+    labels, weight = np.full(50, 2), np.ones(50)
+    found = find_temperature(right, labels, weight, np.arange(50) % 5, 5)
+    assert 0.9 < sharpened(right, found)[0, 2] < 52 / 53
+    labels, weight = labels[:10] - 1, weight[:10]
     # Probabilities that are not sure enough remain as they are.
     unsure = np.tile([0.2, 0.8], (10, 1))
     assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
@@ -438,6 +444,25 @@ def test_names_of_members():
     assert list(blend.fit(X, y).weights_) == ["a-2", "a", "a-3", "ManifoldForest", "b"]
 
 
+def test_parameters_of_members_are_parameters_of_the_blend():
+    boosting, logistic = ObliqueBoostingClassifier(5), LogisticRegression()
+    blend = BlendedForestClassifier(["manifold", ("ob", boosting), ("cv", logistic)])
+    params = blend.get_params()
+    assert params["ob"] is boosting and params["ob__n_estimators"] == 5
+    assert params["cv"] == 5 and "cv__C" not in params  # a parameter of the blend has this name
+    assert blend.get_params(deep=False).keys() == BlendedForestClassifier().get_params().keys()
+    assert blend.set_params(ob__n_estimators=7, n_rounds=3) is blend
+    assert boosting.n_estimators == 7 and blend.n_rounds == 3
+    other = clone(blend).set_params(ob__n_estimators=9)
+    assert (other.members[1][1].n_estimators, boosting.n_estimators) == (9, 7)
+    new = CO2ForestClassifier(3)
+    blend.set_params(ob=new)
+    assert blend.members == ["manifold", ("ob", new), ("cv", logistic)]
+    with pytest.raises(ValueError, match="'manifold'"):
+        blend.set_params(manifold__n_estimators=3)
+    assert BlendedForestClassifier(members=3).get_params()["members"] == 3
+
+
 @pytest.mark.parametrize("cls", [BlendedForestClassifier, BlendedForestRegressor])
 def test_the_default_members(cls):
     X, y = classes(80)
@@ -610,10 +635,7 @@ def test_a_long_tree_is_ended():
 
 def test_max_predict_us(monkeypatch):
     costs = {"ManifoldForest": 2.0, "co2": 3.0}
-    kind = skforest.blend._Blend
-    monkeypatch.setattr(
-        kind, "_time_prediction", staticmethod(lambda member, samples: costs[member.name])
-    )
+    monkeypatch.setattr(OwnMember, "predict_us", lambda member, samples: costs[member.name])
     X, y = classes()
     assert len(classifier(max_predict_us=5).fit(X, y).members_) == 2
     assert len(classifier(max_predict_us=4).fit(X, y).members_) == 1

@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 from skforest._kernels.loss import LogLoss
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
-from sklearn.metrics import log_loss
+from sklearn.metrics import d2_tweedie_score, log_loss
 
 from skforest import Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.training import losses
@@ -137,6 +137,17 @@ def test_losses_of_the_regressor_estimate_mean_median_and_quantile():
     assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.95
     with pytest.raises(ValueError, match="poisson.*-1"):
         model.fit(X, counts - 1)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("n_estimators", [5, 100])
+def test_the_default_rate_suits_counts(n_estimators, optimizer):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    y = rng.poisson(np.exp(X[:, 0] + 3))
+    options = {"loss": "poisson", "optimizer": optimizer, "n_bags": 1, "random_state": 0}
+    model = RandomHingeForestRegressor(n_estimators, **options).fit(X[:250], y[:250])
+    assert d2_tweedie_score(y[250:], model.predict(X[250:]), power=1) > 0.8
 
 
 # ------------------------------------------------------------------------------ losses of the user

@@ -389,8 +389,8 @@ def _linear_importances(forest, row):
     """
     entries = slice(*forest.slope_start[row : row + 2])
     feature = forest.slope_feature[entries]
-    variance = np.square(forest.slope[entries] * forest.spread[feature, None]).sum(axis=1)
-    found = np.bincount(feature, variance, forest.n_features)
+    term = forest.slope[entries].astype(np.float64) * forest.spread[feature, None]
+    found = np.bincount(feature, np.square(term).sum(axis=1), forest.n_features)
     return found / (found.sum() or 1)
 
 

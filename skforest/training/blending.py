@@ -157,12 +157,15 @@ def sharpened(probability, temperature):
 def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True):
     """The temperature of least log loss; 1 unless it also helps folds that it is not found on.
 
-    It is more than 1 only with `may_flatten`.
+    It is more than 1 only with `may_flatten`. Labels are smoothed, see `flattening_temperature`;
+    where all rows are right, only small probabilities of the other classes say what is too much.
     """
     bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE * may_flatten
+    share = 1 / (len(codes) + 2)
 
     def loss(log_temperature, rows):
-        return _log_loss(log_temperature, probability[rows], codes[rows], weight[rows])
+        parts = probability[rows], codes[rows], weight[rows]
+        return _log_loss(log_temperature, *parts, share, TINY)
 
     def best(rows):
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
@@ -178,8 +181,8 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
 def flattening_temperature(probability, codes, weight):
     """The temperature of at least 1 with the least log loss of smoothed labels.
 
-    Where a model has all of a few rows right, their labels alone say that it cannot be too
-    confident. Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
+    Where a model has all of a few rows right, their labels alone say that no confidence is too
+    much. Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
     """
     parts = probability, codes, weight, 1 / (len(codes) + 2)
     found = minimize_scalar(
@@ -188,11 +191,16 @@ def flattening_temperature(probability, codes, weight):
     return float(np.exp(found.x))
 
 
-def _log_loss(log_temperature, probability, codes, weight, share=0.0):
-    """Log loss at a temperature, where `share` of each label belongs to the other classes."""
-    log_found = _log(sharpened(probability, np.exp(log_temperature)))
-    own = np.take_along_axis(log_found, codes[:, None], axis=1)[:, 0]
-    others = (log_found.sum(axis=1) - own) / max(probability.shape[1] - 1, 1)
+def _log_loss(log_temperature, probability, codes, weight, share, least=MIN_PROBABILITY):
+    """Log loss at a temperature, where `share` of each label belongs to the other classes.
+
+    Probabilities of these classes are at least `least`.
+    """
+    probability = sharpened(probability, np.exp(log_temperature))
+    own = _log(np.take_along_axis(probability, codes[:, None], axis=1)[:, 0])
+    others = np.log(np.maximum(probability, least))
+    others = others.sum(axis=1) - np.take_along_axis(others, codes[:, None], axis=1)[:, 0]
+    others /= max(probability.shape[1] - 1, 1)
     return -float(np.sum(weight * ((1 - share) * own + share * others)))
 
 
