@@ -192,9 +192,10 @@ n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
-    feature and its standard deviation. That of the linear start is divided by the variances of its
-    terms. For "absolute_error" and "quantile", splits separate signs of residuals, and their
-    decrease stays large in late trees that fit noise: prefer permutation importances.
+    feature and its standard deviation. Features share the decrease of the loss by the linear start
+    in proportion to the variances of its terms. For "absolute_error" and "quantile", splits
+    separate signs of residuals, and their decrease stays large in late trees that fit noise:
+    prefer permutation importances.
 """
 
 NOTES = """

@@ -189,14 +189,15 @@ def test_few_rows_that_are_all_right_do_not_prove_certainty():
     labels, weight = np.ones(10, dtype=int), np.ones(10)
     found = sharpened(sure, flattening_temperature(sure, labels, weight))
     np.testing.assert_allclose(found[:, 1], 11 / 12, rtol=1e-3)  # Platt's target
-    right = np.tile([0.02, 0.08, 0.9], (50, 1))
-    labels, weight = np.full(50, 2), np.ones(50)
-    found = find_temperature(right, labels, weight, np.arange(50) % 5, 5)
-    assert 0.9 < sharpened(right, found)[0, 2] < 52 / 53
-    labels, weight = labels[:10] - 1, weight[:10]
     # Probabilities that are not sure enough remain as they are.
     unsure = np.tile([0.2, 0.8], (10, 1))
     assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
+
+
+def test_few_rows_that_are_all_right_are_not_sharpened_without_a_limit():
+    right = np.tile([0.02, 0.08, 0.9], (50, 1))
+    own = np.full(50, 2), np.ones(50), np.arange(50) % 5, 5
+    assert 0.9 < sharpened(right, find_temperature(right, *own))[0, 2] < 52 / 53
 
 
 # ------------------------------------------------------------------------------ held-out responses

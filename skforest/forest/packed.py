@@ -489,8 +489,8 @@ class Forest:
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
             the feature in the direction (and its `spread`, if there is one: importances do not
-            depend on units). Trees that are averaged have the same total. The decrease by a linear
-            start is divided by the variances of its terms. "count": number of splits with it.
+            depend on units). Trees that are averaged have the same total. Features share the
+            decrease by a linear start as its terms vary. "count": number of splits with it.
 
         Returns
         -------

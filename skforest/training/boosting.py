@@ -403,9 +403,10 @@ class BoostingTraining:
         return tree, value, leaf
 
     def _gain_of_start(self):
-        """What the gains of trees are divided by, so that they add up with 1 for a linear start.
+        """What the gains of trees are divided by, so that the gain of the linear start is 1.
 
-        A gain is twice the decrease of the loss by a whole step, of which trees take a part.
+        A gain is twice the decrease of the loss by a whole step. Trees take the share
+        `learning_rate` of it, which decreases the loss by ``rate * (2 - rate)`` times as much.
         """
         rate, (before, after) = self.settings.learning_rate, self.losses
         decrease = max(before - after, TOLERANCE * abs(before))
