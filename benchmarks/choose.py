@@ -1,4 +1,4 @@
-"""The default settings of oblique boosting: one change at a time, on training rows only.
+"""Default settings of oblique boosting and blends: one change at a time, on training rows only.
 
     python benchmarks/choose.py [--data FOLDER] [--rounds N] [--models SETTING ...]
 
@@ -18,6 +18,7 @@ import peers
 from models import MODELS, ONE_THREAD, REFERENCE
 
 DEFAULTS = "defaults"
+BLEND = "blend, defaults"
 CHANGES = {
     "max_depth": (3, 5, 6),
     "learning_rate": (0.05, 0.07, 0.15),
@@ -37,6 +38,11 @@ SETTINGS = {
         for name, values in CHANGES.items()
         for value in values
     },
+    BLEND: MODELS["BlendedForest"],
+    "blend, with manifold": replace(
+        MODELS["BlendedForest"],
+        parameters=ONE_THREAD | {"members": ["manifold", "co2", "hinge", "boosting"]},
+    ),
 }
 
 
@@ -67,24 +73,25 @@ def summary(stored):
     -------
     dict of str to dict
         By setting: geometric means of errors relative to RandomForest, over all tables and, where
-        there are any, by task; that of the ratios to the errors of the defaults, with the standard
-        error of its logarithm over tables; that of the ratios of fit times; and the number of
-        tables.
+        there are any, by task; that of the ratios to the errors of the defaults of the same
+        estimator, with the standard error of its logarithm over tables; that of the ratios of fit
+        times; and the number of tables.
     """
     found = {}
     for setting in SETTINGS:
+        base = BLEND if setting.startswith("blend") else DEFAULTS
         names = [
             name
             for name in compare.EVERY
-            if all(name in stored.get(key, {}).get("errors", ()) for key in (setting, DEFAULTS))
+            if all(name in stored.get(key, {}).get("errors", ()) for key in (setting, base))
         ]
         if setting == REFERENCE or not names:
             continue
         to_forest, to_defaults = (
-            np.log(compare.relative(stored, setting, names, offset=compare.OFFSET, base=base))
-            for base in (REFERENCE, DEFAULTS)
+            np.log(compare.relative(stored, setting, names, offset=compare.OFFSET, base=other))
+            for other in (REFERENCE, base)
         )
-        time = np.log(compare.relative(stored, setting, names, "seconds", base=DEFAULTS))
+        time = np.log(compare.relative(stored, setting, names, "seconds", base=base))
         row = {"all": to_forest.mean(), "change": to_defaults.mean(), "time": time.mean()}
         for task, of_task in compare.TASKS.items():
             if set(names).intersection(of_task):

@@ -47,16 +47,18 @@ MEMBERS = {
     "boosting": (ObliqueBoostingClassifier, ObliqueBoostingRegressor),
 }
 
+# Manifold forests are fast, but hardly change a blend that contains CO2 forests.
+AUTO = "co2", "hinge", "boosting"
 MIN_REFITTED = 0.15  # forests of smaller weights remain as they were trained for the weights
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
-    What is blended. "auto": "manifold" (for classes only), "co2", "hinge" and "boosting", the
-    estimators of this package with default parameters. A list contains these names, and
-    estimators, with or without a name: forests of this package with other parameters, or any
-    estimators of scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state`
-    or `n_jobs` of a member that is None is set from that of the blend. Members with a name have
-    their parameters as ``name__parameter``.
+    What is blended. "auto": "co2", "hinge" and "boosting", estimators of this package with default
+    parameters. A list contains these names, "manifold", and estimators, with or without a name:
+    forests of this package with other parameters, or any estimators of scikit-learn. Put the
+    fastest first if there is a `time_limit`. A `random_state` or `n_jobs` of a member that is None
+    is set from that of the blend. Members with a name have their parameters as
+    ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is the number of folds, at least 2; they are
     stratified by class, equal rows are in one fold, and so are all rows of a group if `groups` are
@@ -268,7 +270,7 @@ class _Blend(TableEstimator):
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
-        wanted = self._auto_members if isinstance(self.members, str) else self.members
+        wanted = AUTO if isinstance(self.members, str) else self.members
         members = []
         for item in wanted:
             name, estimator = self._named(item)
@@ -514,7 +516,6 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
     ['hinge', 'manifold']
     """
 
-    _auto_members = "manifold", "co2", "hinge", "boosting"
     _parameter_constraints: dict = {
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
@@ -574,9 +575,6 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
     >>> bool(blend.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.9)
     True
     """
-
-    # Manifold forests had the weight 0 on nearly all tables, and took a tenth of the time.
-    _auto_members = "co2", "hinge", "boosting"
 
     def __init__(
         self,

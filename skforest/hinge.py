@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.base import is_classifier
 
 from ._base import (
     BagMixin,
@@ -102,8 +101,8 @@ batch_size : "auto" or int
     Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
     from 10000 rows on.
 max_iter : "auto" or int
-    Number of steps. "auto": 3 n / 1000 passes over n rows, at least 20 and at most 60, but at
-    least 1200 steps; for targets, twice as many. At most 20000 steps.
+    Number of steps. "auto": 6 n / 1000 passes over n rows, at least 40 and at most 120, but at
+    least 2400 and at most 20000 steps.
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
 scaling : {"standard"} or None
@@ -282,10 +281,8 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             self.batch_size_ = min(max(n // 16, 8), 128 if is_large else 64)
         else:
             self.batch_size_ = min(self.batch_size, max(n, 2))
-        n_epochs = min(max(20, 3 * n / 1000), 60)
-        n_steps = max(1200, math.ceil(n_epochs * n / self.batch_size_))
-        # More steps decrease the error of targets on most tables, that of classes on half of them.
-        n_steps *= 1 if is_classifier(self) else 2
+        n_epochs = min(max(40, 6 * n / 1000), 120)
+        n_steps = max(2400, math.ceil(n_epochs * n / self.batch_size_))
         n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
         rate *= POISSON_RATE if self.loss == "poisson" else 1

@@ -154,7 +154,7 @@ def test_auto_is_resolved_from_the_number_of_distinct_rows(cls):
     model = quick(cls, n_estimators=2, max_iter=1, n_bags=1).fit(X, y)
     assert (model.max_depth_, model.n_directions_, model.batch_size_) == (8, 200, 128)
     short = clone(model).set_params(max_iter="auto", n_directions=1).fit(X[:300], y[:300])
-    assert short.max_iter_ == (2400 if cls is RandomHingeForestRegressor else 1200)
+    assert short.max_iter_ == 2400
 
 
 @pytest.mark.parametrize("head", ["leaves", "linear"])
