@@ -185,6 +185,9 @@ linear_start_ : float or None
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
     bag that is trained again, it is that of the second training.
+    In regression, targets are in units of their standard deviation, or of their mean for
+    "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
+    of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
     each, rounds after the best included. Of shape (0,) without early stopping.
