@@ -540,7 +540,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             return None
         random = np.random.RandomState(self._seed % 2**32)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
-        mask = draw_weighted(data.weight, fraction, random)
+        mask = draw_weighted(data.weight, fraction, random, data.distinct_inputs()[1])
         return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):
