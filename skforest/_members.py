@@ -274,11 +274,13 @@ def sample_folds(cv, X, y, rows, groups, is_class):
     """
     is_present = rows.row_of_sample >= 0
     if isinstance(cv, Integral) and groups is None:
-        n_folds = min(cv, len(rows))
+        first, group = rows.distinct_inputs()
+        n_folds = min(cv, len(first))
         # Rows are in an order that depends on their values alone: no shuffling.
-        order = np.lexsort(rows.y.T) if is_class else np.arange(len(rows))
-        of_row = np.empty(len(rows), dtype=np.int64)
-        of_row[order] = np.arange(len(rows)) % n_folds
+        order = np.lexsort(rows.y[first].T) if is_class else np.arange(len(first))
+        of_input = np.empty(len(first), dtype=np.int64)
+        of_input[order] = np.arange(len(first)) % n_folds
+        of_row = of_input[group]
         return np.where(is_present, of_row[rows.row_of_sample], -1), n_folds
     present = np.flatnonzero(is_present)
     samples = np.arange(len(is_present))  # those that the splitter sees

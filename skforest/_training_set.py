@@ -14,6 +14,11 @@ from sklearn.utils import check_array
 from ._kernels.rows import RowOrder, draw_counts
 from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
 
+# Rows of equal X are held out together if this many rows of X are distinct, and if those have at
+# most so many distinct targets on average. Fewer of them say little about each other; with more
+# targets, those that are left have nearly the same mean.
+MIN_INPUTS, MAX_TARGETS = 20, 10
+
 
 class TrainingSet:
     """Distinct weighted rows in canonical order, with their target.
@@ -173,6 +178,27 @@ class TrainingSet:
         found = np.full(len(self), values.max())
         np.minimum.at(found, self.row_of_sample[samples], values[samples])
         return found
+
+    def distinct_inputs(self):
+        """The first row of each distinct row of X, and the number of that of each row.
+
+        Rows that differ in the target alone are held out together. All copies of a row are one
+        row here: without its label, those of equal X that are left have the other labels only,
+        so that training on them would increase the loss of the rows that are held out.
+        """
+        n, none = len(self), np.zeros((len(self), 1))
+        order = SparseRowOrder(self.X, none) if sparse.issparse(self.X) else RowOrder(self.X, none)
+        rows = np.arange(n)
+        hashes = order.hashes(rows)
+        by_hash = np.argsort(hashes, kind="stable")
+        rows = rows[by_hash]
+        found = np.empty(n, dtype=np.int64)
+        found[rows] = np.cumsum(order.sort_equal_hashes(rows, hashes[by_hash])) - 1
+        _, first, found = np.unique(found, return_index=True, return_inverse=True)
+        if len(first) < MIN_INPUTS or n > MAX_TARGETS * len(first):
+            return np.arange(n), np.arange(n)
+        order = np.argsort(first)
+        return first[order], np.argsort(order)[found]
 
     # ---------------------------------------------------------------------------------- statistics
 

@@ -43,7 +43,7 @@ from .training.boosting import (
     TrainedRounds,
     calibration_part,
 )
-from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
+from .training.early_stopping import FOLD_SEED, draw_held_out, folds_of_rows
 from .training.losses import (
     LOSSES,
     BoostedLogLoss,
@@ -185,6 +185,9 @@ linear_start_ : float or None
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
     bag that is trained again, it is that of the second training.
+    In regression, targets are in units of their standard deviation, or of their mean for
+    "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
+    of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
     each, rounds after the best included. Of shape (0,) without early stopping.
@@ -442,8 +445,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _fit_forest(self, data, bags):
         if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
             # Each bag leaves one fold out.
-            n_folds = min(self.n_bags_, len(data))
-            data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
+            data = data.with_folds(*folds_of_rows(data, self.n_bags_, self._seed))
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
@@ -534,9 +536,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:
-            held_out = [draw_held_out(data.weight, self.validation_fraction, seed)]
+            held_out = [draw_held_out(data, self.validation_fraction, seed)]
         else:
-            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed)
+            fold, _ = folds_of_rows(data, TRIAL_FOLDS, seed)
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
         parts = [(data.weight - part, part) for part in held_out]
         groups = read_groups(self.interaction_cst, self._column_names)
@@ -607,7 +609,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return data.left_out_weight
         if not self.early_stopping_ or len(data) < 2:
             return np.zeros(len(data))
-        return draw_held_out(data.weight, self.validation_fraction, seed)
+        return draw_held_out(data, self.validation_fraction, seed)
 
     def _task(self, data, monotonic, groups, held_out=None):
         """What all bags share; the parameters are those of `BinnedRows`."""

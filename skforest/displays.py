@@ -235,9 +235,11 @@ def _importances(estimator):
         if not hasattr(estimator, "fit"):
             raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
         check_is_fitted(estimator)
-        if not hasattr(estimator, "feature_importances_"):
-            raise TypeError(f"a {type(estimator).__name__} has no feature_importances_")
-        return estimator.feature_importances_, None, ""
+        try:
+            return estimator.feature_importances_, None, ""
+        except AttributeError as error:  # of a blend after slim(), it says why
+            name = type(estimator).__name__
+            raise TypeError(f"a {name} has no feature_importances_: {error}") from error
     kind = getattr(estimator, "importance_type", "impurity")
     importances, spread, members = importances_of_forest(own, kind)
     return importances, None if np.isnan(spread).any() else spread, members

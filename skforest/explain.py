@@ -15,6 +15,7 @@ from ._table import as_frame
 from ._threads import in_parallel
 from ._tree_contents import value_rows
 from .blend import BlendedForestClassifier, BlendedForestRegressor
+from .forest.statistics import probabilities
 from .training.blending import sharpened
 
 UNITS = ("auto", "raw", "response")
@@ -133,7 +134,8 @@ def shapley_values(
     depends on more than `max_exact` undecided features, and on more than 6; a pair of rows that
     differ in at most `max_exact` features is always explained exactly. What is sampled for all
     pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
-    ``routing="soft"``), probabilities of boosting, and blends with a temperature.
+    ``routing="soft"``), probabilities of boosting, and blends with a temperature, or of hinge
+    forests or boosting for several outputs of labels.
 
     The values of a row add up to its prediction minus the base value in either case, to rounding.
 
@@ -248,12 +250,15 @@ def _game(estimator, units):
         return _game_of_blend(estimator, units)
     forest = _predicting_forest(estimator, "estimator", units)
     is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
-    is_raw = (units == "raw" or (units == "auto" and is_boosting)) and forest.link != "identity"
+    wants_raw = units == "raw" or (units == "auto" and is_boosting)
+    is_raw = wants_raw and forest.link != "identity"
     is_binary = forest.task == "classification" and forest.n_outputs == 2
     if is_raw:
         forest = forest.replaced(forest.arrays, link="identity")
     of_two_classes = "difference" if is_raw else "second"
-    return _Game([(estimator, forest, 1.0)], outputs=of_two_classes if is_binary else "all")
+    members = [(estimator, forest, 1.0)]
+    finish = None if wants_raw else _clipping(members)
+    return _Game(members, finish, of_two_classes if is_binary else "all")
 
 
 def _game_of_blend(blend, units):
@@ -264,11 +269,23 @@ def _game_of_blend(blend, units):
     for name, model in blend.members_.items():
         forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
         members.append((model, forest, blend.weights_[name]))
-    temperature = blend.temperature_
-    finish = None if temperature == 1 else partial(sharpened, temperature=temperature)
+    sharpen = partial(sharpened, temperature=blend.temperature_)
+    finish = _clipping(members) if blend.temperature_ == 1 else sharpen
     first = members[0][1]
     is_binary = first.task == "classification" and first.n_outputs == 2
     return _Game(members, finish, "second" if is_binary else "all")
+
+
+def _clipping(members):
+    """What makes probabilities of the response of classifiers of several outputs, or None.
+
+    Forests with hard or soft splits whose trees are averaged need none: theirs are probabilities.
+    """
+    forests = [forest for _, forest, _ in members]
+    n_classes = forests[0].n_classes
+    if n_classes is None or all(f.gate != "margin" and f.aggregate == "mean" for f in forests):
+        return None
+    return lambda response: np.concatenate(probabilities(response, n_classes), axis=1)
 
 
 def _predicting_forest(estimator, what, units=None):

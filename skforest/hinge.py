@@ -174,7 +174,9 @@ ATTRIBUTES = """
 n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
     Resolved values of these parameters.
 loss_curve_ : list of ndarray
-    One entry per bag: mean loss of the batches since the last evaluation, 40 in all.
+    One entry per bag: mean loss of the batches since the last evaluation, 40 in all. In
+    regression, targets are in units of their standard deviation, or of their mean for "poisson";
+    the squared error is halved. A `skforest.Loss` has the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
     `early_stopping`.
@@ -535,7 +537,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             return None
         random = np.random.RandomState(self._seed % 2**32)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
-        mask = draw_weighted(data.weight, fraction, random)
+        mask = draw_weighted(data.weight, fraction, random, data.distinct_inputs()[1])
         return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):

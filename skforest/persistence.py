@@ -141,6 +141,8 @@ def save(estimator, path, *, layout="file"):
     estimator : estimator of skforest
         Fitted. A `random_state` that is a generator is saved as None: predictions do not need it,
         only another fit does. `partial_fit` cannot resume the training of a loaded estimator.
+        Labels of dtype object, such as strings of a data frame, are loaded as an array of str of
+        fixed length.
     path : str or Path
         An existing file is replaced once the new one is complete.
     layout : {"file", "folder"}, default="file"

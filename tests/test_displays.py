@@ -131,6 +131,8 @@ def test_importances_of_other_estimators():
     blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
     display = FeatureImportancesDisplay.from_estimator(blend)
     assert display.importances.tolist() == blend.feature_importances_.tolist()
+    with pytest.raises(TypeError, match="no feature_importances_: this forest has no gain: slim"):
+        FeatureImportancesDisplay.from_estimator(skforest.slim(blend))
     with pytest.raises(TypeError, match="a LogisticRegression has no feature_importances_"):
         FeatureImportancesDisplay.from_estimator(LogisticRegression(max_iter=1000).fit(X, y))
     with pytest.raises(TypeError, match="must be an estimator, got str"):

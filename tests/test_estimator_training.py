@@ -20,7 +20,8 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import r2_score
 
-from skforest import ManifoldForestRegressor, _threads
+import skforest
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor, _threads
 from skforest._matrix import scaled
 from skforest._training_set import TrainingSet
 
@@ -589,3 +590,28 @@ def test_floating_point_mode_is_left_alone(estimator):
     smallest = np.float32(1e-45)
     assert smallest > 0 and smallest / np.float32(1) == smallest
     assert np.float64(sys.float_info.min) / 2 > 0  # no flush to zero
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingClassifier(random_state=0),
+        skforest.ObliqueBoostingClassifier(n_bags=1, random_state=0),
+        skforest.ObliqueBoostingRegressor(random_state=0),
+        skforest.RandomHingeForestClassifier(random_state=0),
+        skforest.BlendedForestClassifier(
+            [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(20)],
+            random_state=0,
+        ),
+    ],
+    ids=["bags", "one bag", "regressor", "hinge", "blend"],
+)
+def test_rows_that_differ_in_the_target_alone_are_held_out_together(estimator):
+    """The copies of a row are one row: without it, its X would have the other labels only."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(3000, 3)).astype(float)
+    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, 2])))
+    y = (rng.random(3000) < truth).astype(int)
+    model = estimator.fit(X, y)
+    found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
+    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()

@@ -252,6 +252,36 @@ def test_several_outputs():
     np.testing.assert_allclose(found.values, expected, atol=1e-10)
 
 
+LABELS = {
+    "hinge": skforest.RandomHingeForestClassifier(8, n_bags=1, random_state=0),
+    "boosting": skforest.ObliqueBoostingClassifier(
+        20, n_bags=1, learning_rate=1.0, early_stopping=False, random_state=0
+    ),
+    "blend": skforest.BlendedForestClassifier(
+        [skforest.RandomHingeForestClassifier(8, n_bags=1), skforest.CO2ForestClassifier(4)],
+        cv=2,
+        random_state=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_several_outputs_whose_responses_are_clipped(name):
+    """Sums of trees, and responses with margins, may be outside of [0, 1]."""
+    X, y = classes(3)
+    model = clone(LABELS[name]).fit(X[:150], np.stack([y, y > 0], axis=1)[:150])
+    rows, background = X[150:156], X[:8]
+
+    def predict(X):
+        return np.hstack(model.predict_proba(X))
+
+    found = shapley_values(model, rows, background, units="response", n_permutations=24)
+    assert (predict(X) == 0).any()  # some are clipped
+    check_sum(found, predict, rows)
+    expected = enumerated(predict, rows, background)
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+
+
 def test_blends():
     X, y = classes(2)
     blend = skforest.BlendedForestClassifier(
