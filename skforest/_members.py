@@ -25,15 +25,17 @@ COMPARED = 5000
 class BlendedRows:
     """What all members are trained on: samples in folds, and the distinct rows among them.
 
-    Members are compared on the rows of the first `n_compared` folds, or of all folds.
+    Members are compared on the rows of the first `n_compared` folds, or of all folds. `parts` are
+    rows, folds and weights of copies, where copies of a row may be in several folds, else None.
     """
 
-    def __init__(self, X, y, weight, rows, fold, n_folds, classes, compares_all):
+    def __init__(self, X, y, weight, rows, folds, classes, compares_all):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
         self.classes = classes  # of every output; None in regression
         self.rows = rows  # TrainingSet
+        fold, n_folds, self.parts = folds
         self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
-        first = rows.first_samples()
+        self.first = first = rows.first_samples()
         of_row = fold[first]
         n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
         n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
@@ -49,6 +51,28 @@ class BlendedRows:
         if self.classes is None:
             return self.rows.y.shape[1]
         return sum(len(labels) for labels in self.classes)
+
+    def in_folds(self, data):
+        """The TrainingSet of a member, whose rows are in several folds if copies of them are.
+
+        Returns it, the fold of each of its rows, and the row of `data` that each was.
+        """
+        fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
+        if self.parts is None:
+            return data, fold, rows
+        row, fold_of_part, weight = self.parts
+        is_split = np.bincount(row) > 1
+        # A member may take several rows for one.
+        row_of_member = data.row_of_sample[self.first]
+        is_split = np.bincount(row_of_member, weights=is_split, minlength=len(data)) > 0
+        row = row_of_member[row]
+        fold_of_part = np.where(is_split[row], fold_of_part, fold[row])
+        part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
+        weight = np.bincount(of_part, weights=weight)
+        rows, fold = np.divmod(part, self.n_folds)
+        split = data.subset(rows)
+        split.weight = split.weight * weight / np.bincount(rows, weights=weight)[rows]
+        return split, fold, rows
 
     def batch(self):
         """Samples whose prediction is timed."""
@@ -85,7 +109,7 @@ class OwnMember(_Member):
         # Settings that are chosen from the data are chosen on all rows. They are few; what they
         # leak is small.
         self.data = model._prepare(samples.X, samples.y, samples.weight)
-        fold = self.data.least_of_samples(samples.fold)
+        data, fold, row = samples.in_folds(self.data)
         self.n_wanted = model._member_counts(False)[1]
         n_left_out, n_trees = samples.n_folds, self.n_wanted
         if not model._keeps_folds(samples.n_folds):
@@ -93,10 +117,12 @@ class OwnMember(_Member):
             n_trees = -(-n_trees * n_left_out // samples.n_folds)
         n_trees = max(n_trees, n_left_out)
         self.growth = max(1.0, self.n_wanted / n_trees)
-        data = self.data.with_folds(fold, n_left_out)
+        data = data.with_folds(fold, n_left_out)
         model.forest_ = model._fit_forest(data, range(n_trees))
         response, n_predicting = model._mean_of_members(data, data.is_left_out)
-        response = data.of_samples(response)[samples.compared]
+        if len(row) > len(self.data):
+            response = _mean_by_row(response, np.where(n_predicting, data.weight, 0.0), row)
+        response = self.data.of_samples(response)[samples.compared]
         if not n_predicting[fold < samples.n_compared].all():
             raise TimeoutError(f"{self.name}: no tree left some fold out within the time limit")
         return response
@@ -267,22 +293,36 @@ def check_response(response, shape, name, is_proba=False):
     raise ValueError(f"the member {name!r} predicts {message}")
 
 
-def sample_folds(cv, X, y, rows, groups, is_class):
-    """Fold of each sample, -1 for those of weight 0, and the number of folds.
+def _mean_by_row(values, weight, row):
+    """Weighted means of values, (n_parts, n_columns), over the parts of each row; NaN if none."""
+    sums = [np.bincount(row, np.where(weight > 0, weight * column, 0.0)) for column in values.T]
+    with np.errstate(invalid="ignore"):
+        return np.stack(sums, axis=1) / np.bincount(row, weight)[:, None]
 
-    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples.
+
+def sample_folds(cv, X, y, rows, groups, is_class):
+    """Fold of each sample, -1 for those of weight 0, the number of folds, and the `parts`.
+
+    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples; `parts`
+    are those of BlendedRows.
     """
     is_present = rows.row_of_sample >= 0
-    if isinstance(cv, Integral) and groups is None:
-        first, group = rows.distinct_inputs()
-        n_folds = min(cv, len(first))
-        # Rows are in an order that depends on their values alone: no shuffling.
-        order = np.lexsort(rows.y[first].T) if is_class else np.arange(len(first))
-        of_input = np.empty(len(first), dtype=np.int64)
-        of_input[order] = np.arange(len(first)) % n_folds
-        of_row = of_input[group]
-        return np.where(is_present, of_row[rows.row_of_sample], -1), n_folds
     present = np.flatnonzero(is_present)
+    if isinstance(cv, Integral) and groups is None:
+        copies, row = rows.in_copies()
+        n_folds = min(cv, len(copies))
+        # Rows are in an order that depends on their values alone: no shuffling.
+        order = np.lexsort(copies.y.T) if is_class else np.arange(len(copies))
+        of_copy = np.empty(len(copies), dtype=np.int64)
+        of_copy[order] = np.arange(len(copies)) % n_folds
+        # The samples of a row are in the folds of its copies, in turn.
+        present = present[np.argsort(rows.row_of_sample[present], kind="stable")]
+        own = rows.row_of_sample[present]
+        number = np.arange(len(own)) - np.searchsorted(own, own)
+        first, n_copies = np.searchsorted(row, own), np.bincount(row)[own]
+        fold = np.full(len(is_present), -1)
+        fold[present] = of_copy[first + number % n_copies]
+        return fold, n_folds, (row, of_copy, copies.weight) if len(row) > len(rows) else None
     samples = np.arange(len(is_present))  # those that the splitter sees
     if groups is not None:
         groups = _check_groups(groups, len(is_present))
@@ -308,7 +348,7 @@ def sample_folds(cv, X, y, rows, groups, is_class):
         raise ValueError("cv must have at least 2 folds with rows of positive weight")
     fold[:] = -1
     fold[present] = of_present
-    return fold, len(found)
+    return fold, len(found), None
 
 
 def _group_splitter(n_folds, groups, is_stratified):

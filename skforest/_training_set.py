@@ -14,10 +14,7 @@ from sklearn.utils import check_array
 from ._kernels.rows import RowOrder, draw_counts
 from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
 
-# Rows of equal X are held out together if this many rows of X are distinct, and if those have at
-# most so many distinct targets on average. Fewer of them say little about each other; with more
-# targets, those that are left have nearly the same mean.
-MIN_INPUTS, MAX_TARGETS = 20, 10
+MAX_COPIES = 100  # of a row, where copies of it are held out one by one
 
 
 class TrainingSet:
@@ -179,26 +176,36 @@ class TrainingSet:
         np.minimum.at(found, self.row_of_sample[samples], values[samples])
         return found
 
-    def distinct_inputs(self):
-        """The first row of each distinct row of X, and the number of that of each row.
+    def in_copies(self):
+        """The set in which copies of a row may be held out one by one, and the row of each.
 
-        Rows that differ in the target alone are held out together. All copies of a row are one
-        row here: without its label, those of equal X that are left have the other labels only,
-        so that training on them would increase the loss of the rows that are held out.
+        All copies of a row are one row. If rows of equal X have different targets, as in tables
+        of a few categories, those that are left without one of them have the other targets only:
+        training on them would increase the loss of the row that is held out. Such a row becomes
+        as many rows as it has copies, but at most `MAX_COPIES`, with its weight divided among
+        them. If weights are not whole numbers, a copy is a mean weight of the samples.
         """
-        n, none = len(self), np.zeros((len(self), 1))
-        order = SparseRowOrder(self.X, none) if sparse.issparse(self.X) else RowOrder(self.X, none)
-        rows = np.arange(n)
+        rows = np.arange(len(self))
+        unit = 1.0
+        if (self.weight != np.rint(self.weight)).any():
+            unit = self.weight.sum() / np.count_nonzero(self.row_of_sample >= 0)
+        n_copies = np.clip(np.rint(self.weight / unit), 1, MAX_COPIES).astype(np.int64)
+        if (n_copies == 1).all():
+            return self, rows
+        targets = np.zeros((len(self), 1))
+        order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(self.X, targets)
         hashes = order.hashes(rows)
         by_hash = np.argsort(hashes, kind="stable")
-        rows = rows[by_hash]
-        found = np.empty(n, dtype=np.int64)
-        found[rows] = np.cumsum(order.sort_equal_hashes(rows, hashes[by_hash])) - 1
-        _, first, found = np.unique(found, return_index=True, return_inverse=True)
-        if len(first) < MIN_INPUTS or n > MAX_TARGETS * len(first):
-            return np.arange(n), np.arange(n)
-        order = np.argsort(first)
-        return first[order], np.argsort(order)[found]
+        sorted_rows = rows[by_hash]
+        is_first = order.sort_equal_hashes(sorted_rows, hashes[by_hash])
+        number = np.cumsum(is_first) - 1  # of the row of X
+        n_copies[sorted_rows] = np.where(np.bincount(number)[number] > 1, n_copies[sorted_rows], 1)
+        if (n_copies == 1).all():
+            return self, rows
+        rows = np.repeat(rows, n_copies)
+        other = self.subset(rows)
+        other.weight = (self.weight / n_copies)[rows]
+        return other, rows
 
     # ---------------------------------------------------------------------------------- statistics
 

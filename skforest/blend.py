@@ -61,8 +61,8 @@ members : "auto" or list of str, estimator or (str, estimator)
     ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is the number of folds, at least 2; they are
-    stratified by class, equal rows are in one fold, and so are all rows of a group if `groups` are
-    passed to `fit`. A splitter must put every row into the test rows of one fold.
+    stratified by class, equal rows are in one fold, unless their X occurs with several targets,
+    and so are all rows of a group if `groups` are passed to `fit`. A splitter must put every row into the test rows of one fold.
 scoring : str, callable or None
     What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
     ``scorer(estimator, X, y)``. None: minus the log loss of classes, R2 of targets.
@@ -260,13 +260,13 @@ class _Blend(TableEstimator):
         X = as_frame(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
         cv = 5 if self.cv is None else self.cv
-        fold, n_folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
+        folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         weight = weight if has_weights else None
         # Without `refit`, all trees are kept: all folds are left out by as many. Folds of groups
         # and splitters may differ, and scorers may need rows of all classes.
         has_equal_folds = isinstance(cv, Integral) and groups is None
         compares_all = not (self.refit and has_equal_folds and self.scoring is None)
-        return BlendedRows(X, decoded, weight, rows, fold, n_folds, classes, compares_all)
+        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""

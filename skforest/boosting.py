@@ -43,7 +43,7 @@ from .training.boosting import (
     TrainedRounds,
     calibration_part,
 )
-from .training.early_stopping import FOLD_SEED, draw_held_out, folds_of_rows
+from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
     LOSSES,
     BoostedLogLoss,
@@ -443,9 +443,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- training
 
     def _fit_forest(self, data, bags):
+        if self._holds_out_rows and data.fold is None:
+            data, _ = data.in_copies()
         if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
             # Each bag leaves one fold out.
-            data = data.with_folds(*folds_of_rows(data, self.n_bags_, self._seed))
+            n_folds = min(self.n_bags_, len(data))
+            data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
@@ -536,9 +539,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:
-            held_out = [draw_held_out(data, self.validation_fraction, seed)]
+            held_out = [draw_held_out(data.weight, self.validation_fraction, seed)]
         else:
-            fold, _ = folds_of_rows(data, TRIAL_FOLDS, seed)
+            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed)
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
         parts = [(data.weight - part, part) for part in held_out]
         groups = read_groups(self.interaction_cst, self._column_names)
@@ -609,7 +612,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return data.left_out_weight
         if not self.early_stopping_ or len(data) < 2:
             return np.zeros(len(data))
-        return draw_held_out(data, self.validation_fraction, seed)
+        return draw_held_out(data.weight, self.validation_fraction, seed)
 
     def _task(self, data, monotonic, groups, held_out=None):
         """What all bags share; the parameters are those of `BinnedRows`."""

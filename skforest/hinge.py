@@ -514,7 +514,10 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _fit_forest(self, data, bags):
-        held_out = None if bags[0] else self._temperature_mask(data)
+        held_out = None
+        if not bags[0] and self._finds_temperature(data):
+            data, _ = data.in_copies()
+            held_out = self._temperature_mask(data)
         if held_out is not None:
             data = data.with_folds(np.where(held_out, 0, -1), self.n_bags_)
         forest = super()._fit_forest(data, bags)
@@ -527,17 +530,18 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         value = (forest.value / self.temperature_).astype(np.float32)
         return forest.replaced(forest.arrays | {"value": value})
 
-    def _temperature_mask(self, data):
-        """Rows that the first bag leaves out to find the temperature; None: there is none."""
+    def _finds_temperature(self, data):
+        """Does the first bag leave out rows, to find the temperature?"""
         is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
         is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
-        if not (self.calibrate and is_log_loss and is_possible) or data.fold is not None:
-            return None
-        if len(data) < MIN_ROWS:
-            return None
+        is_wanted = self.calibrate and is_log_loss and is_possible and data.fold is None
+        return is_wanted and len(data) >= MIN_ROWS
+
+    def _temperature_mask(self, data):
+        """Rows that the first bag leaves out; None: no row would be left."""
         random = np.random.RandomState(self._seed % 2**32)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
-        mask = draw_weighted(data.weight, fraction, random, data.distinct_inputs()[1])
+        mask = draw_weighted(data.weight, fraction, random)
         return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):

@@ -14,16 +14,19 @@ import sklearn
 from joblib import parallel_config
 from makers import N_ROWS as N
 from makers import assert_same_trees, response, targets, task
+from numpy.testing import assert_allclose, assert_array_equal
 from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import r2_score
+from sklearn.tree import DecisionTreeClassifier
 
 import skforest
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor, _threads
 from skforest._matrix import scaled
-from skforest._training_set import TrainingSet
+from skforest._training_set import MAX_COPIES, TrainingSet
 
 slow = pytest.mark.slow
 
@@ -606,12 +609,60 @@ def test_floating_point_mode_is_left_alone(estimator):
     ],
     ids=["bags", "one bag", "regressor", "hinge", "blend"],
 )
-def test_rows_that_differ_in_the_target_alone_are_held_out_together(estimator):
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):
     """The copies of a row are one row: without it, its X would have the other labels only."""
     rng = np.random.default_rng(0)
-    X = rng.integers(0, 4, size=(3000, 3)).astype(float)
-    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, 2])))
+    X = rng.integers(0, 4, size=(3000, n_features)).astype(float)
+    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, -1])))
     y = (rng.random(3000) < truth).astype(int)
     model = estimator.fit(X, y)
     found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
     assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingClassifier(20, random_state=0),
+        skforest.RandomHingeForestClassifier(5, n_bags=2, max_iter=50, random_state=0),
+        skforest.BlendedForestClassifier(
+            [skforest.CO2ForestClassifier(10), ManifoldForestClassifier(10)], random_state=0
+        ),
+    ],
+    ids=["boosting", "hinge", "blend"],
+)
+def test_weights_are_copies_of_rows_with_several_targets(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(300, 3)).astype(float)
+    y = (rng.random(300) < 0.2 + 0.25 * X[:, 0]).astype(int)
+    rows, weight = np.unique(np.c_[X, y], axis=0, return_counts=True)
+    expected = estimator.fit(X, y).predict_proba(X)
+    found = estimator.fit(rows[:, :3], rows[:, 3], sample_weight=weight).predict_proba(X)
+    assert_array_equal(found, expected)
+
+
+def test_members_of_other_packages_see_other_copies_of_a_row():
+    """A blend that holds out all copies of a row would prefer the member that knows no feature."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(400, 3)).astype(float)
+    y = (rng.random(400) < 0.2 + 0.6 * X[:, 0]).astype(int)
+    members = [("none", DummyClassifier()), ("tree", DecisionTreeClassifier())]
+    assert skforest.BlendedForestClassifier(members).fit(X, y).weights_["tree"] > 0.9
+
+
+def test_copies_of_rows_with_several_targets():
+    X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.uint8)
+    y = np.array([0, 0, 1, 0, 0, 1, 0])[:, None].astype(float)
+    data = TrainingSet(X, y, np.array([1, 2, 1, 1, 1, 1, 300.0]))
+    for unit in (1, 0.5):  # a copy is a mean weight if weights are not whole
+        copies, row = data.with_weight(data.weight * unit).in_copies()
+        assert_array_equal(copies.y[:, 0], data.y[row, 0])
+        assert_array_equal(copies.X, data.X[row])
+        assert_allclose(np.bincount(row, copies.weight), data.weight * unit)
+        if unit == 1:
+            assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
+                (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
+            }  # fmt: skip
+    unique, row = TrainingSet(X[:3], y[:3] * 0, np.ones(3)).in_copies()
+    assert len(unique) == len(row) == 1

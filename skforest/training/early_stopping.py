@@ -94,36 +94,28 @@ class EarlyStopping:
         return self._n_stalled >= self.n_iter_no_change
 
 
-def draw_weighted(weight, fraction, random, group=None):
+def draw_weighted(weight, fraction, random):
     """Mask of a fraction of the rows of positive weight, for hinge forests.
 
-    All False where no row would be left to train on. Rows of one `group` are drawn together; None:
-    each row is on its own.
+    All False where no row would be left to train on.
     """
     mask = np.zeros(len(weight), dtype=bool)
-    group = np.arange(len(weight)) if group is None else group
-    present = np.unique(group[weight > 0])
+    present = np.flatnonzero(weight)
     n_validation = math.ceil(fraction * len(present))
     if n_validation < len(present):
-        mask = np.isin(group, random.permutation(present)[:n_validation]) & (weight > 0)
+        mask[random.permutation(present)[:n_validation]] = True
     return mask
 
 
-def draw_held_out(data, fraction, seed):
+def draw_held_out(weight, fraction, seed):
     """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0."""
-    first, group = data.distinct_inputs()
-    n_rows = len(first)
+    n_rows = len(weight)
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
-    chosen = random.permutation(n_rows)[:n]
-    return np.where(np.isin(group, chosen), data.weight, 0.0)
-
-
-def folds_of_rows(data, n_folds, seed):
-    """Fold of each row of a TrainingSet, as `balanced_folds`, and their number."""
-    first, group = data.distinct_inputs()
-    n_folds = min(n_folds, len(first))
-    return balanced_folds(data.y[first, 0], n_folds, seed)[group], n_folds
+    held_out = np.zeros(n_rows)
+    rows = random.permutation(n_rows)[:n]
+    held_out[rows] = weight[rows]
+    return held_out
 
 
 def balanced_folds(y, n_folds, seed):
