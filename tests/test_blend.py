@@ -468,10 +468,11 @@ def test_parameters_of_members_are_parameters_of_the_blend():
 def test_the_default_members(cls):
     X, y = classes(80)
     blend = cls(random_state=0, time_limit=600).fit(X, y)
-    assert list(blend.weights_) == ["co2", "hinge", "boosting"]
+    is_class = cls is BlendedForestClassifier
+    assert list(blend.weights_) == list(skforest.blend.MEMBERS)[0 if is_class else 1 :]
     assert blend.left_out_ == []
-    kind = "Classifier" if cls is BlendedForestClassifier else "Regressor"
-    stems = "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
+    kind = "Classifier" if is_class else "Regressor"
+    stems = "ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
     kinds = {type(member).__name__ for member in blend.members_.values()}
     assert kinds <= {f"{stem}{kind}" for stem in stems}
     assert blend.score(X, y) > 0.8
