@@ -416,6 +416,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return {"gate": "sigmoid", "steepness": self.steepness_}
 
     def _fit_tree(self, data, seed, control, units):
+        if self.early_stopping and self.finetune_epochs_:
+            data, _ = data.in_copies()
         mask = np.zeros(len(data), dtype=bool)
         if self.finetune_epochs_:
             mask = validation_mask(self, data.weight, seed)

@@ -314,7 +314,6 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     @property
     def _settings(self):
-        calibrates = self._make_loss().calibration_level is not None
         return HingeSettings(
             n_trees=int(self.n_estimators),
             depth=int(self.max_depth_),
@@ -332,8 +331,6 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             n_steps=int(self.max_iter_),
             validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             n_iter_no_change=int(self.n_iter_no_change),
-            calibration_fraction=float(self.validation_fraction) if calibrates else 0.0,
-            calibration_seed=self._seed,
         )
 
     # ----------------------------------------------------------------------------------- training
@@ -357,12 +354,17 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
         return np.maximum(emphasis, MIN_EMPHASIS)
 
-    def _fit_forest(self, data, bags):
+    def _fit_forest(self, data, bags, is_kept_apart=None):
         self.__dict__.pop("_stream", None)
-        return super()._fit_forest(data, bags, source=self._input(data))
+        source = replace(self._input(data), is_kept_apart=is_kept_apart)
+        return super()._fit_forest(data, bags, source=source)
 
     def _fit_tree(self, data, seed, control, source):
         """One bag of trees."""
+        if self.early_stopping:
+            copies, rows = data.in_copies()
+            if copies is not data:
+                data, source = copies, source.subset(rows)
         training = self._training(data, source, self._settings, seed, control.stop)
         training.run(control.report)
         return self._packed(training, data), training.record
@@ -423,7 +425,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """The trainings of all bags, before their first batch."""
         self._seed = draw_seed(self.random_state)
         self._resolve_settings(data, False)
-        settings = replace(self._settings, validation_fraction=0.0, calibration_fraction=0.0)
+        settings = replace(self._settings, validation_fraction=0.0)
         source, stop = self._input(data), np.zeros(1, dtype=np.uint8)
         return [
             self._training(data, source, settings, tree_seed(self._seed, bag), stop)
@@ -674,13 +676,16 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _fit_forest(self, data, bags):
-        forest = super()._fit_forest(data, bags)
         level = self._make_loss().calibration_level
         if level is None:
-            return forest
+            return super()._fit_forest(data, bags)
+        if not self.bootstrap:
+            data, _ = data.in_copies()
+        random = np.random.RandomState(self._seed % 2**32)
+        mask = draw_weighted(data.weight, float(self.validation_fraction), random)
+        forest = super()._fit_forest(data, bags, mask)
         # Bags that a warm start adds move the quantile of all.
         whole = self._joined([self.forest_, forest]) if bags[0] else forest
-        mask = self._settings.calibration_mask(data.weight)
         baseline = calibrated_baseline(whole, data, mask, level)
         return forest.replaced(forest.arrays | {"baseline": baseline})
 

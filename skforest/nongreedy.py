@@ -178,6 +178,8 @@ class _NonGreedy(ObliqueForest):
         return self._stump_splitter(data, options, objective=self.init, **own)
 
     def _fit_tree(self, data, seed, control):
+        if self.early_stopping:
+            data, _ = data.in_copies()
         mask = validation_mask(self, data.weight, seed)
         train = data.sample(np.where(mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)

@@ -602,12 +602,13 @@ def test_floating_point_mode_is_left_alone(estimator):
         skforest.ObliqueBoostingClassifier(n_bags=1, random_state=0),
         skforest.ObliqueBoostingRegressor(random_state=0),
         skforest.RandomHingeForestClassifier(random_state=0),
+        skforest.RandomHingeForestClassifier(early_stopping=True, random_state=0),
         skforest.BlendedForestClassifier(
             [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(20)],
             random_state=0,
         ),
     ],
-    ids=["bags", "one bag", "regressor", "hinge", "blend"],
+    ids=["bags", "one bag", "regressor", "hinge", "hinge, early stopping", "blend"],
 )
 @pytest.mark.parametrize("n_features", [2, 3])
 def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):

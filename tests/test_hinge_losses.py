@@ -317,13 +317,14 @@ def test_streams_have_no_temperature():
 # --------------------------------------------------------------------------------------- quantiles
 
 
+@pytest.mark.parametrize("bootstrap", [False, True])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_intervals_between_quantiles_cover_new_rows(early_stopping):
+def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(1200, 5))
     y = np.stack([4 * X[:, 0] + rng.gumbel(size=1200), rng.normal(size=1200)], axis=1)
     common = {"n_bags": 2, "max_depth": 4, "max_iter": 600, "random_state": 0}
-    common |= {"loss": "quantile", "early_stopping": early_stopping}
+    common |= {"loss": "quantile", "early_stopping": early_stopping, "bootstrap": bootstrap}
     low, high = (
         RandomHingeForestRegressor(quantile=level, **common).fit(X[:600], y[:600]).predict(X[600:])
         for level in (0.1, 0.9)

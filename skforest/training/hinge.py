@@ -49,13 +49,6 @@ class HingeSettings:
     n_steps: int
     validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
     n_iter_no_change: int
-    calibration_fraction: float = 0.0
-    calibration_seed: int = 0
-
-    def calibration_mask(self, weight):
-        """Rows that no bag sees, neither to train nor to stop early."""
-        random = np.random.RandomState(self.calibration_seed % 2**32)
-        return draw_weighted(weight, self.calibration_fraction, random)
 
 
 @dataclass(frozen=True)
@@ -71,6 +64,8 @@ class HingeInput:
     # (n_patches, patch_size), int32: columns of each patch that learned features are inner
     # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
+    # (n_rows,), bool: rows that no bag sees, neither to train nor to stop early.
+    is_kept_apart: np.ndarray | None = None
 
     @classmethod
     def of_table(cls, data, emphasis, has_one_unit):
@@ -107,7 +102,8 @@ class HingeInput:
 
     def subset(self, rows):
         """Some of the rows."""
-        return replace(self, scaled=self.scaled[rows])
+        apart = None if self.is_kept_apart is None else self.is_kept_apart[rows]
+        return replace(self, scaled=self.scaled[rows], is_kept_apart=apart)
 
 
 def _deviations(data):
@@ -190,7 +186,8 @@ class HingeTraining:
         self.n_done, self.best = 0, None
         random = np.random.RandomState(seed % 2**32)
         n_outputs = loss.n_outputs
-        trains = np.where(settings.calibration_mask(weight), 0.0, weight)
+        apart = source.is_kept_apart
+        trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
         mask = draw_weighted(trains, settings.validation_fraction, random)
         trains[mask] = 0.0
         chosen = np.flatnonzero(trains)
