@@ -321,6 +321,8 @@ def trees(options):
     for name in options.sets or RIVAL_SETS:
         split = groups.load(name, options)
         for rival in RIVAL_SETS[name]:
+            if rival not in options.models:
+                continue
             most = 30 if rival == "OC1" else PRINTED_TREES[name]
             most = groups.pick(options, options.trees or most, 10)
             yield from _curve(f"trees/{name}-{rival}", RIVALS[rival], split, most, options)
@@ -683,5 +685,13 @@ if __name__ == "__main__":
         MEASURES,
         groups.SETS
         | groups.SEEDS
-        | {"--trees": {"type": int, "help": "largest number of trees; the paper has 1000"}},
+        | {
+            "--trees": {"type": int, "help": "largest number of trees; the paper has 1000"},
+            "--models": {
+                "nargs": "*",
+                "choices": RIVALS,
+                "default": list(RIVALS),
+                "help": "some forests of trees only",
+            },
+        },
     )

@@ -73,7 +73,7 @@ def depth_curves(curves, path):
     figure.savefig(path, dpi=120)
 
 
-def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
+def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1, printed=()):
     """Draw lines in panels that share a legend.
 
     Parameters
@@ -86,6 +86,8 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
     xscale : {"linear", "log"}
     n_rows : int
         Rows of panels.
+    printed : tuple of str
+        Labels of values that a paper prints, which are drawn as black crosses.
     """
     n_columns = -(-len(panels) // n_rows)
     width = max(6.0, 3.3 * n_columns)
@@ -97,6 +99,8 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1):
         for label, points in lines.items():
             color = f"C{labels.index(label)}"
             style = {"color": color, "marker": "o", "markersize": 4}
+            if label in printed:
+                style = {"color": "black", "marker": "x", "linestyle": "none", "zorder": 3}
             (handles[label],) = panel.plot(list(points), list(points.values()), **style)
         panel.set(title=title, xlabel=xlabel, xscale=xscale, ylim=(0, None))
         if xscale == "log":

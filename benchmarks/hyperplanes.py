@@ -5,6 +5,7 @@ import re
 import co2
 import figures
 import nongreedy
+import results
 
 MODELS = {
     "random forest": "co2:trees/{}-random forest-{}",
@@ -15,6 +16,7 @@ MODELS = {
     "CO2, defaults": "co2:errors/{}-{}",
 }
 SIZES = (10, 30, 100, 1000)
+PAPER = "CO2 in the paper"  # label of the printed values
 
 
 def error_table(stored, commands, titles):
@@ -40,8 +42,13 @@ def error_table(stored, commands, titles):
             if name in co2.SPECIAL:
                 form = form.replace("errors", "special")
             found = [stored.get(form.format(name, n)) for n in SIZES]
+            if model == "CO2, defaults":  # `trees` measures the same forests
+                trees = [stored.get(f"co2:trees/{name}-{model}-{n}") for n in SIZES]
+                found = [own or other for own, other in zip(found, trees, strict=True)]
             if any(found):
-                cells = [_cell(row, model) for row in found]
+                others = co2.RIVAL_PAPERS.get(model, {}).get(name, ())
+                papers = dict(zip(co2.PAPER_TREES, others))
+                cells = [_cell(row, papers.get(n)) for row, n in zip(found, SIZES, strict=True)]
                 used = commands([row for row in found if row])
                 rows.append((f"{titles[name]}: {model}", *cells, used))
     return ("", *(f"{n} trees" for n in SIZES), "Command"), rows
@@ -66,7 +73,7 @@ def first_cut_table(stored, commands, titles):
     for name in co2.FIRST_CUT_SETS:
         pair = [stored.get(f"co2:first-cut/{name}-{splitter}") for splitter in co2.FIRST_CUTS]
         if all(pair):
-            cells = [f"{row['value']:.2f} ({row['note']})" for row in pair]
+            cells = [f"{_value(row)} ({row['note']})" for row in pair]
             rows.append((titles[name], *cells, commands(pair)))
     return ("", *co2.FIRST_CUTS, "Command"), rows
 
@@ -90,8 +97,7 @@ def tree_table(stored, commands, titles):
             for model in nongreedy.PRINTED_MODELS:
                 key = f"nongreedy:as-printed/{name}-{model}-{depth}"
                 pair = [stored[k] for k in (key, f"{key}-training") if k in stored]
-                values = [row["value"] for row in pair]
-                cells.append("{:.2f} ({:.2f})".format(*values) if pair else "")
+                cells.append(f"{_value(pair[0])} ({pair[1]['value']:.2f})" if pair else "")
                 used += pair
             if not used:
                 continue
@@ -99,7 +105,7 @@ def tree_table(stored, commands, titles):
                 stored.get(f"nongreedy:depths/{name}-{model}-{depth}")
                 for model in ("non-greedy", "non-greedy + alternating")
             ]
-            cells += [f"{row['value']:.2f}" if row else "" for row in own]
+            cells += [_value(row) if row else "" for row in own]
             used += [row for row in own if row]
             rows.append((f"{titles[name]}, {depth}", *cells, commands(used)))
     head = ("Depth", *nongreedy.PRINTED_MODELS, "non-greedy, defaults", "the same, refined")
@@ -135,17 +141,22 @@ TABLES = {
 def draw(stored, titles, folder):
     """Draw all pictures whose rows are stored."""
     panels = {}
-    for name in co2.PRINTED_SETS:
+    for name, papers in co2.PRINTED_SETS.items():
         for model, form in MODELS.items():
-            if model == "CO2, defaults":
+            curve = {}
+            if model == "CO2, defaults":  # these forests are measured by `errors`, too
+                group = "special" if name in co2.SPECIAL else "errors"
+                curve = _curve(stored, {n: f"co2:{group}/{name}-{n}" for n in SIZES})
                 form = "co2:trees/{}-CO2, defaults-{}"
-            curve = _curve(stored, {n: form.format(name, n) for n in co2.CURVE})
+            curve |= _curve(stored, {n: form.format(name, n) for n in co2.CURVE})
             if curve:
-                panels.setdefault(titles[name], {})[model] = curve
-    if panels := {title: lines for title, lines in panels.items() if len(lines) > 2}:
+                panels.setdefault(titles[name], {})[model] = dict(sorted(curve.items()))
+        if titles[name] in panels:
+            panels[titles[name]][PAPER] = dict(zip(co2.PAPER_TREES, papers, strict=True))
+    if panels := {title: lines for title, lines in panels.items() if len(lines) > 3}:
         path = folder / "paper_co2_trees.png"
         n_rows = 1 if len(panels) < 5 else 2
-        figures.curves(panels, "trees", "test error in %", path, "log", n_rows)
+        figures.curves(panels, "trees", "test error in %", path, "log", n_rows, (PAPER,))
     panels = {}
     for part in ("training", "held-out"):
         for nu in (*co2.NUS, "axis"):
@@ -193,17 +204,16 @@ def draw(stored, titles, folder):
         figures.curves({"Connect4": lines}, "largest depth", label, path)
 
 
-def _cell(row, model):
-    """Format mean and deviation, and what the paper reports for another forest than CO2."""
-    if row is None:
-        return ""
-    found = re.match(r"[\d.]+ \+- ([\d.]+)", row["note"])
-    text = f"{row['value']:.2f}"
-    if found and row["repeats"] > 1:
-        text += f" ± {found[1]}"
-    if row["paper"] is not None and not model.startswith("CO2"):
-        text += f" [{row['paper']:g}]"
-    return text
+def _cell(row, paper=None):
+    """Format mean and deviation, and in brackets what the paper reports, measured or not."""
+    text = f"[{paper:g}]" if paper is not None else ""
+    return f"{_value(row)} {text}".rstrip() if row else text
+
+
+def _value(row):
+    """Format the mean and, of several repetitions, the deviation."""
+    spread = results.deviation(row)
+    return f"{row['value']:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
 def _curve(stored, names):

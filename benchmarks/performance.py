@@ -38,6 +38,7 @@ TITLES = {
     "protein": "Protein",
     "sensit": "SensIT",
     "covertype": "Covertype",
+    "madelon": "Madelon",
 }
 # Comparisons on tables that have a file of results of their own, and these tables.
 OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
@@ -93,7 +94,8 @@ def main():
         ("manifold_importances", figures.importances),
     ):
         if content := results.read(FOLDER / "results" / f"{name}.json"):
-            draw(content, output / f"{name}.png")
+            titled = {TITLES.get(key, key): part for key, part in content.items()}
+            draw(titled, output / f"{name}.png")
 
 
 def peers_figures(output):
@@ -333,9 +335,10 @@ def simulations_table(_):
     rows = []
     for model in curves["circle"]:
         at = [(curves[name][model], curves["n"].index(n)) for name, n in columns]
-        cells = [f"{sum(run[k] for run in runs) / len(runs):.1f}" for runs, k in at]
-        rows.append((model, *cells))
-    return ("Model", *(f"{name} {n}" for name, n in columns)), rows
+        found = [[run[k] for run in runs] for runs, k in at]
+        cells = [f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" for values in found]
+        rows.append((model, *cells, str(len(at[0][0]))))
+    return ("Model", *(f"{name} {n}" for name, n in columns), "Draws"), rows
 
 
 def size_table(stored):
@@ -461,14 +464,14 @@ def hinge_summary(stored):
             f"hinge:{ours}",
         ]
         found = [stored.get(key) for key in names]
-        values = [
-            _known(row and row["value"], "{:.3f}" if "r2" in name else "{:.2f}") for row in found
-        ]
-        papers = [_known(row and row["paper"], "{:.4g}") for row in found[:2]]
+        values = [_cell(row | {"paper": None}) if row else "" for row in found]
+        papers = [f"{hinge.PRINTED[key.partition(':')[2]][2]:.4g}" for key in names[:2]]
+        forest = stored.get(f"hinge:random-forest/{name.partition('-')[0]}")
         ordered = (papers[0], values[0], papers[1], values[1], values[2])
-        rows.append((name, *ordered, _commands([row for row in found if row])))
+        used = [row for row in (*found, forest) if row]
+        rows.append((name, *ordered, _cell(forest) if forest else "", _commands(used)))
     head = ("Set and size", "Trees, paper", "Trees", "Ferns, paper", "Ferns", "Our setting")
-    return (*head, "Command"), rows
+    return (*head, "Random forest [paper]", "Command"), rows
 
 
 def steepness_table(stored):
@@ -522,18 +525,26 @@ def connect4_table(stored):
     return ("", *(f"depth {depth}" for (depth,) in columns), "Command"), _filled(rows)
 
 
-def tradeoff_table(_):
+def tradeoff_table(stored):
     """Return head and rows of errors and passed splits of end-to-end and random forests."""
-    stored = results.read(FOLDER / "results" / "endtoend_tradeoff.json")
+    points_of = results.read(FOLDER / "results" / "endtoend_tradeoff.json")
     names = {"printed": "as printed", "defaults": "defaults", "RandomForest": "RandomForest"}
     rows = [
-        (TITLES[data_set], names[model], str(n), f"{passed:.0f}", f"{100 - accuracy:.2f}")
-        for data_set, models_ in stored.items()
+        (
+            TITLES[data_set],
+            names[model],
+            str(n),
+            f"{passed:.0f}",
+            f"{100 - accuracy:.2f}",
+            _commands([stored[f"endtoend:tradeoff/{data_set}-{model}"]]),
+        )  # fmt: skip
+        for data_set, models_ in points_of.items()
         for model, points in models_.items()
         for n, passed, accuracy in points
         if n in (1, 10) or n == points[-1][0]
     ]
-    return ("Set", "Forest", "Trees", "Splits that a row passes", "Test error in %"), rows
+    head = ("Set", "Forest", "Trees", "Splits that a row passes", "Test error in %")
+    return (*head, "Command"), rows
 
 
 def importances_table(stored):
@@ -608,7 +619,7 @@ def depth_curves(stored):
                 d: stored.get(f"nongreedy:depths/{name}-{model}-{d}") for d in nongreedy.DEPTHS
             }
             if points := {depth: row["value"] for depth, row in rows.items() if row}:
-                curves.setdefault(name, {})[model] = points
+                curves.setdefault(TITLES[name], {})[model] = points
     return curves
 
 
@@ -673,13 +684,21 @@ def _row(stored, names):
 
 
 def _cell(row):
-    """Format a value, accuracies in percent as errors, with the paper's value in brackets."""
+    """Format a value and its deviation over seeds, with the paper's value in brackets.
+
+    Accuracies in percent become errors.
+    """
     value, paper = row["value"], row["paper"]
     if row["unit"] == "%" and row["more"]:
         value = 100 - value
         paper = None if paper is None else 100 - paper
     digits = 2 if row["unit"] == "%" else 3
-    return f"{value:.{digits}f}" + (f" [{paper:.4g}]" if paper is not None else "")
+    spread = results.deviation(row)
+    return (
+        f"{value:.{digits}f}"
+        + (f" ± {spread:.{digits}f}" if spread is not None else "")
+        + (f" [{paper:.4g}]" if paper is not None else "")
+    )
 
 
 def _measured(row):

@@ -67,7 +67,7 @@ def _split(name, seed, options):
 
 def coverage(options):
     """Share of the test rows within the interval, in percent."""
-    for name in options.sets or SETS:
+    for name in options.sets or groups.pick(options, SETS, SETS[1:5:3]):
         for stopping, early_stopping in STOPPING.items():
             covered, losses, widths = [], [], []
             # Of diabetes, 50 rows calibrate and 111 rows test: one seed tells little.
@@ -111,9 +111,9 @@ def _covered_and_loss(predicted, y):
 
 def boosting(options):
     """Share of the test rows within the interval of one model of two quantiles, in percent."""
-    from skforest import boosting as module
+    from skforest.training import boosting as module
 
-    for name in options.sets or data.REGRESSION:
+    for name in options.sets or groups.pick(options, data.REGRESSION, ["reg_airfoil"]):
         found = {"calibrated": [], "plain": []}
         for seed in range(options.rounds or 1):
             split = data.load_table(name, options.data, seed)

@@ -1,6 +1,7 @@
 """Measured rows, kept in a JSON file."""
 
 import json
+import re
 import statistics
 from dataclasses import dataclass
 
@@ -87,6 +88,23 @@ def add(path, row, measure, command):
     rows[row.name] = entry
     write(path, rows)
     return entry
+
+
+def deviation(row):
+    """Standard deviation over the repetitions of a stored row, or None.
+
+    Rows hold the mean, the smallest and the largest value: with three repetitions, the third value
+    follows. The deviation of more repetitions stands in the note, where a script has written it.
+    """
+    if row["repeats"] == 1 or not (row["unit"] == "%" or row["what"].startswith("R2")):
+        return None
+    least, most = row["spread"]
+    if row["repeats"] == 2:
+        return statistics.stdev(row["spread"])
+    if row["repeats"] == 3:
+        return statistics.stdev([least, most, 3 * row["value"] - least - most])
+    found = re.match(r"[\d.]+ \+- ([\d.]+)", row["note"])
+    return float(found[1]) if found else None
 
 
 def read(path):
