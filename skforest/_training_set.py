@@ -6,6 +6,7 @@ change a forest, and a weight of k equals k copies.
 """
 
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,18 @@ from ._kernels.rows import RowOrder, draw_counts
 from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
 
 MAX_COPIES = 100  # of a row, where copies of it are held out one by one
+
+
+@dataclass
+class _Whole:
+    """All rows and weights, which samples share for `TrainingSet.deviation`.
+
+    Not the TrainingSet itself: a reference to itself would keep rows in memory after training.
+    """
+
+    X: np.ndarray
+    weight: np.ndarray
+    deviation: np.ndarray | None = None
 
 
 class TrainingSet:
@@ -55,8 +68,7 @@ class TrainingSet:
         self.feature_map = feature_map
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
-        self._whole = self
-        self._deviation = None
+        self._whole = _Whole(self.X, self.weight)
 
     def __len__(self):
         return len(self.weight)
@@ -97,19 +109,20 @@ class TrainingSet:
     def with_features(self, X, feature_map):
         """The same rows with other features, and the map that made them."""
         other = copy(self)
-        other.X, other.feature_map, other._whole, other._deviation = X, feature_map, other, None
+        other.X, other.feature_map, other._whole = X, feature_map, _Whole(X, self.weight)
         return other
 
     def with_weight(self, weight):
         """The same rows with other weights, which then also count for `spread`."""
         other = copy(self)
-        other.weight, other._whole, other._deviation = rescale_weights(weight), other, None
+        other.weight = rescale_weights(weight)
+        other._whole = _Whole(self.X, other.weight)
         return other
 
     def with_deviation(self, deviation):
         """The same rows with a given `deviation`: that of the trees to which others are added."""
         other = copy(self)
-        other._whole, other._deviation = other, deviation
+        other._whole = _Whole(self.X, self.weight, deviation)
         return other
 
     def with_folds(self, fold, n_folds):
@@ -224,9 +237,9 @@ class TrainingSet:
     def deviation(self):
         """Weighted standard deviation of every feature, float32."""
         whole = self._whole
-        if whole._deviation is None:
-            whole._deviation = _standard_deviation(whole.X, whole.weight)
-        return whole._deviation
+        if whole.deviation is None:
+            whole.deviation = _standard_deviation(whole.X, whole.weight)
+        return whole.deviation
 
     def spread(self):
         """Units of the features: `deviation`, or 1 where it is 0."""

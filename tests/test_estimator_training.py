@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 import time
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -668,3 +669,23 @@ def test_copies_of_rows_with_several_targets():
             }  # fmt: skip
     unique, row = TrainingSet(X[:3], y[:3] * 0, np.ones(3)).in_copies()
     assert len(unique) == len(row) == 1
+
+
+@pytest.mark.every_class
+def test_training_rows_are_freed_with_the_last_reference(estimator, monkeypatch):
+    """Rows in a cycle of references would remain in memory until the next garbage collection."""
+    made, init = [], TrainingSet.__init__
+
+    def remembered(data, *args, **kwargs):
+        init(data, *args, **kwargs)
+        made.append(weakref.ref(data))
+
+    monkeypatch.setattr(TrainingSet, "__init__", remembered)
+    gc.collect()
+    gc.disable()
+    try:
+        estimator.fit(*task(estimator))
+        assert made
+        assert not any(data() is not None for data in made)
+    finally:
+        gc.enable()
