@@ -176,7 +176,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         y = encode(y)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
-            clipping = None if has_grid or is_stream else self._clips_features
+            clipping = None if is_stream else self._clips_features
             names = getattr(self, "feature_names_in_", None)
             feature_map = FeatureMap.fit(
                 X, weight, levels, self._scales_features, self._map_scaling, clipping, names

@@ -98,9 +98,10 @@ class FeatureMap:
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
         With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
-        `CO2ForestClassifier`. `clipping`, for "minmax", is None, "range" (see `EXTRAPOLATION`), or
-        "usual": outliers are clipped, too, see `usual_range`. Raises ValueError if the range of an
-        input, or its reciprocal, is beyond float64; `names` are those of the inputs, or None.
+        `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `clipping`, for
+        these two, is None, "range" (see `EXTRAPOLATION`), or, for "minmax", "usual": outliers are
+        clipped, too, see `usual_range`. Raises ValueError if the range of an input, or its
+        reciprocal, is beyond float64; `names` are those of the inputs, or None.
         """
         offset = scale = low = high = None
         if is_scaling and scaling is None:
@@ -109,6 +110,11 @@ class FeatureMap:
             if (weight == 0).any():
                 X, weight = X[weight > 0], weight[weight > 0]
             ends = whole = value_range(X)
+            if scaling == "common":
+                ends = whole = tuple(
+                    np.full_like(end, of_all)
+                    for end, of_all in zip(whole, (whole[0].min(), whole[1].max()))
+                )
             if clipping == "usual":
                 ends = usual_range(X, weight, whole)
             offset, scale = min_max(X, ends, names)

@@ -30,6 +30,7 @@ from ._base import (
 )
 from ._constraints import read_groups, read_monotonic
 from ._docs import CLASS_WEIGHT, described, with_texts
+from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, TimeLimit, thread_count
@@ -69,7 +70,7 @@ SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 # Parameters that a warm start must not change.
 FIXED = (
     "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
-    "early_stopping validation_fraction"
+    "early_stopping validation_fraction feature_shape"
 ).split()
 
 PARAMETERS = """
@@ -98,7 +99,14 @@ n_directions : "auto" or int
     and 16 from 80000 rows on.
 max_nonzeros : int
     Largest number of features of an oblique direction, 2 to 8; the smallest is 2. Half of the
-    time, features are drawn uniformly, otherwise in proportion to their gains so far.
+    time, features are drawn uniformly, otherwise in proportion to their gains so far. Of no effect
+    with `feature_shape`.
+feature_shape : int, tuple of int or None
+    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
+    ``(28, 28)`` for an image; at most 8 axes. Must multiply to the number of features. X may also
+    be given as ``(n_samples, *feature_shape)``. Directions are then sums over boxes of
+    neighbouring features, or differences of two such sums [6]_, and all features are scaled alike.
+    Not with `monotonic_cst` and `interaction_cst`. None: the features have no order.
 subsample : float
     Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
 max_features : float
@@ -166,7 +174,7 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     own.
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
-    order, and y must have one output. Predictions are sorted, so that they do not cross [6]_. Only
+    order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only
     for loss="quantile".
 power : float
     Power of the mean to which the variance is proportional, in (1, 2). Only for loss="tweedie".
@@ -195,10 +203,10 @@ n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
-    feature and its standard deviation. Features share the decrease of the loss by the linear start
-    in proportion to the variances of its terms. For "absolute_error" and "quantile", splits
-    separate signs of residuals, and their decrease stays large in late trees that fit noise:
-    prefer permutation importances.
+    feature and, unless it is in a box, its standard deviation. Features share the decrease of the
+    loss by the linear start in proportion to the variances of its terms. For "absolute_error" and
+    "quantile", splits separate signs of residuals, and their decrease stays large in late trees
+    that fit noise: prefer permutation importances.
 """
 
 NOTES = """
@@ -221,12 +229,14 @@ REFERENCES = """
    2019.
 .. [5] H. Zhang, D. Nettleton, Z. Zhu, "Regression-Enhanced Random Forests", arXiv:1904.10416,
    2019.
+.. [6] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+   the Gap on Neural Networks", 2019.
 """
 
 REGRESSOR_REFERENCES = (
     REFERENCES.rstrip()
     + """
-.. [6] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
+.. [7] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
    Crossing", Econometrica 78, 2010.
 """
 )
@@ -250,6 +260,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "l2_regularization": [Interval(Real, 0.0, None, closed="left")],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 0, 2**16, closed="both")],
         "max_nonzeros": [Interval(Integral, 2, 8, closed="both")],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
         "max_bins": [Interval(Integral, 2, 255, closed="both")],
@@ -309,9 +320,14 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         return X_val, y_val, sample_weight_val
 
     @property
+    def _map_scaling(self):
+        return "minmax" if self._grid is None else "common"  # boxes add up features
+
+    @property
     def _needs_dense(self):
-        given = self._given_linear()
-        return next((f"{name}={value!r}" for name, value in given.items() if value), None)
+        given = {"feature_shape": getattr(self, "feature_shape", None)} | self._given_linear()
+        needing = (f"{k}={v!r}" for k, v in given.items() if v is not None and v is not False)
+        return next(needing, None)
 
     def _given_linear(self):
         """The parameters `linear_leaves` and `linear_start`, where they are not "auto"."""
@@ -340,6 +356,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         }
         set_resolved(self, auto)
         data.spread()  # computed once, before threads ask for it
+        self._check_grid()
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
         fixed["X_val"] = None if self._given_validation is None else "rows"  # given, or not?
@@ -351,6 +368,23 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         self.__dict__.pop("_fixed_parameters", None)
         if self.warm_start:
             self._fixed_parameters = fixed
+
+    @property
+    def _grid(self):
+        """The FeatureGrid of the boxes; None without `feature_shape`."""
+        shape = getattr(self, "feature_shape", None)  # not in pickles of earlier versions
+        return None if shape is None else FeatureGrid(shape, self.n_features_in_)
+
+    def _check_grid(self):
+        """Raise ValueError if there are constraints of columns, which boxes do not obey."""
+        if self._grid is None:
+            return
+        for name in ("monotonic_cst", "interaction_cst"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"feature_shape={self.feature_shape!r} is not possible with {name}: the boxes "
+                    "of the grid mix columns"
+                )
 
     def _select_settings(self, data, is_warm_start):
         if not isinstance(self.max_depth, str):
@@ -618,7 +652,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """What all bags share; the parameters are those of `BinnedRows`."""
         loss = self._make_loss()
         return BoostingTask(
-            rows=BinnedRows(data, self.max_bins, monotonic, groups, held_out),
+            rows=BinnedRows(data, self.max_bins, monotonic, groups, held_out, self._grid),
             target=loss.standardize(data.target, data.units),
             loss=loss,
             start=loss.start(data.baseline),
@@ -629,8 +663,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _packed(self, training, data):
         """A trained bag as a Forest."""
         arrays = training.pack() | {"baseline": data.baseline, "spread": data.deviation()}
-        link = self._make_loss().link
-        return self._new_forest(arrays, data, aggregate="sum", n_shared_values=0, link=link)
+        metadata = {"aggregate": "sum", "n_shared_values": 0, "link": self._make_loss().link}
+        shape = None if self._grid is None else self._grid.shape
+        return self._new_forest(arrays, data, feature_shape=shape, **metadata)
 
     def staged_predict(self, X):
         """Predictions after each round, as an iterator.
@@ -697,6 +732,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         l2_regularization=3.0,
         n_directions="auto",
         max_nonzeros=4,
+        feature_shape=None,
         subsample=0.8,
         max_features=1.0,
         max_bins=255,
@@ -802,6 +838,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         l2_regularization=3.0,
         n_directions="auto",
         max_nonzeros=4,
+        feature_shape=None,
         subsample=0.8,
         max_features=1.0,
         max_bins=255,

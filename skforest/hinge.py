@@ -259,7 +259,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     @property
     def _clips_features(self):
         # Responses grow with the distance of a row from the others. The features of the paper,
-        # scaling=None, have all their values.
+        # scaling=None, have all their values, and so have images.
+        if self.feature_shape is not None:
+            return None
         return "range" if self.scaling is None else "usual"
 
     @property

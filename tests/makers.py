@@ -25,7 +25,7 @@ from skforest._kernels.loss import (
     QuantileLoss,
     SquaredError,
 )
-from skforest._kernels.projection import AxisSampler
+from skforest._kernels.projection import AxisSampler, BoxSampler
 from skforest._kernels.search import SearchSplitter
 from sklearn.base import is_classifier
 from sklearn.datasets import make_classification, make_friedman1, make_regression
@@ -375,11 +375,11 @@ def grow(
 
 def grow_boosted(
     X, derivative, rows=None, *, n_directions=0, max_bins=255, l2=1.0, min_gain=1e-9, min_leaf=1,
-    max_depth=3, max_leaves=0, seed=0, monotonic=None,
+    max_depth=3, max_leaves=0, seed=0, monotonic=None, feature_shape=None,
 ):  # fmt: skip
     """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
 
-    With `monotonic`, also the bounds of the leaves.
+    With `monotonic`, also the bounds of the leaves. With `feature_shape`, directions are boxes.
 
     `derivative` has the gradients and the curvature of all rows; `rows` are the sample, all by
     default.
@@ -389,8 +389,13 @@ def grow_boosted(
     columns = np.ascontiguousarray(X.T)
     cut, start, code = bin_columns(columns, max_bins, len(X))
     spread = np.ones(n_features, dtype=np.float32)
+    boxes = None
+    if feature_shape is not None:
+        no = (False,) * len(feature_shape)
+        least, most = np.ones(len(no), np.int32), np.array(feature_shape, np.int32)
+        boxes = BoxSampler(feature_shape, no, no, least, most, "mix", False)
     directions = BinnedDirections(
-        X, columns, spread, n_directions, 2, 4, min(max_bins, 64), monotonic
+        X, columns, spread, n_directions, 2, 4, min(max_bins, 64), monotonic, boxes
     )
     grower = TreeGrower(code, cut, start, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
@@ -412,6 +417,7 @@ def grow_boosted(
         grower.search(0, grower.n_searched_columns())
         grower.split_nodes()
     found = *grower.finish(), np.split(cut, start[1:-1])
+    found[0]["feature_shape"] = feature_shape
     return found if monotonic is None else (*found, grower.leaf_bounds())
 
 

@@ -856,7 +856,13 @@ def boosted_direction(tree, code, n_features):
     """Dense weights of a direction of a boosted tree."""
     if code < n_features:
         return sparse_weights([code], [1], n_features)
-    terms = slice(*tree["sparse_start"][code - n_features : code - n_features + 2])
+    code -= n_features
+    if code < len(tree["box_corner"]):
+        box = (tree[f"box_{name}"][code] for name in ("corner", "other", "size"))
+        shape = tree["feature_shape"]
+        no = (False,) * len(shape)
+        return box_weights(*box, shape, no, no)
+    terms = slice(*tree["sparse_start"][code : code + 2])
     return sparse_weights(tree["sparse_feature"][terms], tree["sparse_weight"][terms], n_features)
 
 

@@ -211,7 +211,14 @@ def test_linear_leaves_are_chosen_where_they_help():
     assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 0).linear_leaves_
 
 
-@pytest.mark.parametrize("linear", [{"linear_leaves": np.True_}, {"linear_start": 100.0}])
+@pytest.mark.parametrize(
+    "linear",
+    [
+        {"linear_leaves": np.True_},
+        {"linear_start": 100.0},
+        {"linear_leaves": True, "feature_shape": (2, 3)},
+    ],
+)
 @BOTH
 def test_models_of_linear_functions(cls, linear, tmp_path):
     """Staged, saved and copied models predict the same; leaves continue linearly, to a limit."""

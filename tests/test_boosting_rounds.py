@@ -64,11 +64,13 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
 
 
 @BOTH
-@pytest.mark.parametrize("n_bags", [1, 3])
-def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, n_bags, monkeypatch):
+@pytest.mark.parametrize("n_bags, feature_shape", [(1, None), (3, None), (3, (3, 2))])
+def test_weights_equal_copies_and_order_and_threads_have_no_influence(
+    cls, n_bags, feature_shape, monkeypatch
+):
     X, y = rows_of(cls, 80)
     k = np.random.default_rng(0).integers(0, 4, len(X))
-    model = quick(cls, n_bags=n_bags).fit(X, y, sample_weight=k)
+    model = quick(cls, n_bags=n_bags, feature_shape=feature_shape).fit(X, y, sample_weight=k)
     order = np.random.default_rng(1).permutation(k.sum())
     assert_same_trees(
         model, clone(model).fit(np.repeat(X, k, axis=0)[order], np.repeat(y, k)[order])
@@ -289,6 +291,9 @@ CONTINUED = {
     "poisson": {"loss": "poisson"},
     "quantiles": {"loss": "quantile", "quantile": np.array([0.1, 0.9])},
     "sparse": {"sparse": True},
+    "boxes": {"feature_shape": (2, 3), "linear_leaves": False, "n_bags": 1},
+    "boxes, slopes": {"feature_shape": [2, 3], "linear_leaves": True, "linear_start": 100.0},
+    "boxes, seven": {"feature_shape": 6, "target": "seven"},
 }
 
 
@@ -399,6 +404,7 @@ def test_what_a_warm_start_must_not_change():
         ({"linear_leaves": True}, "linear_leaves=True, but"),
         ({"monotonic_cst": np.array([1, 0, 0, 0, 0, 0])}, "monotonic_cst=.*, but"),
         ({"early_stopping": True}, "early_stopping=True, but"),
+        ({"feature_shape": (2, 3)}, r"feature_shape=\(2, 3\), but"),
         ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
         ({"n_estimators": 20, "n_bags": 1}, "n_bags=1 must be larger or equal to the 2 already"),
     ):
@@ -443,9 +449,10 @@ def test_an_interrupted_fit_changes_nothing(cls, monkeypatch):
 
 
 @BOTH
-def test_fitted_models_in_files_and_plots(cls, tmp_path):
+@pytest.mark.parametrize("feature_shape", [None, (2, 3)])
+def test_fitted_models_in_files_and_plots(cls, feature_shape, tmp_path):
     X, y = rows_of(cls)
-    model = quick(cls).fit(X, y)
+    model = quick(cls, feature_shape=feature_shape).fit(X, y)
     for layout in ("file", "folder"):
         skforest.save(model, tmp_path / layout, layout=layout)
         again = skforest.load(tmp_path / layout)

@@ -17,12 +17,12 @@ from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, 
 # -------------------------------------------------------------------------------- splits and depth
 
 
-def check_tree(X, derivative, rows, n_directions, min_leaf, seed, max_bins=255):
+def check_tree(X, derivative, rows, n_directions, min_leaf, seed, **options):
     """Every split has its gain, which is the largest one of the node."""
     l2 = 0.5
     tree, leaf, cuts = grow_boosted(
         X, derivative, rows, n_directions=n_directions, l2=l2, min_leaf=min_leaf, seed=seed,
-        max_bins=max_bins,
+        **options,
     )  # fmt: skip
     reached = oracles.boosted_nodes(tree, X)
     is_leaf = tree["child"] < 0
@@ -76,6 +76,52 @@ def test_directions_are_split_where_they_gain_more(n_outputs, seed):
     derivative = np.hstack([rng.normal(size=(80, n_outputs)), rng.uniform(0.1, 1, size=(80, 1))])
     rows = np.sort(rng.choice(80, 60, replace=False))
     check_tree(X, derivative.astype(np.float32), rows, 8, int(rng.integers(1, 6)), seed % 2**31)
+
+
+@pytest.mark.parametrize("feature_shape", [(7,), (3, 4), (2, 3, 2)])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_boxes_are_split_where_they_gain_more(n_outputs, feature_shape):
+    kinds = set()
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(80, np.prod(feature_shape))).astype(np.float32)
+        derivative = np.hstack([rng.normal(size=(80, n_outputs)), np.ones((80, 1))])
+        rows = np.sort(rng.choice(80, 60, replace=False))
+        tree = check_tree(X, derivative, rows, 12, 3, seed, feature_shape=feature_shape)
+        kinds |= set(zip(tree["box_size"].prod(axis=1) > 1, tree["box_other"] >= 0))
+        assert len(tree["sparse_start"]) == 1
+    # Sums, and differences of them; a sum of one feature is no direction.
+    assert kinds == {(True, False), (True, True), (False, True)}
+
+
+def test_sums_of_neighbours_are_found():
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(500, 6, 6))
+    target = images[:, 1:4, 2:5].sum(axis=(1, 2)) > 0
+    X, y, new, expected = images[:300], target[:300], images[300:], target[300:]
+    model = quick(ObliqueBoostingClassifier, linear_start=None).fit(X.reshape(300, -1), y)
+    plain = model.score(new.reshape(200, -1), expected)
+    model.set_params(feature_shape=(6, 6)).fit(X, y)
+    assert model.score(new, expected) > plain + 0.05
+    assert len(model.forest_.box_corner) and not len(model.forest_.sparse_feature)
+    importances = model.feature_importances_.reshape(6, 6)
+    assert importances[1:4, 2:5].sum() > 0.5 > 9 / 36
+    # All pixels have one unit, which has no influence.
+    feature_map = model.forest_.feature_map
+    assert np.ptp(feature_map.scale) == np.ptp(feature_map.offset) == 0
+    other = clone(model).fit(X * 8, y)
+    np.testing.assert_array_equal(other.predict_proba(new * 8), model.predict_proba(new))
+
+
+@pytest.mark.parametrize(
+    "constraint", [{"monotonic_cst": [1] + [0] * 5}, {"interaction_cst": "pairwise"}]
+)
+def test_boxes_take_no_constraints(constraint):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    ((name, _),) = constraint.items()
+    model = quick(ObliqueBoostingRegressor, feature_shape=(2, 3), **constraint)
+    with pytest.raises(ValueError, match=rf"feature_shape=\(2, 3\) is not possible with {name}"):
+        model.fit(X, y)
 
 
 def test_an_oblique_boundary_is_found():

@@ -86,6 +86,12 @@ HARD = {
         0,
         prediction,
     ),
+    "boosting, boxes": (
+        skforest.ObliqueBoostingRegressor,
+        {"feature_shape": (2, 3), "linear_leaves": True, "n_bags": 1},
+        0,
+        prediction,
+    ),
     "boosting, linear start": (
         skforest.ObliqueBoostingRegressor,
         {"linear_start": 100.0, "n_bags": 1},

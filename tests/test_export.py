@@ -196,6 +196,9 @@ def test_values_far_outside_the_training_range(friedman, tmp_path):
     far = holed(X, 2) * np.random.default_rng(0).choice([-1e6, -3, 1, 3, 1e6], X.shape)
     for model in (
         ObliqueBoostingRegressor(20, linear_leaves=True, n_bags=1, random_state=0),
+        ObliqueBoostingRegressor(
+            20, linear_leaves=True, feature_shape=(5, 2), n_bags=2, random_state=0
+        ),
         RandomHingeForestRegressor(5, n_bags=2, max_iter=100, random_state=0),
     ):
         check(model.fit(X, y), far, tmp_path)

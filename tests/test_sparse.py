@@ -323,6 +323,7 @@ def test_what_takes_dense_rows_says_so():
         (CO2ForestClassifier(5, weight_dtype="float16"), "weight_dtype='float16'"),
         (RandomHingeForestClassifier(5, features="conv", **image), "features='conv'"),
         (ManifoldForestClassifier(5, **image), r"feature_shape=\(5, 8\)"),
+        (ObliqueBoostingRegressor(5, **image), r"feature_shape=\(5, 8\)"),
         (ManifoldForestClassifier(5, projection="patch"), "projection='patch'"),
         (NonGreedyForestClassifier(5), "NonGreedyForestClassifier"),
         (E2EDecisionForestClassifier(5), "E2EDecisionForest"),

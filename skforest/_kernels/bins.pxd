@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from .direction cimport Table, Unfolded
+from .direction cimport Box, Table, Unfolded
 from .memory cimport Scratch
+from .projection cimport BoxSampler, Candidate
 from .random cimport Random
 
 
@@ -28,6 +29,13 @@ cdef class BinnedDirections:
     cdef bint is_bounded               # are there monotonic constraints?
     cdef const int8_t[::1] monotonic   # sign of each constrained feature, else 0
     cdef int32_t[::1] sign             # 1: a direction has constrained features, else 0
+    cdef BoxSampler boxes              # None: directions are mixtures of a few features
+    cdef Candidate candidate           # the last box that was drawn
+    cdef int32_t[::1] box_corner
+    cdef int32_t[::1] box_other
+    cdef int32_t[:, ::1] box_size
+    cdef Table no_table                # with which boxes are unfolded to terms
+    cdef float[::1] total              # (n_features,), 0 between draws
     cdef int32_t[::1] n_terms
     cdef int32_t[:, ::1] term_feature
     cdef float[:, ::1] term_weight
@@ -39,6 +47,8 @@ cdef class BinnedDirections:
     cdef float[::1] per_cell           # cells per unit
 
     cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil
+    cdef void draw_box(self, Random* random, int32_t d) noexcept nogil
+    cdef void set_box(self, int32_t d, Box* box) noexcept nogil
     cdef int32_t draw_feature(
         self, const double[::1] chance, int64_t first, int64_t end, double at
     ) noexcept nogil

@@ -6,8 +6,10 @@ few features j, which are drawn for each tree, with weights
 
     w_j = u / spread_j,  u uniform in (-1, 1);  sign_j |u| / spread_j  with a constraint,
 
-so that a response which rises along it obeys the constraints of all its features. A direction has
-bins of about equal numbers of some sampled rows, with limits on a grid of equal cells.
+so that a response which rises along it obeys the constraints of all its features. Features that
+form a grid, such as an image, have boxes instead: sums over neighbours, or differences of two such
+sums. A direction has bins of about equal numbers of some sampled rows, with limits on a grid of
+equal cells.
 """
 
 from libc.math cimport INFINITY, fabsf
@@ -17,9 +19,10 @@ from libc.string cimport memset
 import numpy as np
 
 from .direction cimport (
-    Grid, Unfolded, as_table, project, reserve_unfolded, unfold_sparse
+    NO_DTYPE, Box, Grid, Unfolded, as_table, project, reserve_unfolded, unfold_box, unfold_sparse
 )
 from .memory cimport Scratch
+from .projection cimport BOX, BoxSampler
 from .random cimport Random, below, shuffle, uniform
 
 cdef extern from "columns.h" nogil:
@@ -32,7 +35,8 @@ cdef enum:
     BLOCK = 1024         # rows that are projected together, while they stay in the cache
     N_CELLS = 512        # of the grid from which the bins of a direction are made
     N_SAMPLED = 256      # rows that the bins of a direction are made from
-    MAX_TERMS = 8        # features of a direction
+    MAX_TERMS = 8        # features of a direction that is no box
+    MAX_TRIES = 50       # of a draw that must differ from others
 
 
 cdef class BinnedDirections:
@@ -41,19 +45,23 @@ cdef class BinnedDirections:
     X : the rows as kernels read them; columns : the same numbers by columns, float32 of shape
     (n_features, n_rows) or a CSC matrix; spread : (n_features,), by which weights are divided;
     monotonic : (n_features,), int8, the sign with which responses may change along each feature,
-    or 0.
+    or 0; boxes : the distribution of boxes; None: directions are mixtures of a few features.
     """
 
     def __init__(
         self, X, columns, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
-        int32_t max_bins, monotonic=None
+        int32_t max_bins, monotonic=None, BoxSampler boxes=None
     ):
         cdef Grid grid
+        cdef int32_t capacity = MAX_TERMS
         memset(&grid, 0, sizeof(Grid))
+        self.boxes = boxes
+        if boxes is not None:
+            grid, capacity = boxes.grid, max(capacity, boxes.max_terms)
         self.X = X
         self.table = as_table(X)
         self.scratch = Scratch()
-        self.unfolded = reserve_unfolded(self.scratch, MAX_TERMS, &grid)
+        self.unfolded = reserve_unfolded(self.scratch, capacity, &grid)
         n_rows, self.n_features = X.shape
         self.n_rows = n_rows
         self.is_sparse = hasattr(columns, "indptr")
@@ -71,22 +79,45 @@ cdef class BinnedDirections:
         self.monotonic = monotonic if self.is_bounded else np.zeros(self.n_features, np.int8)
         self.sign = np.zeros(n_directions, dtype=np.int32)
         self.n_terms = np.zeros(n_directions, dtype=np.int32)
-        self.term_feature = np.zeros((n_directions, MAX_TERMS), dtype=np.int32)
-        self.term_weight = np.zeros((n_directions, MAX_TERMS), dtype=np.float32)
+        self.term_feature = np.zeros((n_directions, capacity), dtype=np.int32)
+        self.term_weight = np.zeros((n_directions, capacity), dtype=np.float32)
         self.code = np.zeros((n_directions, n_rows), dtype=np.uint8)
         self.cut = np.zeros((n_directions, max_bins), dtype=np.float32)
         self.n_cuts = np.zeros(n_directions, dtype=np.int32)
         self.bin_of_cell = np.zeros((n_directions, N_CELLS), dtype=np.uint8)
         self.low = np.zeros(n_directions, dtype=np.float32)
         self.per_cell = np.zeros(n_directions, dtype=np.float32)
+        if boxes is not None:
+            boxes.reserve_candidate(self.scratch, &self.candidate)
+            self.candidate.kind = BOX
+            self.no_table.dtype, self.no_table.n_features = NO_DTYPE, self.n_features
+            self.total = np.zeros(self.n_features, dtype=np.float32)
+        n_boxes = 0 if boxes is None else n_directions
+        self.box_corner = np.zeros(n_boxes, dtype=np.int32)
+        self.box_other = np.zeros(n_boxes, dtype=np.int32)
+        self.box_size = np.zeros((n_boxes, max(grid.n_axes, 1)), dtype=np.int32)
 
     def terms(self, chosen):
         """Starts, features and weights of the terms of some directions."""
         n_terms = np.asarray(self.n_terms)[chosen]
-        is_term = np.arange(MAX_TERMS) < n_terms[:, None]
+        is_term = np.arange(self.term_feature.shape[1]) < n_terms[:, None]
         start = np.concatenate([[0], np.cumsum(n_terms)])
         features, weights = np.asarray(self.term_feature), np.asarray(self.term_weight)
         return start, features[chosen][is_term], weights[chosen][is_term]
+
+    def arrays(self, chosen):
+        """Some directions, as arrays of a `Forest`."""
+        none = chosen[:0]
+        box, row = (none, chosen) if self.boxes is None else (chosen, none)
+        start, feature, weight = self.terms(row)
+        return {
+            "box_corner": np.asarray(self.box_corner)[box],
+            "box_other": np.asarray(self.box_other)[box],
+            "box_size": np.asarray(self.box_size)[box],
+            "sparse_start": start,
+            "sparse_feature": feature,
+            "sparse_weight": weight,
+        }
 
     cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil:
         """Draw the features and weights of all directions.
@@ -98,13 +129,17 @@ cdef class BinnedDirections:
         cdef int64_t first, end
         cdef bint taken
         cdef float weight
+        if self.boxes is not None:
+            for d in range(self.n_directions):
+                self.draw_box(random, d)
+            return
         for d in range(self.n_directions):
             n = self.min_terms + below(random, self.max_terms - self.min_terms + 1)
             first, end = 0, chance.shape[0]
             t = 0
             n_tries = 0
             self.sign[d] = 0
-            while t < n and n_tries < 50:
+            while t < n and n_tries < MAX_TRIES:
                 n_tries += 1
                 feature = self.draw_feature(chance, first, end, uniform(random))
                 if t == 0:
@@ -124,6 +159,35 @@ cdef class BinnedDirections:
                 self.term_weight[d, t] = weight
                 t += 1
             self.n_terms[d] = t
+
+    cdef void draw_box(self, Random* random, int32_t d) noexcept nogil:
+        """Draw a box, or two, of more than one feature: single ones are columns anyway."""
+        cdef int32_t t, axis, feature, n = 0, n_tries = 0
+        cdef Box box
+        self.boxes.start_node()
+        self.boxes.sample(random, &self.candidate)
+        while self.candidate.kind != BOX and n_tries < MAX_TRIES:
+            self.boxes.sample(random, &self.candidate)
+            n_tries += 1
+        self.box_corner[d], self.box_other[d] = self.candidate.corner, self.candidate.other
+        for axis in range(self.box_size.shape[1]):
+            self.box_size[d, axis] = self.candidate.size[axis]
+        self.set_box(d, &box)
+        unfold_box(&self.unfolded, &self.boxes.grid, &box, &self.no_table)
+        # Where two boxes overlap, weights cancel.
+        for t in range(self.unfolded.n):
+            self.total[self.unfolded.position[t]] += self.unfolded.weight[t]
+        for t in range(self.unfolded.n):
+            feature = self.unfolded.position[t]
+            if self.total[feature] != 0:
+                self.term_feature[d, n], self.term_weight[d, n] = feature, self.total[feature]
+                self.total[feature] = 0
+                n += 1
+        self.n_terms[d] = n
+
+    cdef void set_box(self, int32_t d, Box* box) noexcept nogil:
+        box.corner, box.other = self.box_corner[d], self.box_other[d]
+        box.size, box.subset = &self.box_size[d, 0], NULL
 
     cdef int32_t draw_feature(
         self, const double[::1] chance, int64_t first, int64_t end, double at
@@ -248,6 +312,11 @@ cdef class BinnedDirections:
         self.n_cuts[d] = n_cuts
 
     cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil:
+        cdef Box box
+        if self.boxes is not None:
+            self.set_box(d, &box)
+            unfold_box(unfolded, &self.boxes.grid, &box, &self.table)
+            return
         unfold_sparse(
             unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
         )

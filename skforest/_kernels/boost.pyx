@@ -2,9 +2,9 @@
 
 A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
 at the current predictions. Its columns are the features, binned once, and sparse directions of a
-few features, which are drawn and binned anew for every tree. A histogram holds, for every bin of
-every column, the sums of g and h and the number of rows of a node; a cut between two bins has the
-gain
+few features, or boxes, which are drawn and binned anew for every tree. A histogram holds, for
+every bin of every column, the sums of g and h and the number of rows of a node; a cut between two
+bins has the gain
 
     |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
 
@@ -131,6 +131,7 @@ cdef class TreeGrower:
     cdef bint is_restricted            # do open nodes search some of the columns only?
     cdef const uint8_t[:, ::1] allowed
     cdef int32_t[::1] leaf             # of every row
+    cdef object used                   # numbers of the directions of a finished tree
 
     def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
         self.n_features, self.n_rows = codes.shape
@@ -637,17 +638,19 @@ cdef class TreeGrower:
         direction = np.array(self.direction, dtype=np.int32)
         used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
         direction[direction >= self.n_features] = self.n_features + place
-        start, feature, weight = self.directions.terms(used - self.n_features)
+        self.used = used - self.n_features
         return {
             "child": child,
             "node_weight": np.array(self.weight),
             "threshold": np.array(self.threshold, dtype=np.float32),
             "direction": direction,
             "gain": np.array(self.gain, dtype=np.float32),
-            "sparse_start": start,
-            "sparse_feature": feature,
-            "sparse_weight": weight,
+            **self.directions.arrays(self.used),
         }, np.asarray(self.leaf)
+
+    def terms(self):
+        """Starts, features and weights of the directions of a finished tree, boxes as well."""
+        return self.directions.terms(self.used)
 
     def leaf_bounds(self):
         """Bounds of the values of all leaves of a finished tree: (n_leaves, 2).

@@ -67,8 +67,9 @@ cdef class LeafRegression:
     ):
         """The functions of one tree, times `factor`.
 
-        tree : its arrays, as `TreeGrower.finish` returns them; leaf : leaf of every row; rows :
-        those that count; gradient, curvature : (n_rows, n_outputs), of all rows.
+        tree : its arrays, as `TreeGrower.finish` returns them, with the terms of boxes as those of
+        sparse directions; leaf : leaf of every row; rows : those that count; gradient, curvature :
+        (n_rows, n_outputs), of all rows.
 
         Returns the constants, float64 of shape (n_leaves, n_outputs), and `slope_start`,
         `slope_feature` and `slope` as a `Forest` has them.

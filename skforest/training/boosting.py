@@ -26,6 +26,7 @@ from .._constraints import Interactions
 from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
+from .._kernels.projection import BoxSampler
 from .._kernels.rows import tree_seed
 from .._matrix import dense_blocks, weighted_sums
 from ..forest import Forest
@@ -36,6 +37,7 @@ from .losses import BaseLoss
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
 DIRECTION_BINS = 64  # of a direction, at most
+CONTRAST = "mix"  # of boxes: sums, or differences of two of them
 MIN_GAIN = 1e-9  # of a split: less is rounding
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # An average of bags overfits later than each of them: this many times the rounds that are best for
@@ -54,17 +56,10 @@ TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as prog
 # where no split helps.
 DIVERGENCE = 0.01
 
-# A tree without a split, of a model whose first round does not lower the validation loss.
-EMPTY = {
-    "child": np.array([-1], dtype=np.int32),
-    "node_weight": np.zeros(1),
-    "threshold": np.zeros(0, dtype=np.float32),
-    "direction": np.zeros(0, dtype=np.int32),
-    "gain": np.zeros(0, dtype=np.float32),
-    "sparse_start": np.zeros(1, dtype=np.int64),
-    "sparse_feature": np.zeros(0, dtype=np.int32),
-    "sparse_weight": np.zeros(0, dtype=np.float32),
-}
+BOXES = "box_corner", "box_other", "box_size"  # arrays of the boxes of a tree
+SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # those of its sparse directions
+# All arrays of a tree besides its values.
+TREE = "child", "node_weight", "threshold", "direction", "gain", *BOXES, *SPARSE
 LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
 
 
@@ -97,10 +92,12 @@ class BinnedRows:
     each feature, or 0; None without constraints. `groups`: of columns that may interact, see
     `Interactions`; None if all may. `held_out`: weights of the rows that all bags hold out, which
     are the last ones, as float64 of shape (n_rows,); None if bags hold out rows of their own.
+    `grid`: the `FeatureGrid` of the boxes that splits compare; None: they compare mixtures.
     """
 
-    def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None):
+    def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None, grid=None):
         self.monotonic, self.groups, self.held_out = monotonic, groups, held_out
+        self.grid = grid
         self.spread = data.spread()
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
@@ -132,8 +129,32 @@ class BinnedRows:
             max_terms,
             min(settings.max_bins, DIRECTION_BINS),
             self.monotonic,
+            None if self.grid is None else self._box_sampler(),
         )
         return TreeGrower(self.code, self.cut, self.cut_start, directions)
+
+    def _box_sampler(self):
+        """The distribution of boxes; it holds scratch, so each bag has one of its own."""
+        shape, largest = self.grid.shape, np.array(self.grid.usual_sizes(), dtype=np.int32)
+        no = (False,) * len(shape)
+        return BoxSampler(shape, no, no, np.ones_like(largest), largest, CONTRAST, False)
+
+    def empty_tree(self):
+        """Arrays of a tree without a split."""
+        n_axes = 1 if self.grid is None else len(self.grid.shape)
+        return {
+            "child": np.array([-1], dtype=np.int32),
+            "node_weight": np.zeros(1),
+            "threshold": np.zeros(0, dtype=np.float32),
+            "direction": np.zeros(0, dtype=np.int32),
+            "gain": np.zeros(0, dtype=np.float32),
+            "box_corner": np.zeros(0, dtype=np.int32),
+            "box_other": np.zeros(0, dtype=np.int32),
+            "box_size": np.zeros((0, n_axes), dtype=np.int32),
+            "sparse_start": np.zeros(1, dtype=np.int64),
+            "sparse_feature": np.zeros(0, dtype=np.int32),
+            "sparse_weight": np.zeros(0, dtype=np.float32),
+        }
 
 
 @dataclass
@@ -157,7 +178,7 @@ class TrainedRounds:
         one = self.forest[number].compact()
         node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
         leaf = -1 - one.child[np.concatenate(node)]
-        tree = {name: getattr(one, name) for name in EMPTY}
+        tree = {name: getattr(one, name) for name in TREE}
         if self.leaves is None:
             value, slope, own = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
             if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining._responses`
@@ -371,7 +392,7 @@ class BoostingTraining:
         X, rows, unit = self.rows.X, self.train_rows, self.rows.spread.astype(np.float64)
         center = weighted_sums(X, self.weight) / self.weight.sum()
         start, feature = np.array([0, len(unit)]), np.arange(len(unit), dtype=np.int32)
-        leaf_alone = EMPTY | {"node_weight": np.array([len(rows)], dtype=np.float64)}
+        leaf_alone = self.rows.empty_tree() | {"node_weight": np.array([float(len(rows))])}
         leaf = np.zeros(len(X), dtype=np.int32)
 
         def tree_of(coefficient):
@@ -450,7 +471,7 @@ class BoostingTraining:
             self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.spread, VARIANCE_SHARE
         )
         value, *linear = regression.fit(
-            tree,
+            tree | dict(zip(SPARSE, self.grower.terms())),  # boxes are sums, too
             leaf,
             rows,
             self.gradient,
@@ -508,7 +529,12 @@ class BoostingTraining:
         return chance if self.interactions is None else self.interactions.chances(chance)
 
     def _add_importances(self, tree):
-        """Add the gains of a tree to those of the features of its splits."""
+        """Add the gains of a tree to those of the features of its splits.
+
+        Boxes, with which features are not drawn by their gains, are left out.
+        """
+        if self.rows.grid is not None:
+            return
         n_features = len(self.importance)
         is_axis = tree["direction"] < n_features
         self.importance += np.bincount(
@@ -565,14 +591,15 @@ class BoostingTraining:
 
     def pack(self):
         """Arrays of a Forest."""
-        trees, n_features = self.trees or [EMPTY], len(self.importance)
+        trees, n_features = self.trees or [self.rows.empty_tree()], len(self.importance)
         n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
-        n_sparse = np.cumsum([0] + [len(tree["sparse_start"]) - 1 for tree in trees])
+        # A model has boxes or sparse directions, not both.
+        n_own = [len(tree["box_corner"]) + len(tree["sparse_start"]) - 1 for tree in trees]
         child, direction = [], []
-        for tree, leaves, n_before in zip(trees, n_leaves, n_sparse):
+        for tree, leaves, n_before in zip(trees, n_leaves, np.cumsum([0] + n_own)):
             child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
-            is_sparse = tree["direction"] >= n_features
-            direction.append(tree["direction"] + np.int32(n_before) * is_sparse)
+            is_mixture = tree["direction"] >= n_features
+            direction.append(tree["direction"] + np.int32(n_before) * is_mixture)
         values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
         arrays = {
             "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
@@ -592,7 +619,7 @@ class BoostingTraining:
             )
             arrays["slope_start"], arrays["slope_feature"] = join_starts(starts), features
             arrays["slope"] = self._responses(slopes)
-        names = "node_weight", "threshold", "gain", "sparse_feature", "sparse_weight"
+        names = set(TREE) - {"child", "direction", "sparse_start"}
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
 
     def _responses(self, values):
