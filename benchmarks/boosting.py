@@ -1,16 +1,19 @@
-"""Measurements of oblique boosting and of blends: many rows, single rows, starts, depths.
+"""Measurements of oblique boosting and of blends: many rows, single rows, settings, images.
 
     python benchmarks/boosting.py scale [--rounds N] [--quick]
     python benchmarks/boosting.py one-row [--rounds N] [--quick]
     python benchmarks/boosting.py linear-start [--rounds N] [--quick]
     python benchmarks/boosting.py depth [--rounds N] [--quick]
+    python benchmarks/boosting.py boxes [--rounds N] [--n-jobs N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
 and with blends. ``linear-start`` compares models that start from a linear function with others, on
 splits of the training rows of the regression tables of ``peers.py``, at three sizes; ``depth``
 compares depths of the trees, on splits of all training rows of its tables with many rows. A round
-is another split. Rows are merged into ``benchmarks/results/boosting.json``.
+is another split. ``boxes`` compares models with and without `feature_shape`, and manifold forests,
+by their test errors on images and signals; a round is another seed and draws other training rows.
+Rows are merged into ``benchmarks/results/boosting.json``.
 """
 
 import multiprocessing
@@ -27,7 +30,7 @@ from groups import pick
 from results import Measure, Row
 from sklearn.base import is_regressor
 from sklearn.datasets import make_friedman1
-from timing import interleave, ratios, seconds
+from timing import interleave, mean_sd, ratios, seconds
 
 import skforest
 
@@ -35,6 +38,15 @@ N_ROUNDS = 50
 SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
 DEPTHS = "auto", 6, 8
+SHAPES = {
+    "usps": (16, 16),
+    "mnist": (28, 28),
+    "ucr_ecg5000": (140,),
+    "ucr_gunpoint": (150,),
+    "ucr_swedishleaf": (128,),
+}
+BOX_MODELS = "boosting", "boosting, boxes", "manifold forest, boxes"
+BOX_ROWS = 4000  # that train, at most
 MEASURES = {
     "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
     "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
@@ -52,6 +64,11 @@ MEASURES = {
             f"error with max_depth={depth!r} over that with 4, many rows", "x", more=False
         )
         for depth in DEPTHS
+    },
+    **{
+        f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
+        for name in SHAPES
+        for model in BOX_MODELS
     },
 }
 
@@ -160,6 +177,30 @@ def depth(options):
     yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
 
 
+def boxes(options):
+    """Test errors on images and signals, with and without `feature_shape`."""
+    for name in pick(options, SHAPES, ["ucr_gunpoint"]):
+        split = groups.load(name, options)
+        X_train, X_test = (X.reshape(len(X), -1) for X in (split.X_train, split.X_test))
+        errors = {model: [] for model in BOX_MODELS}
+        for seed in groups.seeds(options):
+            rows = np.random.RandomState(seed).permutation(len(X_train))[:BOX_ROWS]
+            own = {"random_state": seed, "n_jobs": options.n_jobs}
+            shaped = own | {"feature_shape": SHAPES[name]}
+            if options.quick:
+                own["n_estimators"] = shaped["n_estimators"] = 20
+            models = (
+                skforest.ObliqueBoostingClassifier(**own),
+                skforest.ObliqueBoostingClassifier(**shaped),
+                skforest.ManifoldForestClassifier(**shaped),
+            )
+            for found, model in zip(errors.values(), models):
+                model.fit(X_train[rows], split.y_train[rows])
+                found.append(100 * (1 - model.score(X_test, split.y_test)))
+        for model, found in errors.items():
+            yield Row(f"boxes/{name}/{model}", found, f"{mean_sd(found)} %")
+
+
 def _error_and_time(model, split):
     """Error on test rows, in percent plus `compare.OFFSET`, and processor seconds of the fit."""
     start = time.process_time()
@@ -183,4 +224,4 @@ def _ratios(names, found):
 
 
 if __name__ == "__main__":
-    groups.main(__doc__, (scale, one_row, linear_start, depth), MEASURES)
+    groups.main(__doc__, (scale, one_row, linear_start, depth, boxes), MEASURES)

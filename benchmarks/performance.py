@@ -39,10 +39,14 @@ TITLES = {
     "sensit": "SensIT",
     "covertype": "Covertype",
     "madelon": "Madelon",
+    "ucr_ecg5000": "ECG5000",
+    "ucr_gunpoint": "GunPoint",
+    "ucr_swedishleaf": "SwedishLeaf",
 }
 # Comparisons on tables that have a file of results of their own, and these tables.
 OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
-LINEAR_START, DEPTH = "boosting:linear-start/", "boosting:depth/"  # names of stored rows
+# Names of stored rows.
+LINEAR_START, DEPTH, BOXES = "boosting:linear-start/", "boosting:depth/", "boosting:boxes/"
 SCRIPTS = (
     "manifold",
     "co2",
@@ -353,10 +357,18 @@ def size_table(stored):
 
 def boosting_table(stored):
     """Return head and rows of times and memory of oblique boosting and blends."""
+    others = LINEAR_START, DEPTH, BOXES
     return _noted_table(
-        {name: row for name, row in stored.items() if not name.startswith((LINEAR_START, DEPTH))},
-        "boosting:",
+        {name: row for name, row in stored.items() if not name.startswith(others)}, "boosting:"
     )
+
+
+def boxes_table(stored):
+    """Return head and rows of the errors of oblique boosting on images and signals."""
+    found = [name.removeprefix(BOXES).split("/") for name in stored if name.startswith(BOXES)]
+    sets, models = (list(dict.fromkeys(row[i] for row in found)) for i in (0, 1))
+    rows = _pivot(stored, models, [(name,) for name in sets], BOXES + "{1}/{0}")
+    return ("", *(TITLES.get(name, name) for name in sets), "Command"), rows
 
 
 def start_table(stored):
@@ -582,6 +594,7 @@ TABLES = {
     "choose": settings_table,
     "boosting_start": start_table,
     "boosting_depth": partial(_noted_table, prefix=DEPTH),
+    "boosting_boxes": boxes_table,
     "tables_categories": categories_table,
     "tables_holes": holes_table,
     "tables_choose": choose_table,

@@ -16,6 +16,9 @@ from ._kernels.rows import RowOrder, draw_counts
 from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
 
 MAX_COPIES = 100  # of a row, where copies of it are held out one by one
+# Rows repeat by chance if so large a part of them occur once: among all, and among those with the
+# same target, of which there are at least MIN_ALIKE. In a bootstrap sample it is .58.
+SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 
 @dataclass
@@ -189,21 +192,26 @@ class TrainingSet:
         np.minimum.at(found, self.row_of_sample[samples], values[samples])
         return found
 
-    def in_copies(self):
+    def in_copies(self, also_repeated=True):
         """The set in which copies of a row may be held out one by one, and the row of each.
 
-        All copies of a row are one row. If rows of equal X have different targets, as in tables
-        of a few categories, those that are left without one of them have the other targets only:
-        training on them would increase the loss of the row that is held out. Such a row becomes
-        as many rows as it has copies, but at most `MAX_COPIES`, with its weight divided among
-        them. If weights are not whole numbers, a copy is a mean weight of the samples.
+        All copies of a row are one row. It becomes as many rows as it has copies, but at most
+        `MAX_COPIES`, with its weight divided among them, in two cases:
+
+        - Rows of equal X have different targets, as in tables of a few categories. Those that are
+          left without one of them have the other targets only: training on them would increase
+          the loss of the row that is held out. If weights are not whole numbers, a copy is a mean
+          weight of the samples.
+        - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
+          `_repeated`.
         """
         rows = np.arange(len(self))
         unit = 1.0
         if (self.weight != np.rint(self.weight)).any():
             unit = self.weight.sum() / np.count_nonzero(self.row_of_sample >= 0)
         n_copies = np.clip(np.rint(self.weight / unit), 1, MAX_COPIES).astype(np.int64)
-        if (n_copies == 1).all():
+        n_repeated = self._repeated() if also_repeated else np.ones_like(n_copies)
+        if (n_copies == 1).all() and (n_repeated == 1).all():
             return self, rows
         targets = np.zeros((len(self), 1))
         order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(self.X, targets)
@@ -212,13 +220,36 @@ class TrainingSet:
         sorted_rows = rows[by_hash]
         is_first = order.sort_equal_hashes(sorted_rows, hashes[by_hash])
         number = np.cumsum(is_first) - 1  # of the row of X
-        n_copies[sorted_rows] = np.where(np.bincount(number)[number] > 1, n_copies[sorted_rows], 1)
+        has_others = np.empty(len(self), dtype=bool)
+        has_others[sorted_rows] = np.bincount(number)[number] > 1
+        n_copies = np.where(has_others, n_copies, n_repeated)
         if (n_copies == 1).all():
             return self, rows
         rows = np.repeat(rows, n_copies)
         other = self.subset(rows)
         other.weight = (self.weight / n_copies)[rows]
         return other, rows
+
+    def _repeated(self):
+        """Number of copies of each row where rows repeat as in a random sample, otherwise 1.
+
+        Weights must be multiples of the smallest one, which most rows have. Otherwise they say how
+        much rows matter: held-out copies would be in the training rows, too, unlike new rows. The
+        rows of a class that was given a weight, or was drawn more often, do not count either.
+        """
+        one = np.ones(len(self), dtype=np.int64)
+        is_used = self.weight > 0
+        n_copies = self.weight / self.weight[is_used].min()
+        is_single = n_copies == 1
+        is_rare = is_single[is_used].mean() < SINGLE_SHARE
+        is_whole = (n_copies == np.rint(n_copies)).all() and n_copies.max() < 2**31
+        if is_single.all() or is_rare or not is_whole:
+            return one
+        _, alike, n_alike = np.unique(self.y[:, 0], return_inverse=True, return_counts=True)
+        alike = np.where(n_alike[alike] < MIN_ALIKE, len(n_alike), alike)
+        n_single, n_used = (np.bincount(alike, mask) for mask in (is_single, is_used))
+        is_repeated = is_used & (n_single[alike] >= SINGLE_SHARE * n_used[alike])
+        return np.where(is_repeated, np.minimum(n_copies, MAX_COPIES), one).astype(np.int64)
 
     # ---------------------------------------------------------------------------------- statistics
 

@@ -570,6 +570,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """
         seed = tree_seed(self._seed, FOLD_SEED)
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
+        data, _ = data.in_copies()
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:

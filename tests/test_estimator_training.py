@@ -671,6 +671,57 @@ def test_copies_of_rows_with_several_targets():
     assert len(unique) == len(row) == 1
 
 
+@pytest.mark.parametrize("unit", [1, 3, 2.0**-900])
+def test_copies_of_rows_that_repeat(unit):
+    """Those of a random sample are held out one by one; weights that say how much rows matter
+    are not copies."""
+    rng = np.random.default_rng(0)
+    X, y = np.arange(400, dtype=np.float32)[:, None], rng.integers(0, 2, size=(400, 1)) * 1.0
+    ones = np.full(400, float(unit))
+
+    def numbers(weight, y=y, **options):
+        data = TrainingSet(X, y, weight)
+        copies, row = data.in_copies(**options)
+        found = np.bincount(row)
+        assert_array_equal(np.bincount(row, copies.weight), data.weight)
+        assert_array_equal(copies.X, data.X[row])
+        return found[np.argsort(data.X[:, 0])]
+
+    repeated = ones * np.where(rng.random(400) < 0.2, rng.integers(2, 5, size=400), 1)
+    expected = repeated / unit
+    assert_array_equal(numbers(repeated), expected)
+    assert_array_equal(numbers(repeated, y=rng.normal(size=(400, 1))), expected)  # real targets
+    assert numbers(np.where(X[:, 0] == 7, 300 * unit, repeated))[7] == MAX_COPIES
+    assert (numbers(repeated, also_repeated=False) == 1).all()
+    # The second class has more weight, even if it is rare.
+    for rare in (0.1, 0.01):
+        label = (rng.random((400, 1)) < rare) * 1.0
+        weight = np.where(label[:, 0] == 1, 5 * unit, repeated)
+        assert_array_equal(numbers(weight, y=label), np.where(label[:, 0] == 1, 1, expected))
+    for weight in (
+        ones,
+        ones * rng.integers(1, 5, size=400),
+        np.where(np.arange(400) == 3, 1e30 * unit, repeated),  # more than a table has
+        repeated * np.where(np.arange(400) == np.argmin(repeated), 1.5, 1),
+        unit * np.bincount(rng.integers(0, 400, 400), minlength=400),  # a bootstrap sample
+    ):
+        used = weight > 0
+        assert (numbers(weight)[: used.sum()] == 1).all()
+
+
+def test_rows_that_repeat_are_learned():
+    """Held-out copies show that what is noise for other rows can be known."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    drawn = np.concatenate([np.arange(600), rng.integers(0, 600, 190)])
+    new = rng.integers(0, 600, 300)
+    model = skforest.ObliqueBoostingClassifier(300, n_bags=2, random_state=0)
+    once, n_rounds = model.fit(X, y).score(X[new], y[new]), sum(model.n_iter_)
+    assert model.fit(X[drawn], y[drawn]).score(X[new], y[new]) > once + 0.05
+    assert sum(model.n_iter_) > 2 * n_rounds
+
+
 @pytest.mark.every_class
 def test_training_rows_are_freed_with_the_last_reference(estimator, monkeypatch):
     """Rows in a cycle of references would remain in memory until the next garbage collection."""
