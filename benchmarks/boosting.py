@@ -179,11 +179,11 @@ def depth(options):
 
 def boxes(options):
     """Test errors on images and signals, with and without `feature_shape`."""
-    for name in pick(options, SHAPES, ["ucr_gunpoint"]):
+    for name in pick(options, SHAPES, ["usps"]):
         split = groups.load(name, options)
         X_train, X_test = (X.reshape(len(X), -1) for X in (split.X_train, split.X_test))
         errors = {model: [] for model in BOX_MODELS}
-        for seed in groups.seeds(options):
+        for seed in range(options.rounds or 3):
             rows = np.random.RandomState(seed).permutation(len(X_train))[:BOX_ROWS]
             own = {"random_state": seed, "n_jobs": options.n_jobs}
             shaped = own | {"feature_shape": SHAPES[name]}

@@ -22,7 +22,8 @@ def as_booleans(value, name):
 
 
 def _items(value, name, kind, what):
-    items = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    is_sequence = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)
+    items = value if is_sequence else [value]
     if len(items) == 0 or np.ndim(items) > 1 or not all(isinstance(item, kind) for item in items):
         raise ValueError(f"{name}={value!r} must be {what}, or a sequence of such")
     return tuple(items)

@@ -111,9 +111,12 @@ class FeatureMap:
                 X, weight = X[weight > 0], weight[weight > 0]
             ends = whole = value_range(X)
             if scaling == "common":
-                ends = whole = tuple(
-                    np.full_like(end, of_all)
-                    for end, of_all in zip(whole, (whole[0].min(), whole[1].max()))
+                # A column without any value has the range 0 .. 0, which does not count.
+                has_values = ~np.isnan(X).all(axis=0)
+                low, high = (end[has_values] if has_values.any() else end for end in whole)
+                ends = whole = (
+                    np.full_like(whole[0], low.min()),
+                    np.full_like(whole[1], high.max()),
                 )
             if clipping == "usual":
                 ends = usual_range(X, weight, whole)

@@ -72,6 +72,7 @@ class BlendedRows:
         rows, fold = np.divmod(part, self.n_folds)
         split = data.subset(rows)
         split.weight = split.weight * weight / np.bincount(rows, weights=weight)[rows]
+        split.is_in_copies = True
         return split, fold, rows
 
     def batch(self):

@@ -46,6 +46,7 @@ class TrainingSet:
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
     `fold`, where it is not None, is the fold of each row that is left out in turn, and
     `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
+    `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -71,6 +72,7 @@ class TrainingSet:
         self.feature_map = feature_map
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
+        self.is_in_copies = False
         self._whole = _Whole(self.X, self.weight)
 
     def __len__(self):
@@ -157,7 +159,9 @@ class TrainingSet:
         """Some of the rows."""
         other = copy(self)
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
-        other.target = None if self.target is None else self.target[rows]
+        for name in ("target", "fold", "left_out_weight"):
+            values = getattr(self, name)
+            setattr(other, name, None if values is None else values[rows])
         return other
 
     def with_held_out(self, other, target):
@@ -204,15 +208,28 @@ class TrainingSet:
           weight of the samples.
         - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
           `_repeated`.
+
+        Copies of copies are not made.
         """
+        n_copies = self._n_copies(also_repeated)
+        rows = np.repeat(np.arange(len(self)), n_copies)
+        other = self if len(rows) == len(self) else self.subset(rows)
+        other = other.sample((self.weight / n_copies)[rows])
+        other.is_in_copies = True
+        return other, rows
+
+    def _n_copies(self, also_repeated):
+        """Number of rows that each row becomes in `in_copies`."""
         rows = np.arange(len(self))
+        if self.is_in_copies:
+            return np.ones_like(rows)
         unit = 1.0
         if (self.weight != np.rint(self.weight)).any():
             unit = self.weight.sum() / np.count_nonzero(self.row_of_sample >= 0)
         n_copies = np.clip(np.rint(self.weight / unit), 1, MAX_COPIES).astype(np.int64)
         n_repeated = self._repeated() if also_repeated else np.ones_like(n_copies)
         if (n_copies == 1).all() and (n_repeated == 1).all():
-            return self, rows
+            return n_copies
         targets = np.zeros((len(self), 1))
         order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(self.X, targets)
         hashes = order.hashes(rows)
@@ -222,13 +239,7 @@ class TrainingSet:
         number = np.cumsum(is_first) - 1  # of the row of X
         has_others = np.empty(len(self), dtype=bool)
         has_others[sorted_rows] = np.bincount(number)[number] > 1
-        n_copies = np.where(has_others, n_copies, n_repeated)
-        if (n_copies == 1).all():
-            return self, rows
-        rows = np.repeat(rows, n_copies)
-        other = self.subset(rows)
-        other.weight = (self.weight / n_copies)[rows]
-        return other, rows
+        return np.where(has_others, n_copies, n_repeated)
 
     def _repeated(self):
         """Number of copies of each row where rows repeat as in a random sample, otherwise 1.

@@ -325,9 +325,10 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     @property
     def _needs_dense(self):
-        given = {"feature_shape": getattr(self, "feature_shape", None)} | self._given_linear()
-        needing = (f"{k}={v!r}" for k, v in given.items() if v is not None and v is not False)
-        return next(needing, None)
+        if getattr(self, "feature_shape", None) is not None:
+            return f"feature_shape={self.feature_shape!r}"
+        given = self._given_linear()
+        return next((f"{name}={value!r}" for name, value in given.items() if value), None)
 
     def _given_linear(self):
         """The parameters `linear_leaves` and `linear_start`, where they are not "auto"."""
@@ -359,9 +360,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         self._check_grid()
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
+        fixed["feature_shape"] = None if self._grid is None else self._grid.shape
         fixed["X_val"] = None if self._given_validation is None else "rows"  # given, or not?
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
+            self._check_grid_of_forest()
             self._continues_rounds = self._adds_rounds(n_folds, n_rows)
             n_folds = getattr(self, "_n_folds", n_folds)
         self._n_rounds, self._n_folds = self.n_estimators, n_folds
@@ -385,6 +388,18 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                     f"feature_shape={self.feature_shape!r} is not possible with {name}: the boxes "
                     "of the grid mix columns"
                 )
+
+    def _check_grid_of_forest(self):
+        """Raise ValueError if a warm start has other directions than the fitted forest."""
+        forest = self.forest_
+        shape = forest.feature_shape if self._grid is None else self._grid.shape
+        n_others = len(forest.box_corner) if self._grid is None else len(forest.sparse_feature)
+        if n_others or shape != forest.feature_shape:
+            raise ValueError(
+                f"feature_shape={self.feature_shape!r}, but warm_start=True continues a fit with "
+                f"another one: the forest has {len(forest.box_corner)} boxes in an array of the "
+                f"shape {forest.feature_shape}"
+            )
 
     def _select_settings(self, data, is_warm_start):
         if not isinstance(self.max_depth, str):

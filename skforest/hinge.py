@@ -365,7 +365,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         """One bag of trees."""
         if self.early_stopping:
             copies, rows = data.in_copies()
-            if copies is not data:
+            if len(copies) > len(data):
                 data, source = copies, source.subset(rows)
         training = self._training(data, source, self._settings, seed, control.stop)
         training.run(control.report)

@@ -653,7 +653,7 @@ BAD_VALUES = {
     "n_restarts": [-1, 2.5, "many", None],
     "n_jumps": [-1, 2.5, "many", None],
     "min_weight_fraction_leaf": [-0.1, 0.6, "few", None, np.nan],
-    "feature_shape": [0, -6, 1.5, "6", {}],
+    "feature_shape": [0, -6, 1.5, "6", {}, np.array(6)],
     "contrast": ["gabor", None, 0],
     "min_patch": [0, -1, 1.5, "small", None],
     "max_patch": [0, -1, 1.5, "large", None],

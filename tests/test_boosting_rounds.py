@@ -417,6 +417,16 @@ def test_what_a_warm_start_must_not_change():
         model.set_params(n_estimators=30).fit(X, y, X_val=X, y_val=y)
     with pytest.raises(ValueError, match="last fit held out rows of X .* and 1 distinct rows, d"):
         model.fit(X[:1], y[:1])
+    # Directions are those of the forest, also where the last fit did not note them.
+    shaped = quick(ObliqueBoostingRegressor, feature_shape=(2, 3)).fit(X, y)
+    for first, other in ((shaped, (3, 2)), (shaped, None), (shaped, 6), (model, (2, 3))):
+        first = pickle.loads(pickle.dumps(first))
+        vars(first).pop("_fixed_parameters", None)
+        first.set_params(warm_start=True, n_estimators=30, feature_shape=other)
+        with pytest.raises(ValueError, match="feature_shape=.*, but warm_start=True"):
+            first.fit(X, y)
+    shaped.set_params(warm_start=True, n_estimators=30).fit(X, y)
+    shaped.set_params(n_estimators=32, feature_shape=np.array([2, 3])).fit(X, y)
     # Bags that were added hold out other rows than the first ones.
     model.set_params(n_estimators=20, n_bags=3).fit(X, y)
     with pytest.raises(ValueError, match="cannot be increased after"):

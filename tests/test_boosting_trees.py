@@ -113,6 +113,17 @@ def test_sums_of_neighbours_are_found():
     np.testing.assert_array_equal(other.predict_proba(new * 8), model.predict_proba(new))
 
 
+def test_pixels_without_any_value_have_no_range():
+    rng = np.random.default_rng(0)
+    images = 300 + 1e-6 * rng.normal(size=(400, 16))
+    y = images[:, :8].mean(axis=1) > 300
+    images[:, 3] = np.nan
+    model = quick(ObliqueBoostingClassifier, feature_shape=(4, 4), n_estimators=60)
+    assert model.fit(images[:200], y[:200]).score(images[200:], y[200:]) > 0.8
+    nothing = np.full((40, 4), np.nan)
+    assert model.set_params(feature_shape=4).fit(nothing, y[:40]).predict(nothing).shape == (40,)
+
+
 @pytest.mark.parametrize(
     "constraint", [{"monotonic_cst": [1] + [0] * 5}, {"interaction_cst": "pairwise"}]
 )

@@ -709,6 +709,44 @@ def test_copies_of_rows_that_repeat(unit):
         assert (numbers(weight)[: used.sum()] == 1).all()
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingRegressor(5, random_state=0),
+        skforest.RandomHingeForestRegressor(
+            2, loss="quantile", max_iter=50, early_stopping=True, random_state=0
+        ),
+        skforest.BlendedForestRegressor(
+            [
+                (
+                    "hinge",
+                    skforest.RandomHingeForestRegressor(
+                        2, loss="quantile", max_iter=20, random_state=0
+                    ),
+                ),
+                ("manifold", ManifoldForestRegressor(4, random_state=0)),
+            ],
+            random_state=0,
+        ),
+    ],
+    ids=["boosting", "quantiles", "blend"],
+)
+def test_copies_of_copies_are_not_made(estimator):
+    """Where rows are held out twice, for early stopping and for a choice or a calibration."""
+    rng = np.random.default_rng(30)
+    X = rng.normal(size=(100, 4)).astype(np.float32)
+    y = X.sum(axis=1) + rng.normal(size=100)
+    weight = np.where(rng.random(100) < 0.9, 1, 250)
+    row = np.repeat(np.arange(100), weight)
+    expected = estimator.fit(X[row], y[row]).predict(X)
+    assert_array_equal(estimator.fit(X, y, sample_weight=weight).predict(X), expected)
+    assert_array_equal(estimator.fit(X, y, sample_weight=32 * weight).predict(X), expected)
+    data = TrainingSet(X, y[:, None], 32.0 * weight)
+    once, _ = data.in_copies()
+    twice, row = once.in_copies()
+    assert len(row) == len(twice) == len(once) > len(data)
+
+
 def test_rows_that_repeat_are_learned():
     """Held-out copies show that what is noise for other rows can be known."""
     rng = np.random.default_rng(0)
