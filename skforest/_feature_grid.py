@@ -69,10 +69,6 @@ class FeatureGrid:
             )
         return sizes
 
-    def usual_sizes(self):
-        """Lengths of the largest patch along each axis: square roots of those of the axes."""
-        return tuple(math.isqrt(length - 1) + 1 for length in self.shape)
-
     def receptive_fields(self, size, stride=1):
         """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
 

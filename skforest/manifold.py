@@ -210,10 +210,8 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         low = grid.sizes(self.min_patch, "min_patch")
         if isinstance(self.max_patch, str):
             high = tuple(
-                length if unordered else max(usual, least)
-                for length, usual, unordered, least in zip(
-                    grid.shape, grid.usual_sizes(), self._flags("unordered"), low
-                )
+                length if unordered else max(math.isqrt(length - 1) + 1, least)
+                for length, unordered, least in zip(grid.shape, self._flags("unordered"), low)
             )
         else:
             high = grid.sizes(self.max_patch, "max_patch")

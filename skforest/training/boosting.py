@@ -38,6 +38,9 @@ N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
 DIRECTION_BINS = 64  # of a direction, at most
 CONTRAST = "mix"  # of boxes: sums, or differences of two of them
+# The largest box has the lengths of the array to this power. On splits of the training rows of
+# digits, the log loss is a tenth smaller than with 1/2, as in manifold forests; of signals, equal.
+BOX_POWER = 2 / 3
 MIN_GAIN = 1e-9  # of a split: less is rounding
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 # An average of bags overfits later than each of them: this many times the rounds that are best for
@@ -135,8 +138,9 @@ class BinnedRows:
 
     def _box_sampler(self):
         """The distribution of boxes; it holds scratch, so each bag has one of its own."""
-        shape, largest = self.grid.shape, np.array(self.grid.usual_sizes(), dtype=np.int32)
-        no = (False,) * len(shape)
+        shape, no = self.grid.shape, (False,) * len(self.grid.shape)
+        # Powers are rounded up, but not for their last bit.
+        largest = np.ceil(np.array(shape) ** BOX_POWER - 1e-9).astype(np.int32)
         return BoxSampler(shape, no, no, np.ones_like(largest), largest, CONTRAST, False)
 
     def empty_tree(self):
