@@ -46,6 +46,7 @@ class TrainingSet:
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
     `fold`, where it is not None, is the fold of each row that is left out in turn, and
     `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
+    `count` are the first weights, without those of classes or of a sample of the rows.
     `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
     """
 
@@ -67,6 +68,7 @@ class TrainingSet:
         weight = weight[chosen]
         order = np.lexsort((weight, row))
         self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
+        self.count = self.weight
         self.row_of_sample = np.full(X.shape[0], -1, dtype=np.int64)
         self.row_of_sample[chosen] = row
         self.feature_map = feature_map
@@ -159,7 +161,7 @@ class TrainingSet:
         """Some of the rows."""
         other = copy(self)
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
-        for name in ("target", "fold", "left_out_weight"):
+        for name in ("count", "target", "fold", "left_out_weight"):
             values = getattr(self, name)
             setattr(other, name, None if values is None else values[rows])
         return other
@@ -174,6 +176,7 @@ class TrainingSet:
         whole.y = np.concatenate([self.y, other.y])
         whole.target = np.concatenate([self.target, target])
         whole.weight = np.concatenate([self.weight, np.zeros(len(other))])
+        whole.count = np.concatenate([self.count, other.count])
         return whole
 
     def of_samples(self, values):
@@ -204,8 +207,8 @@ class TrainingSet:
 
         - Rows of equal X have different targets, as in tables of a few categories. Those that are
           left without one of them have the other targets only: training on them would increase
-          the loss of the row that is held out. If weights are not whole numbers, a copy is a mean
-          weight of the samples.
+          the loss of the row that is held out. The number of copies is `count`; if it is not
+          always whole, a copy is its mean over the samples.
         - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
           `_repeated`.
 
@@ -224,9 +227,9 @@ class TrainingSet:
         if self.is_in_copies:
             return np.ones_like(rows)
         unit = 1.0
-        if (self.weight != np.rint(self.weight)).any():
-            unit = self.weight.sum() / np.count_nonzero(self.row_of_sample >= 0)
-        n_copies = np.clip(np.rint(self.weight / unit), 1, MAX_COPIES).astype(np.int64)
+        if (self.count != np.rint(self.count)).any():
+            unit = self.count.sum() / np.count_nonzero(self.row_of_sample >= 0)
+        n_copies = np.clip(np.rint(self.count / unit), 1, MAX_COPIES).astype(np.int64)
         n_repeated = self._repeated() if also_repeated else np.ones_like(n_copies)
         if (n_copies == 1).all() and (n_repeated == 1).all():
             return n_copies
@@ -245,21 +248,19 @@ class TrainingSet:
         """Number of copies of each row where rows repeat as in a random sample, otherwise 1.
 
         Weights must be multiples of the smallest one, which most rows have. Otherwise they say how
-        much rows matter: held-out copies would be in the training rows, too, unlike new rows. The
-        rows of a class that was given a weight, or was drawn more often, do not count either.
+        much rows matter: held-out copies would be in the training rows, too, unlike new rows.
+        Rows of a class that were given a weight, or drawn more often, are not repeated either.
         """
         one = np.ones(len(self), dtype=np.int64)
-        is_used = self.weight > 0
-        n_copies = self.weight / self.weight[is_used].min()
+        n_copies = self.count / self.count.min()
         is_single = n_copies == 1
-        is_rare = is_single[is_used].mean() < SINGLE_SHARE
         is_whole = (n_copies == np.rint(n_copies)).all() and n_copies.max() < 2**31
-        if is_single.all() or is_rare or not is_whole:
+        if is_single.all() or is_single.mean() < SINGLE_SHARE or not is_whole:
             return one
         _, alike, n_alike = np.unique(self.y[:, 0], return_inverse=True, return_counts=True)
         alike = np.where(n_alike[alike] < MIN_ALIKE, len(n_alike), alike)
-        n_single, n_used = (np.bincount(alike, mask) for mask in (is_single, is_used))
-        is_repeated = is_used & (n_single[alike] >= SINGLE_SHARE * n_used[alike])
+        share = np.bincount(alike, is_single) / np.maximum(np.bincount(alike), 1)
+        is_repeated = share[alike] >= SINGLE_SHARE
         return np.where(is_repeated, np.minimum(n_copies, MAX_COPIES), one).astype(np.int64)
 
     # ---------------------------------------------------------------------------------- statistics

@@ -657,12 +657,16 @@ def test_members_of_other_packages_see_other_copies_of_a_row():
 def test_copies_of_rows_with_several_targets():
     X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.uint8)
     y = np.array([0, 0, 1, 0, 0, 1, 0])[:, None].astype(float)
-    data = TrainingSet(X, y, np.array([1, 2, 1, 1, 1, 1, 300.0]))
     for unit in (1, 0.5):  # a copy is a mean weight if weights are not whole
-        copies, row = data.with_weight(data.weight * unit).in_copies()
+        data = TrainingSet(X, y, unit * np.array([1, 2, 1, 1, 1, 1, 300.0]))
+        copies, row = data.in_copies()
         assert_array_equal(copies.y[:, 0], data.y[row, 0])
         assert_array_equal(copies.X, data.X[row])
-        assert_allclose(np.bincount(row, copies.weight), data.weight * unit)
+        assert_allclose(np.bincount(row, copies.weight), data.weight)
+        # Weights of classes are not copies.
+        weighted, other_row = data.with_weight(data.weight * (1 + 1.5 * data.y[:, 0])).in_copies()
+        assert_array_equal(other_row, row)
+        assert_allclose(weighted.weight, copies.weight * (1 + 1.5 * copies.y[:, 0]))
         if unit == 1:
             assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
                 (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
@@ -707,6 +711,17 @@ def test_copies_of_rows_that_repeat(unit):
     ):
         used = weight > 0
         assert (numbers(weight)[: used.sum()] == 1).all()
+
+
+def test_weights_of_classes_do_not_change_what_is_a_copy():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(90, 6)).astype(float)
+    y = (rng.random(90) < 0.3 + 0.4 * X[:, 0]).astype(int)
+    weight = np.where(rng.random(90) < 0.9, 1, 50)
+    row = np.repeat(np.arange(90), weight)
+    model = skforest.ObliqueBoostingClassifier(10, class_weight="balanced", random_state=0)
+    expected = model.fit(X[row], y[row]).predict_proba(X)
+    assert_array_equal(model.fit(X, y, sample_weight=weight).predict_proba(X), expected)
 
 
 @pytest.mark.parametrize(
