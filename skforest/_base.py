@@ -75,6 +75,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _clips_features = None  # `clipping` of the feature map
+    _progress_units = "tree", "epoch"  # what progress counts: members, or parts of a single one
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -240,6 +241,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             self.n_jobs,
             self.verbose,
             name=type(self).__name__,
+            units=self._progress_units,
             limit=self._time_limit,
             tasks=self.__dict__.pop("_tasks", None),  # copies that train in processes have none
             state=self._partial_state if are_final else None,
@@ -470,6 +472,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
 class BagMixin:
     """Forests that are trained in bags of trees; before `BaseForest` in the list of bases."""
+
+    _progress_units = "bag", "epoch"
 
     def _member_counts(self, is_warm_start):
         return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0

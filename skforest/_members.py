@@ -1,12 +1,14 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows."""
 
 import time
+from copy import copy
 from functools import partial
 from numbers import Integral
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -14,7 +16,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ._base import BaseForest, take_rows
 from ._targets import same_classes
-from .training.blending import sharpened
+from ._threads import NotInTime
+from .training.blending import R2, LogLoss, Scorer, sharpened
 
 PREDICTED = 1000  # rows of the batch whose prediction is timed
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
@@ -44,6 +47,7 @@ class BlendedRows:
         compared = np.flatnonzero(of_row < self.n_compared)
         self.compared, self.compared_fold = first[compared], of_row[compared]
         self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
+        self.compared_count = rows.count[compared]  # without class weights
 
     @property
     def n_columns(self):
@@ -125,7 +129,7 @@ class OwnMember(_Member):
             response = _mean_by_row(response, np.where(n_predicting, data.weight, 0.0), row)
         response = self.data.of_samples(response)[samples.compared]
         if not n_predicting[fold < samples.n_compared].all():
-            raise TimeoutError(f"{self.name}: no tree left some fold out within the time limit")
+            raise NotInTime(f"{self.name}: no tree left some fold out within the time limit")
         return response
 
     def train(self, samples, limit, is_wanted):
@@ -139,7 +143,7 @@ class OwnMember(_Member):
             model._time_limit = limit
             try:
                 model.forest_ = model._fit_forest(self.data, range(self.n_wanted))
-            except TimeoutError:
+            except NotInTime:
                 self.is_refitted = False
             if model._member_counts(True)[2] < min(self.n_wanted, len(before["forest_"])):
                 self.is_refitted = False
@@ -166,7 +170,7 @@ class OtherMember(_Member):
         response = np.full((len(samples.fold), samples.n_columns), np.nan)
         for k in range(samples.n_compared):
             if limit is not None and not limit.left() and k >= limit.at_least:
-                raise TimeoutError(self.name)
+                raise NotInTime(self.name)
             model = self._fitted(
                 samples, np.flatnonzero((samples.fold >= 0) & (samples.fold != k))
             )
@@ -200,6 +204,58 @@ def _takes_weight(model):
         return True
     is_routed = get_config()["enable_metadata_routing"]
     return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
+
+
+def check_names(members, parameters):
+    """ValueError for names of members with which their parameters cannot be set.
+
+    `members` is the parameter of a blend, and `parameters` the names of all of them.
+    """
+    entries = members if isinstance(members, (list, tuple)) else ()
+    for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
+        if name in parameters:
+            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
+        if isinstance(name, str) and "__" in name:
+            raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
+
+
+def criterion_of(blend, samples):
+    """What the weights of a blend maximise."""
+    y, weight = samples.compared_y, samples.compared_weight
+    if blend.scoring is not None:
+        scorer = get_scorer(blend.scoring) if isinstance(blend.scoring, str) else blend.scoring
+
+        def take(rows):
+            return take_rows(samples.X, samples.compared[rows])
+
+        predicting, own_y = partial(_predicting, blend), samples.y[samples.compared]
+        return Scorer(
+            scorer, predicting, take, own_y, samples.compared_count, np.sum(samples.fold >= 0)
+        )
+    if is_classifier(blend):
+        n_classes = [len(labels) for labels in samples.classes]
+        return LogLoss(y.astype(np.int64), n_classes, weight)
+    return R2(y, weight)
+
+
+def _predicting(blend, X, response):
+    """An estimator whose predictions for X are those of a response."""
+
+    def known(rows):
+        if rows is not X and not _has_same_entries(rows, X):
+            raise ValueError("scoring must predict all rows of its X, in their order")
+        return response
+
+    model = copy(blend)
+    model._response = known
+    return model
+
+
+def _has_same_entries(X, other):
+    X, other = np.asarray(X), np.asarray(other)
+    if X.shape != other.shape:
+        return False
+    return bool(((X == other) | ((X != X) & (other != other))).all())
 
 
 def response_of(model, X, classes):

@@ -32,6 +32,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
+UNITS = "tree", "epoch"  # of the progress: what is trained, and parts of a single one
 MIN_BLOCK = 1024  # rows: smaller blocks take longer together
 BLOCKS_PER_THREAD = 4
 
@@ -47,6 +48,10 @@ class Control:
     def __init__(self, report=None):
         self.stop = np.zeros(1, dtype=np.uint8)
         self.report = report
+
+
+class NotInTime(TimeoutError):
+    """Nothing was trained within a `TimeLimit`."""
 
 
 class TimeLimit:
@@ -231,17 +236,20 @@ def _has(backend, name):
     return getattr(backend, f"supports_{name}", False)
 
 
-def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None):
+def in_parallel(
+    function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None, units=UNITS
+):
     """List of ``function(member, control)`` for each member, computed in threads or processes.
 
-    `control` is a `Control`; `name` is shown with the progress. With a `TimeLimit`, the results of
-    the first members, as many as were complete in time; TimeoutError if there are none. `tasks`
-    are `FitTasks`; ``state(results)`` returns the fitted attributes for the results so far.
+    `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
+    the results of the first members, as many as were complete in time; NotInTime if there are
+    none. `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for the results
+    so far.
 
     Processes are used where a `joblib.parallel_config` context names them, except for a single
     member. They change copies of what the function refers to.
     """
-    progress = Progress(verbose, len(members), name)
+    progress = Progress(verbose, len(members), name, units)
     reports = [progress.report_epochs] + ([] if tasks is None else [tasks.report])
 
     def report(n_done, n_epochs):
@@ -260,7 +268,7 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
                 results.append(result)
                 if limit is not None and not limit.left() and len(results) >= limit.at_least:
                     control.stop[0] = 1
-                if progress.unit == "tree":
+                if not progress.counts_parts:
                     progress.update(len(results))
                 of_results = None if state is None else partial(state, results)
                 if tasks is not None and tasks.end(of_results, len(results) == len(members)):
@@ -270,7 +278,7 @@ def in_parallel(function, members, n_jobs, verbose, name, limit=None, tasks=None
         control.stop[0] = 1  # threads that still work read it and end
         progress.close()
     if not results:
-        raise TimeoutError(f"{name}: nothing was trained within the time limit")
+        raise NotInTime(f"{name}: nothing was trained within the time limit")
     return results
 
 
@@ -360,15 +368,17 @@ class Progress:
     """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
     `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
+    `units` are the names of a tree and of an epoch; with `counts_parts`, epochs are counted.
     """
 
-    def __init__(self, verbose, total, name, unit="tree"):
-        self.verbose, self.total, self.name, self.unit = int(verbose), total, name, unit
+    def __init__(self, verbose, total, name, units=UNITS, counts_parts=False):
+        self.verbose, self.total, self.name, self.units = int(verbose), total, name, units
+        self.counts_parts, self.unit = counts_parts, units[counts_parts]
         self.start = time.perf_counter()
-        self.n_shown = 0
+        self.n_done = self.n_shown = 0
         # A single tree shows its epochs instead, once their number is known.
-        shows_bar = self.verbose and (total > 1 or unit != "tree")
-        self.bar = _progress_bar(total, name, unit) if shows_bar else None
+        shows_bar = self.verbose and (total > 1 or counts_parts)
+        self.bar = _progress_bar(total, name, self.unit) if shows_bar else None
 
     def update(self, n_done):
         """Show that `n_done` trees are trained."""
@@ -388,10 +398,15 @@ class Progress:
             )
 
     def report_epochs(self, n_done, n_epochs):
-        """Show epochs instead of trees: `n_done` of `n_epochs` are done."""
-        if self.verbose and self.unit != "epoch":
+        """Show epochs instead of trees: `n_done` of `n_epochs` are done.
+
+        A tree that is trained again, perhaps with other epochs, has another bar.
+        """
+        is_other = not self.counts_parts or n_epochs != self.total or n_done <= self.n_done
+        if self.verbose and is_other:
             self.close()
-            self.__init__(self.verbose, n_epochs, self.name, "epoch")
+            self.__init__(self.verbose, n_epochs, self.name, self.units, True)
+        self.n_done = n_done
         self.update(n_done)
 
     def close(self):

@@ -7,11 +7,9 @@ cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libr
 
 import time
 import warnings
-from copy import copy
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.metrics import get_scorer
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +20,9 @@ from ._members import (
     BlendedRows,
     OtherMember,
     OwnMember,
+    check_names,
     check_response,
+    criterion_of,
     has_response,
     responder_of,
     response_of,
@@ -30,14 +30,14 @@ from ._members import (
 )
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import TimeLimit
+from ._threads import NotInTime, TimeLimit
 from ._training_set import TrainingSet
 from ._validation import TableEstimator, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from .training.blending import R2, LogLoss, Scorer, blend_weights, find_temperature, sharpened
+from .training.blending import blend_weights, find_temperature, sharpened
 
 # Members that have a name, the fastest first: (classifier, regressor).
 MEMBERS = {
@@ -55,16 +55,17 @@ members : "auto" or list of str, estimator or (str, estimator)
     estimators of this package with default parameters. A list contains these names, and
     estimators, with or without a name: forests of this package with other parameters, or any
     estimators of scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state`
-    or `n_jobs` of a member that is None is set from that of the blend. Members with a name have
+    or `n_jobs` of a member that is None is set from that of the blend. Estimators with a name have
     their parameters as ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is their number, at least 2; they are
-    stratified by class, equal rows are in one fold unless their X has several targets, and so are
-    all rows of a group if `groups` are passed to `fit`. A splitter must put every row into the
-    test rows of one fold.
+    stratified by class, equal rows are in one fold unless they repeat by chance or their X has
+    several targets, and so are all rows of a group if `groups` are passed to `fit`. A splitter
+    must put every row into the test rows of one fold.
 scoring : str, callable or None
     What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
-    ``scorer(estimator, X, y)``. None: minus the log loss of classes, R2 of targets.
+    ``scorer(estimator, X, y)`` that predicts all rows of X at once. None: minus the log loss of
+    classes, R2 of targets.
 n_rounds : int
     Number of rounds of greedy selection, at least 1. Each adds a member; the weight of a member is
     its share of the members that were added up to the best round.
@@ -192,6 +193,8 @@ class _Blend(TableEstimator):
 
         {returns_self}
         """
+        if "members" in params:  # first, so that parameters are those of the new ones
+            self.members = params.pop("members")
         if others := {name: params.pop(name) for name in self._pairs() if name in params}:
             is_new = [isinstance(item, tuple) and item[0] in others for item in self.members]
             self.members = [
@@ -230,6 +233,7 @@ class _Blend(TableEstimator):
         limit = None if self.time_limit is None else TimeLimit(start + self.time_limit)
         samples = self._read_samples(X, y, sample_weight, groups)
         random = check_random_state(self.random_state)
+        check_names(self.members, self._get_param_names())
         members = self._new_members(random)
         kept, responses = self._train_folds(members, samples, limit)
         self._set_weights(kept, responses, samples, random.randint(2**31 - 1))
@@ -250,9 +254,11 @@ class _Blend(TableEstimator):
         rows = TrainingSet(numbers, target, weight)
         has_weights = sample_weight is not None
         if getattr(self, "class_weight", None) is not None:
+            plain = rows
             factor = self._with_class_weights(rows).weight / rows.weight
             weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
             rows, has_weights = TrainingSet(numbers, target, weight), True
+            rows.count = plain.weight[plain.row_of_sample[rows.first_samples()]]
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
@@ -329,9 +335,9 @@ class _Blend(TableEstimator):
             own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_compared)
             try:
                 if kept and limit is not None and not limit.left():
-                    raise TimeoutError(member.name)
+                    raise NotInTime(member.name)
                 response = member.train_folds(samples, own)
-            except TimeoutError:
+            except NotInTime:
                 continue
             except Exception as error:
                 error.add_note(f"The member {member.name!r} of the blend raised this.")
@@ -348,7 +354,7 @@ class _Blend(TableEstimator):
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
         names = [member.name for member in members]
-        criterion = self._make_criterion(samples)
+        criterion = criterion_of(self, samples)
         scores = [criterion.score(criterion.reduce(response)) for response in responses]
         costs = [self._predict_us[name] for name in names]
         budget = np.inf if self.max_predict_us is None else self.max_predict_us
@@ -377,23 +383,6 @@ class _Blend(TableEstimator):
                 samples.n_compared,
                 may_flatten=is_whole,
             )
-
-    def _make_criterion(self, samples):
-        """What the weights maximise."""
-        y, weight = samples.compared_y, samples.compared_weight
-        if self.scoring is not None:
-            scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            return Scorer(scorer, self._predicting, samples.y[samples.compared], weight)
-        if is_classifier(self):
-            n_classes = [len(labels) for labels in samples.classes]
-            return LogLoss(y.astype(np.int64), n_classes, weight)
-        return R2(y, weight)
-
-    def _predicting(self, response):
-        """An estimator whose predictions are those of a response; its X are numbers of rows."""
-        model = copy(self)
-        model._response = lambda rows: response[rows]
-        return model
 
     def _train_members(self, members, samples, limit):
         """Train those of positive weight on all rows, where there is reason to and time."""
@@ -435,13 +424,16 @@ class _Blend(TableEstimator):
     def feature_importances_(self):
         """Weighted mean of the importances of the members that have them, with sum 1."""
         check_is_fitted(self, "members_")
-        total = np.zeros(self.n_features_in_)
+        total, has_any = np.zeros(self.n_features_in_), False
         for name, model in self.members_.items():
             # A forest of this package raises an error that says why it has none.
             default = () if isinstance(model, BaseForest) else (None,)
             found = getattr(model, "feature_importances_", *default)
             if np.shape(found) == total.shape:  # their sum is 1, except in other packages
                 total += self.weights_[name] * (found / (found.sum() or 1))
+                has_any = True
+        if not has_any:
+            raise AttributeError("no member of this blend has feature_importances_")
         return total / (total.sum() or 1)
 
     @property

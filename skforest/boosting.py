@@ -70,7 +70,7 @@ SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 # Parameters that a warm start must not change.
 FIXED = (
     "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
-    "early_stopping validation_fraction feature_shape"
+    "early_stopping validation_fraction n_iter_no_change feature_shape"
 ).split()
 
 PARAMETERS = """
@@ -247,6 +247,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _progress_units = "bag", "round"
     _clips_features = "range"  # responses would grow without limit outside of the training range
     # While `fit` runs:
     _given_validation = None  # X_val, y_val and sample_weight_val
@@ -492,7 +493,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     # ----------------------------------------------------------------------------------- training
 
     def _fit_forest(self, data, bags):
-        if self._holds_out_rows and data.fold is None:
+        # A sample of the rows without one that occurs often would have other frequencies.
+        if data.fold is None and (self._holds_out_rows or self.subsample < 1):
             data, _ = data.in_copies()
         if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
             # Each bag leaves one fold out.

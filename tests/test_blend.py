@@ -12,6 +12,7 @@ from makers import response
 from skforest._kernels.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -158,15 +159,88 @@ def test_criteria_are_the_metrics():
 def test_a_scorer_sees_whole_weights_as_copies():
     seen = []
 
-    def scorer(model, rows, y, **options):
-        seen.append((rows.tolist(), y.tolist(), options))
+    def scorer(response, X, y, **options):
+        seen.append((response.tolist(), X.tolist(), y.tolist(), options))
         return 0.0
 
-    y = np.array([5.0, 6.0])
-    Scorer(scorer, lambda response: response, y, np.array([2.0, 1.0])).score(None)
-    weight = np.array([0.5, 1.0])
-    Scorer(scorer, lambda response: response, y, weight).score(None)
-    assert seen == [([0, 0, 1], [5, 5, 6], {}), ([0, 1], [5, 6], {"sample_weight": weight})]
+    X, y, response = np.array([3, 4]), np.array([5.0, 6.0]), np.array([7.0, 8.0])
+    own = lambda X, response: response, lambda rows: X[rows], y  # noqa: E731
+    for weight, n_samples in (([2.0, 1.0], 3), ([9.0, 1.0], 10)):
+        Scorer(scorer, *own, np.array(weight), n_samples).score(response)
+    for weight in ([0.5, 1.0], [9.0, 1.0]):
+        Scorer(scorer, *own, np.array(weight), 2).score(response)
+    assert seen[0] == ([7, 7, 8], [3, 3, 4], [5, 5, 6], {})
+    assert seen[1] == ([7] * 9 + [8], [3] * 9 + [4], [5] * 9 + [6], {})
+    for *rest, options in seen[2:]:
+        assert rest == [[7, 8], [3, 4], [5, 6]] and list(options) == ["sample_weight"]
+
+
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_a_scorer_of_costs_sees_the_rows(is_frame):
+    """Also where rows repeat often, and with weights of classes."""
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.integers(0, 2, 300), "cost": rng.integers(1, 4, 300)}
+    X = np.stack(list(columns.values()), axis=1).astype(float)
+    if is_frame:
+        X = pytest.importorskip("pandas").DataFrame(X, columns=list(columns))
+    y = (columns["a"] ^ (rng.random(300) < 0.2)).astype(int)
+    seen = []
+
+    def saved(model, X, y):
+        cost = X["cost"] if hasattr(X, "columns") else X[:, 1]
+        seen.append(len(y))
+        return (cost * (model.predict(X) == y)).mean()
+
+    members = ["manifold", ("dummy", DummyClassifier())]
+    for class_weight in (None, "balanced"):
+        blend = skforest.BlendedForestClassifier(
+            members, scoring=saved, class_weight=class_weight, random_state=0
+        )
+        blend.fit(X, y)
+        assert set(seen) == {300}
+        assert blend.member_scores_["manifold"] == pytest.approx(1.6, abs=0.15)
+    with pytest.raises(TypeError, match="scoring must take sample_weight"):
+        blend.fit(X, y, sample_weight=rng.random(300))
+    blend.set_params(scoring=lambda model, X, y: model.predict(X[:5]).sum())
+    with pytest.raises(ValueError, match="scoring must predict all rows of its X"):
+        blend.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "members, message",
+    [
+        ([("cv", DummyClassifier())], "'cv', which is that of a parameter"),
+        ([("a__b", DummyClassifier())], "'a__b', which must not contain '__'"),
+    ],
+)
+def test_names_of_members_that_cannot_be_set(members, message):
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match=message):
+        skforest.BlendedForestClassifier(members).fit(X, y)
+
+
+def test_members_and_their_parameters_are_set_together():
+    blend = skforest.BlendedForestClassifier()
+    blend.set_params(members=[("q", LogisticRegression())], q__C=0.5)
+    assert blend.members[0][1].C == 0.5 and blend.get_params()["q__C"] == 0.5
+
+
+def test_a_time_out_of_a_member_is_an_error_of_its_own():
+    class Late(DummyClassifier):
+        def fit(self, X, y, sample_weight=None):
+            raise TimeoutError("no answer")
+
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    for members in ([Late()], [Late(), "manifold"]):
+        with pytest.raises(TimeoutError, match="no answer"):
+            skforest.BlendedForestClassifier(members).fit(X, y)
+
+
+def test_no_importances_without_a_member_that_has_them():
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    blend = skforest.BlendedForestClassifier([DummyClassifier()]).fit(X, y)
+    with pytest.raises(AttributeError, match="no member of this blend has"):
+        _ = blend.feature_importances_
 
 
 def test_temperature():

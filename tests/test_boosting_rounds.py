@@ -404,6 +404,7 @@ def test_what_a_warm_start_must_not_change():
         ({"linear_leaves": True}, "linear_leaves=True, but"),
         ({"monotonic_cst": np.array([1, 0, 0, 0, 0, 0])}, "monotonic_cst=.*, but"),
         ({"early_stopping": True}, "early_stopping=True, but"),
+        ({"n_iter_no_change": 3}, "n_iter_no_change=3, but"),
         ({"feature_shape": (2, 3)}, r"feature_shape=\(2, 3\), but"),
         ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
         ({"n_estimators": 20, "n_bags": 1}, "n_bags=1 must be larger or equal to the 2 already"),

@@ -713,6 +713,18 @@ def test_copies_of_rows_that_repeat(unit):
         assert (numbers(weight)[: used.sum()] == 1).all()
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_samples_of_rows_that_occur_often_keep_the_frequencies_of_targets(given):
+    """Without held-out rows, too; a sample of four rows would often be without one of them."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(1000, 1)).astype(float)
+    y = (rng.random(1000) < 0.12 + 0.41 * X[:, 0]).astype(int)
+    expected = [y[X[:, 0] == value].mean() for value in (0, 1)]
+    model = skforest.ObliqueBoostingClassifier(100, early_stopping=given, random_state=0)
+    model.fit(X, y, **({"X_val": X, "y_val": y} if given else {}))
+    assert_allclose(model.predict_proba([[0.0], [1.0]])[:, 1], expected, atol=0.02)
+
+
 def test_weights_of_classes_do_not_change_what_is_a_copy():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(90, 6)).astype(float)

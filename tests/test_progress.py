@@ -30,7 +30,7 @@ def without_tqdm(monkeypatch):
 
 
 LINE = (
-    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|epoch)s, "
+    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|bag|epoch|round)s, "
     r"(?P<rate>[\d.]+) (?P=unit)s/s, (?P<left>\d+) s left"
 )
 
@@ -88,6 +88,18 @@ def test_a_single_tree_counts_epochs(estimator, capsys, without_tqdm):
 def test_a_line_for_every_tree(estimator, capsys, without_tqdm):
     fit(estimator, verbose=2, n_estimators=40)
     assert [int(line["done"]) for line in lines(capsys)] == list(range(1, 41))
+
+
+def test_rounds_and_bags_of_boosting(capsys, without_tqdm):
+    """A single bag that is trained again is counted again, up to its own number of rounds."""
+    X, y = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 7
+    options = {"learning_rate": 0.01, "linear_start": None, "verbose": 2, "random_state": 0}
+    model = skforest.ObliqueBoostingRegressor(4, n_bags=1, **options).fit(X + y[:, None], y)
+    shown = [tuple(line[key] for key in ("done", "total", "unit")) for line in lines(capsys)]
+    expected = [(str(n), str(total), "round") for total in (4, 5) for n in range(1, total + 1)]
+    assert shown == expected and model.n_iter_ == [5]
+    skforest.ObliqueBoostingRegressor(4, n_bags=3, **options).fit(X, y)
+    assert {(line["total"], line["unit"]) for line in lines(capsys)} == {("3", "bag")}
 
 
 def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):

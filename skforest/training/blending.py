@@ -65,25 +65,30 @@ class R2(_RowMean):
 
 
 class Scorer:
-    """A scorer of scikit-learn, called as ``scorer(estimator, rows, y)``.
+    """A scorer of scikit-learn, called as ``scorer(estimator, X, y)``.
 
     Parameters
     ----------
     scorer : callable
     estimator_of : callable
-        Makes an estimator that predicts a response: its X are numbers of rows.
+        Makes an estimator whose predictions for X are those of a response: ``(X, response)``.
+    take : callable
+        X of some rows, which an array numbers.
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     weight : ndarray of shape (n_rows,)
         Rows are repeated where weights are whole numbers, since not all scorers take weights.
+    n_samples : int
+        Rows are not repeated if there are more then, and more than four times as many as before.
     """
 
-    def __init__(self, scorer, estimator_of, y, weight):
+    def __init__(self, scorer, estimator_of, take, y, weight, n_samples):
         self.scorer, self.estimator_of, self.options = scorer, estimator_of, {}
-        is_whole = (weight == np.rint(weight)).all() and weight.sum() <= 4 * len(weight)
+        is_whole = (weight == np.rint(weight)).all()
+        is_whole &= weight.sum() <= max(n_samples, 4 * len(weight))
         self.rows = np.repeat(np.arange(len(y)), weight.astype(int) if is_whole else 1)
         if not is_whole:
             self.options = {"sample_weight": weight}
-        self.y = y[self.rows]
+        self.X, self.y = take(self.rows), y[self.rows]
 
     def reduce(self, response):
         """The response itself."""
@@ -91,7 +96,16 @@ class Scorer:
 
     def score(self, response):
         """Score of a mean of responses."""
-        found = self.scorer(self.estimator_of(response), self.rows, self.y, **self.options)
+        model = self.estimator_of(self.X, response[self.rows])
+        try:
+            found = self.scorer(model, self.X, self.y, **self.options)
+        except TypeError as error:
+            if self.options and "sample_weight" in str(error):
+                raise TypeError(
+                    "scoring must take sample_weight where the sample_weight of fit are not small "
+                    f"whole numbers: {error}"
+                ) from error
+            raise
         try:
             return float(found)
         except (TypeError, ValueError):
