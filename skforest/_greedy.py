@@ -16,6 +16,7 @@ from ._kernels.projection import AxisSampler, Sampler
 from ._kernels.search import SearchSplitter
 from ._kernels.surrogate import StumpSplitter
 from .forest.edit import to_half_precision
+from .forest.statistics import exact_shares
 
 MAX_DEPTH = 2**31 - 1
 SEARCHED = 1024  # rows among which the cut of a large node is searched by default
@@ -99,7 +100,9 @@ def grow_tree(data, splitter, options, limits, seed, stop):
     arrays["gain"] = arrays["gain"] * np.float32(unit)
     arrays["tree_start"] = np.array([0, len(arrays["child"])])
     arrays["baseline"] = data.baseline
-    if not data.is_classification:
+    if data.is_classification:
+        arrays["value"] = exact_shares(arrays["value"], arrays["value_start"])
+    else:
         arrays["value"] = arrays["value"] * np.float32(data.target_scale)
     return arrays
 

@@ -11,7 +11,7 @@ from makers import N_ROWS as N
 from makers import classes, response, targets, task
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 from skforest._matrix import scaled
 
@@ -31,6 +31,21 @@ def test_probabilities(classifier):
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(classifier.predict_log_proba(new), np.log(proba))
     assert classifier.score(X, y) == accuracy_score(y, classifier.predict(X))
+
+
+@pytest.mark.every_class
+def test_probabilities_add_up_to_1_for_metrics(classifier):
+    """scikit-learn warns where a sum differs from 1 by more than 1.5e-8."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(200, 3)).astype(float)
+    y = rng.integers(0, 7, size=200) % (3 + X[:, 0].astype(int))  # leaves cannot be pure
+    for parameters in ({"n_estimators": 1}, {}):
+        if parameters.keys() <= classifier.get_params().keys():
+            proba = clone(classifier).set_params(**parameters).fit(X, y).predict_proba(X)
+            np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=2e-15)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                log_loss(y, proba)
 
 
 @pytest.mark.needs("min_impurity_decrease")

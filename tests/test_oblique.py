@@ -12,7 +12,7 @@ from makers import fixed
 
 from skforest import Forest
 from skforest.forest.edit import prune, repack, unpack
-from skforest.forest.statistics import reached_nodes, recount
+from skforest.forest.statistics import SHARE_UNITS, exact_shares, reached_nodes, recount
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):
@@ -235,3 +235,21 @@ def test_many_classes_and_leaves_take_little_time_and_memory():
     other = recount(forest, makers.make_training_set(X, y), "entropy")
     assert other.node_weight[0] == n
     assert other.nbytes < 5e6
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_shares_of_classes_add_up_to_1(seed):
+    """Each is a float32 number near the share, and the largest one stays the largest."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(1, 9, size=20)
+    start = np.concatenate([[0], np.cumsum(length)])
+    leaf = np.repeat(np.arange(20), length)
+    counts = rng.integers(1, 4, size=len(leaf)) * 10.0 ** rng.integers(-9, 1, size=len(leaf))
+    shares = (counts / np.bincount(leaf, counts)[leaf]).astype(np.float32)
+    exact = exact_shares(shares, start)
+    assert exact.dtype == np.float32 and (exact > 0).all()
+    assert (np.add.reduceat(exact.astype(np.float64), start[:-1]) == 1).all()
+    np.testing.assert_allclose(exact, shares, rtol=0, atol=9 / SHARE_UNITS)
+    first = [np.argmax(part) for part in np.split(shares, start[1:-1])]
+    assert [np.argmax(part) for part in np.split(exact, start[1:-1])] == first

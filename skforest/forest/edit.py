@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .statistics import reached_nodes, recount, route
+from .statistics import exact_shares, reached_nodes, recount, route
 from .storage import (
     BOX_ARRAYS,
     HALF_ARRAYS,
@@ -154,13 +154,15 @@ def replace_leaves(forest, value):
     arrays["child"] = forest.child.copy()
     arrays["child"][forest.child < 0] = -1 - shared - np.arange(n_leaves)
     end = shared * forest.n_outputs
+    value = value.astype(np.float32)
     if forest.task == "classification":
+        value = exact_shares(value.ravel(), forest.n_outputs * np.arange(n_leaves + 1))
         end = forest.value_start[shared]
         starts = end + forest.n_outputs * np.arange(n_leaves + 1)
         index = np.tile(np.arange(forest.n_outputs, dtype=np.int32), n_leaves)
         arrays["value_index"] = np.concatenate([forest.value_index[:end], index])
         arrays["value_start"] = np.concatenate([forest.value_start[:shared], starts])
-    arrays["value"] = np.concatenate([forest.value[:end], value.ravel().astype(np.float32)])
+    arrays["value"] = np.concatenate([forest.value[:end], value.ravel()])
     return forest.replaced(arrays).compact()
 
 

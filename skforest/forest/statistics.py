@@ -18,6 +18,7 @@ from .storage import LINKS
 CRITERIA = ("gini", "entropy", "squared_error")
 FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
 BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
+SHARE_UNITS = 2**24  # of the last bit of float32 in a share of one half to 1
 STAGES = 32  # trees of a bag whose leaves are found together
 
 
@@ -169,6 +170,7 @@ class _ClassSums:
         value[starts[0] :][~is_new] = forest.value[kept]
         index[starts[0] :][~is_new] = forest.value_index[kept]
         starts = np.concatenate([forest.value_start[:shared], starts])
+        value = exact_shares(value, starts)
         return {"child": child, "value": value, "value_index": index, "value_start": starts}
 
 
@@ -198,6 +200,22 @@ class _OutputSums:
         mean = self.sum[leaf[reached]] / node_weight[leaf[reached], None]
         value[reached] = mean.astype(np.float32) * scale
         return {"child": child, "value": np.concatenate([shared, value.ravel()])}
+
+
+def exact_shares(value, start):
+    """Shares of classes as float32 numbers that add up to 1 exactly in each leaf.
+
+    Rounded sums would differ from 1 by more than scikit-learn's metrics allow. Shares become whole
+    numbers of units, at least one, and the largest share of a leaf takes the rest. `value` and
+    `start` are the arrays `value` and `value_start` of a `Forest` for classification.
+    """
+    length, first = np.diff(start), start[:-1]
+    leaf = np.repeat(np.arange(len(length)), length)
+    units = np.maximum(np.rint(value.astype(np.float64) * SHARE_UNITS), value > 0)
+    largest = np.flatnonzero(value == np.maximum.reduceat(value, first)[leaf])
+    largest = largest[np.diff(leaf[largest], prepend=-1) > 0]  # the first one of a leaf
+    units[largest] += SHARE_UNITS - np.add.reduceat(units, first)
+    return (units / SHARE_UNITS).astype(np.float32)
 
 
 def _divide(score, total):
