@@ -251,5 +251,8 @@ def test_shares_of_classes_add_up_to_1(seed):
     assert exact.dtype == np.float32 and (exact > 0).all()
     assert (np.add.reduceat(exact.astype(np.float64), start[:-1]) == 1).all()
     np.testing.assert_allclose(exact, shares, rtol=0, atol=9 / SHARE_UNITS)
-    first = [np.argmax(part) for part in np.split(shares, start[1:-1])]
-    assert [np.argmax(part) for part in np.split(exact, start[1:-1])] == first
+    for before, now in zip(np.split(shares, start[1:-1]), np.split(exact, start[1:-1])):
+        is_close = before > before.max() - 1e-6
+        assert is_close[now.argmax()]
+        if (before[is_close] == before.max()).all():  # of equal ones, the first
+            assert now.argmax() == before.argmax()

@@ -206,15 +206,18 @@ def exact_shares(value, start):
     """Shares of classes as float32 numbers that add up to 1 exactly in each leaf.
 
     Rounded sums would differ from 1 by more than scikit-learn's metrics allow. Shares become whole
-    numbers of units, at least one, and the largest share of a leaf takes the rest. `value` and
-    `start` are the arrays `value` and `value_start` of a `Forest` for classification.
+    numbers of units, at least one, and the largest share of a leaf takes the rest, such that the
+    first of equal ones remains the largest. `value` and `start` are the arrays `value` and
+    `value_start` of a `Forest` for classification.
     """
     length, first = np.diff(start), start[:-1]
     leaf = np.repeat(np.arange(len(length)), length)
     units = np.maximum(np.rint(value.astype(np.float64) * SHARE_UNITS), value > 0)
     largest = np.flatnonzero(value == np.maximum.reduceat(value, first)[leaf])
-    largest = largest[np.diff(leaf[largest], prepend=-1) > 0]  # the first one of a leaf
-    units[largest] += SHARE_UNITS - np.add.reduceat(units, first)
+    is_first = np.diff(leaf[largest], prepend=-1) > 0
+    is_last = np.append(is_first[1:], True)
+    rest = SHARE_UNITS - np.add.reduceat(units, first)
+    units[np.where(rest > 0, largest[is_first], largest[is_last])] += rest
     return (units / SHARE_UNITS).astype(np.float32)
 
 
