@@ -473,7 +473,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 class BagMixin:
     """Forests that are trained in bags of trees; before `BaseForest` in the list of bases."""
 
-    _progress_units = "bag", "epoch"
+    _progress_units = "bag", "evaluation"
 
     def _member_counts(self, is_warm_start):
         return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0

@@ -30,7 +30,7 @@ def without_tqdm(monkeypatch):
 
 
 LINE = (
-    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|bag|epoch|round)s, "
+    r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|bag|epoch|round|evaluation)s, "
     r"(?P<rate>[\d.]+) (?P=unit)s/s, (?P<left>\d+) s left"
 )
 
