@@ -4,13 +4,15 @@
     python benchmarks/boosting.py one-row [--rounds N] [--quick]
     python benchmarks/boosting.py linear-start [--rounds N] [--quick]
     python benchmarks/boosting.py depth [--rounds N] [--quick]
+    python benchmarks/boosting.py rate [--rounds N] [--quick]
     python benchmarks/boosting.py boxes [--rounds N] [--n-jobs N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
 and with blends. ``linear-start`` compares models that start from a linear function with others, on
 splits of the training rows of the regression tables of ``peers.py``, at three sizes; ``depth``
-compares depths of the trees, on splits of all training rows of its tables with many rows. A round
+compares depths of the trees, on splits of all training rows of its tables with many rows; ``rate``
+learning rates, on splits of at most 2000 training rows of its tables of several classes. A round
 is another split. ``boxes`` compares models with and without `feature_shape`, and manifold forests,
 by their test errors on images and signals; a round is another seed and draws other training rows.
 Rows are merged into ``benchmarks/results/boosting.json``.
@@ -38,6 +40,20 @@ N_ROUNDS = 50
 SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
 DEPTHS = "auto", 6, 8
+RATES = 0.2, 0.3
+CLASSES = (  # tables with more than two classes
+    "krkopt",
+    "mfeat_factors",
+    "nursery",
+    "page_blocks",
+    "segment",
+    "soybean",
+    "ucr_ecg5000",
+    "ucr_swedishleaf",
+    "vowel",
+    "waveform",
+    "wine_quality_white_cls",
+)
 SHAPES = {
     "usps": (16, 16),
     "mnist": (28, 28),
@@ -64,6 +80,12 @@ MEASURES = {
             f"error with max_depth={depth!r} over that with 4, many rows", "x", more=False
         )
         for depth in DEPTHS
+    },
+    **{
+        f"rate/{rate}": Measure(
+            f"error with learning_rate={rate} over that with 0.1, several classes", "x", more=False
+        )
+        for rate in RATES
     },
     **{
         f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
@@ -177,6 +199,18 @@ def depth(options):
     yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
 
 
+def rate(options):
+    """Errors of models with several learning rates, over those with 0.1, on several classes."""
+    found = []
+    for name in pick(options, CLASSES, ["pima"]):
+        for seed in range(options.rounds or 1):
+            split = data.load_table(name, options.data, 0, pick(options, 2000, 300)).inner(seed)
+            cls = skforest.ObliqueBoostingClassifier
+            models = (cls(learning_rate=rate, random_state=seed) for rate in (0.1, *RATES))
+            found.append([_error_and_time(model, split) for model in models])
+    yield from _ratios([f"rate/{rate}" for rate in RATES], found)
+
+
 def boxes(options):
     """Test errors on images and signals, with and without `feature_shape`."""
     for name in pick(options, SHAPES, ["usps"]):
@@ -224,4 +258,4 @@ def _ratios(names, found):
 
 
 if __name__ == "__main__":
-    groups.main(__doc__, (scale, one_row, linear_start, depth, boxes), MEASURES)
+    groups.main(__doc__, (scale, one_row, linear_start, depth, rate, boxes), MEASURES)

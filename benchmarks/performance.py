@@ -46,7 +46,8 @@ TITLES = {
 # Comparisons on tables that have a file of results of their own, and these tables.
 OTHER_TABLES = {"peers_unseen": compare.UNSEEN, "peers_large": compare.LARGE}
 # Names of stored rows.
-LINEAR_START, DEPTH, BOXES = "boosting:linear-start/", "boosting:depth/", "boosting:boxes/"
+LINEAR_START, DEPTH = "boosting:linear-start/", "boosting:depth/"
+RATE, BOXES = "boosting:rate/", "boosting:boxes/"
 SCRIPTS = (
     "manifold",
     "co2",
@@ -357,7 +358,7 @@ def size_table(stored):
 
 def boosting_table(stored):
     """Return head and rows of times and memory of oblique boosting and blends."""
-    others = LINEAR_START, DEPTH, BOXES
+    others = LINEAR_START, DEPTH, RATE, BOXES
     return _noted_table(
         {name: row for name, row in stored.items() if not name.startswith(others)}, "boosting:"
     )
@@ -594,6 +595,7 @@ TABLES = {
     "choose": settings_table,
     "boosting_start": start_table,
     "boosting_depth": partial(_noted_table, prefix=DEPTH),
+    "boosting_rate": partial(_noted_table, prefix=RATE),
     "boosting_boxes": boxes_table,
     "tables_categories": categories_table,
     "tables_holes": holes_table,
