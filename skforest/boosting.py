@@ -78,8 +78,7 @@ n_estimators : int
     Largest number of rounds, each of which adds a tree to every bag. At least 1. A single bag that
     is trained again on all rows, see `early_stopping`, may have more.
 learning_rate : "auto" or float
-    Factor of the values of the leaves, more than 0. "auto": 0.2 with more than two classes,
-    otherwise 0.1.
+    Factor of the values of the leaves, more than 0. "auto": 0.1.
 max_depth : "auto", int or None
     Largest depth of a leaf, up to 30; the root has depth 0. None: 30. "auto": None with
     `max_leaf_nodes`; from 8000 rows on, with early stopping, that of 4, 6 and 8 with which small
@@ -351,7 +350,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
     def _resolve_settings(self, data, is_warm_start):
         n_rows = int(np.count_nonzero(data.weight))
         auto = {
-            "learning_rate": 0.2 if self._has_many_classes else 0.1,
+            "learning_rate": 0.1,
             "min_samples_leaf": min(max(1, n_rows // 50), 15),
             "n_directions": min(64, max(16, 64 * LARGE // max(n_rows, 1))),
             "n_bags": 1 if n_rows >= LARGE else 5,
@@ -402,12 +401,6 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 f"another one: the forest has {len(forest.box_corner)} boxes in an array of the "
                 f"shape {forest.feature_shape}"
             )
-
-    @property
-    def _has_many_classes(self):
-        """Are there more than two classes of one output, which share the trees?"""
-        n_classes = getattr(self, "n_classes_", None) if is_classifier(self) else None
-        return isinstance(n_classes, Integral) and n_classes > 2
 
     def _select_settings(self, data, is_warm_start):
         if not isinstance(self.max_depth, str):

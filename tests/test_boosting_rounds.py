@@ -154,12 +154,6 @@ def test_auto_is_resolved_from_the_number_of_distinct_rows():
     assert not model.fit(np.tile(X[:19], (2, 1)), np.tile(y[:19], 2)).early_stopping_
     X, y = rng.normal(size=(20_000, 2)), rng.normal(size=20_000)
     assert model.fit(X, y).n_bags_ == 1 and model.learning_rate_ == 0.1
-    X, y = rng.normal(size=(60, 2)), np.arange(60)
-    for n_classes, rate in ((1, 0.1), (2, 0.1), (3, 0.2)):
-        classifier = ObliqueBoostingClassifier(2, n_bags=1, random_state=0)
-        assert classifier.fit(X, y % n_classes).learning_rate_ == rate
-    outputs = np.stack([y % 3, y % 2], axis=1)
-    assert classifier.fit(X, outputs).learning_rate_ == 0.1
 
 
 # ------------------------------------------------------------------------- rows for early stopping
