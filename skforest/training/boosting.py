@@ -623,7 +623,7 @@ class BoostingTraining:
             )
             arrays["slope_start"], arrays["slope_feature"] = join_starts(starts), features
             arrays["slope"] = self._responses(slopes)
-        names = set(TREE) - {"child", "direction", "sparse_start"}
+        names = [name for name in TREE if name not in arrays]
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
 
     def _responses(self, values):
