@@ -41,7 +41,7 @@ SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
 DEPTHS = "auto", 6, 8
 RATES = 0.2, 0.3
-CLASSES = (  # tables with more than two classes
+CLASSES = (  # tables with four classes and more
     "krkopt",
     "mfeat_factors",
     "nursery",
@@ -51,7 +51,6 @@ CLASSES = (  # tables with more than two classes
     "ucr_ecg5000",
     "ucr_swedishleaf",
     "vowel",
-    "waveform",
     "wine_quality_white_cls",
 )
 SHAPES = {
