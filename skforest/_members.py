@@ -1,4 +1,7 @@
-"""Members of a blend: how they are trained without a fold of the rows, and on all rows."""
+"""Members of a blend: how they are trained without a fold of the rows, and on all rows.
+
+Also the criterion by which their predictions of the rows of these folds are weighted.
+"""
 
 import time
 from copy import copy

@@ -126,6 +126,12 @@ class TrainingSet:
         other._whole = _Whole(self.X, other.weight)
         return other
 
+    def with_count(self, count):
+        """The same rows with other numbers of copies, see `count`."""
+        other = copy(self)
+        other.count = count
+        return other
+
     def with_deviation(self, deviation):
         """The same rows with a given `deviation`: that of the trees to which others are added."""
         other = copy(self)

@@ -258,7 +258,7 @@ class _Blend(TableEstimator):
             factor = self._with_class_weights(rows).weight / rows.weight
             weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
             rows, has_weights = TrainingSet(numbers, target, weight), True
-            rows.count = plain.weight[plain.row_of_sample[rows.first_samples()]]
+            rows = rows.with_count(plain.weight[plain.row_of_sample[rows.first_samples()]])
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)

@@ -417,7 +417,7 @@ def grow_boosted(
         grower.search(0, grower.n_searched_columns())
         grower.split_nodes()
     found = *grower.finish(), np.split(cut, start[1:-1])
-    found[0]["feature_shape"] = feature_shape
+    found[0]["feature_shape"], found[0]["terms"] = feature_shape, grower.terms()
     return found if monotonic is None else (*found, grower.leaf_bounds())
 
 

@@ -164,7 +164,7 @@ def test_a_scorer_sees_whole_weights_as_copies():
         return 0.0
 
     X, y, response = np.array([3, 4]), np.array([5.0, 6.0]), np.array([7.0, 8.0])
-    own = lambda X, response: response, lambda rows: X[rows], y  # noqa: E731
+    own = lambda X, response: response, lambda rows: X[rows], y
     for weight, n_samples in (([2.0, 1.0], 3), ([9.0, 1.0], 10)):
         Scorer(scorer, *own, np.array(weight), n_samples).score(response)
     for weight in ([0.5, 1.0], [9.0, 1.0]):

@@ -90,6 +90,15 @@ def test_boxes_are_split_where_they_gain_more(n_outputs, feature_shape):
         tree = check_tree(X, derivative, rows, 12, 3, seed, feature_shape=feature_shape)
         kinds |= set(zip(tree["box_size"].prod(axis=1) > 1, tree["box_other"] >= 0))
         assert len(tree["sparse_start"]) == 1
+        # The same directions as sums of features, where overlapping boxes cancel.
+        start, feature, weight = tree["terms"]
+        for d in range(len(tree["box_corner"])):
+            own = slice(start[d], start[d + 1])
+            assert len(np.unique(feature[own])) == len(feature[own])
+            np.testing.assert_array_equal(
+                oracles.sparse_weights(feature[own], weight[own], X.shape[1]),
+                oracles.boosted_direction(tree, X.shape[1] + d, X.shape[1]),
+            )
     # Sums, and differences of them; a sum of one feature is no direction.
     assert kinds == {(True, False), (True, True), (False, True)}
 

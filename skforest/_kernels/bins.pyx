@@ -89,7 +89,6 @@ cdef class BinnedDirections:
         self.per_cell = np.zeros(n_directions, dtype=np.float32)
         if boxes is not None:
             boxes.reserve_candidate(self.scratch, &self.candidate)
-            self.candidate.kind = BOX
             self.no_table.dtype, self.no_table.n_features = NO_DTYPE, self.n_features
             self.total = np.zeros(self.n_features, dtype=np.float32)
         n_boxes = 0 if boxes is None else n_directions

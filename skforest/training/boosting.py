@@ -38,8 +38,8 @@ N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
 DIRECTION_BINS = 64  # of a direction, at most
 CONTRAST = "mix"  # of boxes: sums, or differences of two of them
-# The largest box has the lengths of the array to this power. On splits of the training rows of
-# digits, the log loss is a tenth smaller than with 1/2, as in manifold forests; of signals, equal.
+# The largest box has the lengths of the array to this power. It is larger than that of manifold
+# forests: a tree has few directions, all of which must be worth a split.
 BOX_POWER = 2 / 3
 MIN_GAIN = 1e-9  # of a split: less is rounding
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
