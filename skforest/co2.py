@@ -8,7 +8,15 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 import math
 from dataclasses import dataclass
 
-from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
+from ._base import (
+    BaseForest,
+    BootstrapMixin,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    store_parameters,
+)
 from ._docs import described
 from ._greedy import (
     MAX_STUMP_EPOCHS,
@@ -24,6 +32,7 @@ from ._selection import best_setting
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest.edit import with_votes
 from .training.alternating import refine_grown
+from .training.nongreedy import joint_settings
 
 # What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
 # on held-out rows of the node, and single features. max_features is a power of the number of
@@ -61,6 +70,9 @@ schedule : {"plateau", "constant"}
 n_epochs : "auto" or int
     Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
+batch_size : int
+    Rows of a gradient step, at least 1. Each row is shown once in an epoch; with 1, as many rows
+    as there are are drawn at random in proportion to their weights, as in algorithm 1.
 holdout : "auto" or float
     Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
     hyperplane is better than the single feature that it began with. Only nodes with at least 40
@@ -95,10 +107,13 @@ n_restarts : int
     for objective="oc1".
 n_jumps : int
     Random directions that OC1 tries where no weight improves the split. Only for objective="oc1".
-refine : {"nongreedy", "alternating"} or None
+refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
     How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
-    leaves together, as by `NonGreedyTreeClassifier` with its defaults. "alternating": split by
-    split, as by `skforest.refine`. For single trees and small forests.
+    leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
+    need not be fitted: the same with its parameters `inference`, `stable`, `nu`, `learning_rate`,
+    `schedule`, `momentum`, `n_epochs`, `batch_size`, `l1`, `smoothing`, `leaves`, `row_norm` and
+    `rescale_splits`; its other parameters have no effect. "alternating": split by split, as by
+    `skforest.refine`. For single trees and small forests.
 n_sweeps : int
     How often alternating refinement visits every node, at least 1.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
@@ -196,7 +211,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "keep": [StrOptions({"best", "last"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
-        "refine": [StrOptions({"nongreedy", "alternating"}), None],
+        "refine": [StrOptions({"nongreedy", "alternating"}), BaseForest, None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
     _compares_indicators = True
@@ -267,6 +282,9 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             chosen = [name for name in SETTINGS[0] if getattr(self, name) == "auto"]
             kept = {f"{name}_": getattr(self, f"{name}_") for name in chosen}
         super()._resolve_settings(data, is_warm_start)
+        if isinstance(self.refine, BaseForest):
+            self.refine._validate_params()
+            joint_settings(self.refine)
         self.__dict__.update(self._candidate_settings(data.X.shape[1])[0] | kept)
 
     def _select_settings(self, data, is_warm_start):
@@ -338,7 +356,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
 
     A node takes the best cut of a few single features and turns it into a hyperplane over all of
     them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
-    the paper [1]_, equations 6 to 12). Trees are grown until their leaves are pure, and averaged.
+    the paper [1]_, equations 5 to 11). Trees are grown until their leaves are pure, and averaged.
 
     {parameters_and_attributes}
 

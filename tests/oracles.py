@@ -310,7 +310,7 @@ def distinct_rows(X, Y, weight):
 
 
 def co2_bound(m, l0, l1):
-    """Bound on the loss of the leaf reached with margin m (CO2 forest, equation 9)."""
+    """Bound on the loss of the leaf reached with margin m (CO2 forest, equation 5)."""
     return np.maximum(l0 - m, l1 + m) - np.abs(m)
 
 

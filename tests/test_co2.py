@@ -83,10 +83,39 @@ def test_a_constant_rate_and_other_scales_are_those_of_the_definition(seed, scal
     assert where == pytest.approx(threshold, rel=2e-3, abs=2e-3)
 
 
+@pytest.mark.parametrize("leaves", ["counts", "gradient"])
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_single_rows_are_drawn_in_proportion_to_their_weights(objective, leaves):
+    """Algorithm 1 with tiny steps: their sum is their number times the mean gradient by weight."""
+    X, y = blobs(40)
+    weight = np.random.default_rng(0).choice([1.0, 2.0, 10.0], size=40)
+    Z = StandardScaler().fit(X, sample_weight=weight).transform(X)
+    model = CO2ForestClassifier(
+        objective=objective, batch_size=1, momentum=0.0, schedule="constant", n_epochs=1000,
+        learning_rate=1e-7, scaling="standard", row_norm=None, signs="old", leaves=leaves,
+        keep="last", random_state=0, **PLAIN,
+    )  # fmt: skip
+    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y, weight))
+    found, _ = split_of(model.fit(X, y, weight))
+    m = Z @ start - cut
+    onehot = np.eye(3)[y] * weight[:, None]
+    smoothing = 0.1 * weight.mean()
+    shares = [onehot[side].sum(axis=0) + smoothing for side in (m <= 0, m > 0)]
+    l0, l1 = (-np.log(share / share.sum())[y] for share in shares)
+    gradient = np.average(
+        oracles.co2_slope(m, l1 - l0, objective)[:, None] * Z, axis=0, weights=weight
+    )
+    n_steps = 1000 * len(X)
+    own = np.abs(start) < 0.1  # float32 is too coarse for the weight of the first cut, near 1
+    assert own.sum() == 4
+    moved = (start - found)[own] / (1e-7 * n_steps)
+    np.testing.assert_allclose(moved, gradient[own], atol=0.02 * np.abs(gradient).max())
+
+
 @given(st.integers(0, 2**32 - 1))
 @fixed
 def test_the_bound_is_above_the_loss_and_touches_it_far_out(seed):
-    """Equation 9: for any margin and losses; equality where |m| exceeds half the difference."""
+    """Equation 5: for any margin and losses; equality where |m| exceeds half the difference."""
     rng = np.random.default_rng(seed)
     m, l0, l1 = rng.normal(size=3) * 10 ** rng.uniform(-2, 2, size=3)
     loss = l1 if m > 0 else l0

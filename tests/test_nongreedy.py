@@ -562,6 +562,33 @@ def test_refinement_of_co2_forests_as_they_grow(cls):
     assert model.score(X, y) > plain.score(X, y)
 
 
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, skforest.CO2ForestRegressor])
+def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, tmp_path):
+    X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
+    tree = NonGreedyTreeClassifier if cls is CO2ForestClassifier else NonGreedyTreeRegressor
+    fixed = {"max_depth": 4, "random_state": 0}
+    known = cls(2, refine="nongreedy", **fixed).fit(X, y)
+    same = cls(2, refine=tree(), **fixed).fit(X, y)
+    np.testing.assert_array_equal(same.forest_.response(X), known.forest_.response(X))
+    joint = {"nu": 7.0, "n_epochs": 4, "schedule": "constant", "rescale_splits": False}
+    model = cls(2, refine=tree(**joint, leaves="trained"), **fixed).fit(X, y)
+    assert [len(curve) for curve in model.loss_curve_] == [4, 4]
+    assert model.get_params()["refine__nu"] == 7.0
+    # The same joint training of the same tree by the estimator itself.
+    init = {"objective": "co2", "nu": 100.0, "smoothing": 0.1, "holdout": 0.0, "bootstrap": False}
+    one = cls(1, **init, refine=tree(**joint), max_features=None, splitter="hist", **fixed)
+    alone = tree(**joint, max_depth=4, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(one.fit(X, y).predict(X), alone.predict(X))
+    skforest.save(model, tmp_path / "model")
+    loaded = skforest.load(tmp_path / "model")
+    assert loaded.refine.get_params() == model.refine.get_params()
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    with pytest.raises(TypeError, match="refine must be .* a non-greedy tree, got CO2Forest"):
+        cls(refine=cls()).fit(X, y)
+    with pytest.raises(ValueError, match="The 'nu' parameter of NonGreedyTree"):
+        cls(refine=tree(nu=-1.0)).fit(X, y)
+
+
 def test_training_that_loses_the_tree_returns_the_grown_tree():
     """Many classes close to one another, and weights too short to tell them apart."""
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2

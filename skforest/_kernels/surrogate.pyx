@@ -2,7 +2,7 @@
 
 A node is split by a hyperplane ``w . x > b`` between two leaves. With margin m = w . x - b and the
 losses l0 and l1 of a row at the left and the right leaf, its loss is bounded from above (Norouzi
-et al. 2015, "CO2 Forest", equation 9) by
+et al. 2015, "CO2 Forest", equation 5) by
 
     max(l0 - m, l1 + m) - |m|
 
@@ -52,7 +52,7 @@ cdef class StumpSplitter(SearchSplitter):
     last epoch instead of the current one; with `gradient_leaves`, leaves take gradient steps with
     the weights, instead of their optimum every epoch; with `keep_last`, the split is the last
     hyperplane of training instead of the one of largest gain; with `constant_rate`, the learning
-    rate is never halved.
+    rate is never halved. With a `batch_size` of 1, rows are drawn at random, as in algorithm 1.
     """
 
     # parameters
@@ -78,6 +78,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef Plane best_plane
     cdef int64_t first         # position of the first cut's feature in the rows
     cdef float* margin         # of each row, when all were last evaluated
+    cdef double* weight_until  # sums of the weights up to each row; only for batches of one row
     cdef float* ones
     cdef int64_t* batch_at
     cdef float* batch_margin
@@ -122,6 +123,8 @@ cdef class StumpSplitter(SearchSplitter):
             &self.batch_delta, &self.batch_weight, &self.batch_slope, &self.active_slope, NULL
         ])
         self.direction = scratch.floats(self.table.n_features)
+        if self.batch_size == 1:
+            self.weight_until = scratch.doubles(n)
         if self.rows.blocks.is_sparse:
             self.trained = reserve_unfolded(scratch, MAX_CHOSEN, &self.sampler.grid)
         for i in range(batch):
@@ -217,6 +220,8 @@ cdef class StumpSplitter(SearchSplitter):
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
         self.best_plane.score = -INFINITY
         self.is_best_projected = False
+        if self.batch_size == 1:
+            self.sum_weights()
         self.init_plane(axis, 1)
         self.leaves.sum_sides(self.margin)
         self.remember()
@@ -235,6 +240,8 @@ cdef class StumpSplitter(SearchSplitter):
             self.n_active = 0
             if one_batch:
                 loss = self.whole_step(rate.value, objective)
+            elif self.batch_size == 1:
+                loss = self.epoch_of_draws(rate.value, objective)
             else:
                 loss = self.epoch(rate.value, objective)
                 if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
@@ -300,7 +307,7 @@ cdef class StumpSplitter(SearchSplitter):
         """Norm of the first hyperplane: 1, or the power of 1/2 at which some row has a slope.
 
         For rows on the side of their smaller loss, the bound has a slope only where the margin is
-        below half the difference of the losses (equation 9). All margins may be larger, as those
+        below half the difference of the losses (equation 5). All margins may be larger, as those
         of a binary feature are, and then the hyperplane would never move.
         """
         cdef int64_t i
@@ -366,6 +373,75 @@ cdef class StumpSplitter(SearchSplitter):
             start = start + size if start + size < n else start + size - n
         self.leaves.finish_sums()
         return loss
+
+    cdef void sum_weights(self) noexcept nogil:
+        cdef int64_t i
+        cdef double total = 0
+        for i in range(self.n_train):
+            total += self.leaves.weight[i]
+            self.weight_until[i] = total
+
+    cdef int64_t draw_row(self) noexcept nogil:
+        """A training row, drawn in proportion to its weight."""
+        cdef int64_t low = 0, high = self.n_train - 1, middle
+        cdef double at = uniform(&self.random) * self.weight_until[high]
+        while low < high:
+            middle = (low + high) // 2
+            if self.weight_until[middle] > at:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    cdef double epoch_of_draws(self, double rate, int objective) noexcept nogil:
+        """As many steps of single rows as there are training rows; an estimate of the objective.
+
+        A row of weight k is drawn as often as k copies of it would be, and its step is as long as
+        theirs.
+        """
+        cdef int64_t n = self.n_train, done, i
+        cdef double loss = 0, weight
+        cdef const float* branch
+        for done in range(n):
+            i = self.draw_row()
+            weight = self.leaves.weight[i]
+            if self.gradient_leaves:
+                self.leaves.set_losses(i, i + 1)
+                loss += self.leaves.base_loss / weight
+            self.rows.margins(
+                self.plane.w, self.plane.bias, self.rows.at + i, 1, self.batch_margin
+            )
+            branch = self.margin + i if self.old_signs else self.batch_margin
+            loss += self.batch_loss(
+                self.batch_margin, self.leaves.delta + i, self.leaves.weight + i, 1, objective
+            ) / weight
+            self.step(
+                self.rows.at + i, self.batch_margin, branch, self.leaves.delta + i,
+                self.leaves.weight + i, 1, weight, rate, objective
+            )
+            if self.gradient_leaves:
+                self.leaves.step(
+                    self.batch_margin, self.leaves.delta + i, i, 1, weight, rate, objective
+                )
+        if self.gradient_leaves:
+            self.leaves.set_losses(0, n)
+        loss *= self.leaves.train_weight / n
+        if not self.gradient_leaves:
+            loss += self.leaves.base_loss
+        self.measure_plane()
+        self.n_active = self.count_active(objective)    # rows that were not drawn count, too
+        return loss
+
+    cdef int64_t count_active(self, int objective) noexcept nogil:
+        """Number of training rows with a slope at the margins of `measure_plane`."""
+        cdef int64_t i, n_active = 0
+        if objective == SOFT:
+            return self.n_train
+        for i in range(self.n_train):
+            n_active += (
+                (2 * self.margin[i] + self.leaves.delta[i] > 0) != (self.margin[i] > 0)
+            )
+        return n_active
 
     cdef const float* join_ends(
         self, const float* end, const float* begin, int64_t tail, int64_t size, float* out

@@ -12,7 +12,7 @@ from .._kernels.alternate import Alternator
 from .._kernels.logistic import Logistic
 from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
-from .nongreedy import JointSettings, train_jointly
+from .nongreedy import joint_settings, train_jointly
 
 MOMENTUM = 0.9
 BATCH_SIZE = 100
@@ -74,9 +74,9 @@ def refine_grown(estimator, forest, data, seed, stop):
     if estimator.refine is None or stop[0]:
         return forest, {}
     criterion = estimator._criterion
-    if estimator.refine == "nongreedy":
-        held_out = np.zeros(len(data), dtype=bool)
-        return train_jointly(forest, data, held_out, seed, stop, JointSettings(), criterion)
+    if estimator.refine != "alternating":
+        held_out, settings = np.zeros(len(data), dtype=bool), joint_settings(estimator.refine)
+        return train_jointly(forest, data, held_out, seed, stop, settings, criterion)
     forest, curve = refine_tree(
         forest, data, seed, stop, criterion=criterion, n_sweeps=estimator.n_sweeps
     )

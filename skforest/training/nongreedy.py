@@ -6,7 +6,7 @@ and the tree that results.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import softmax
@@ -44,6 +44,19 @@ class JointSettings:
     row_norm: float | None = 8.0
     rescale_splits: bool = True
     n_iter_no_change: int = 5
+
+
+def joint_settings(refine):
+    """The `JointSettings` of "nongreedy", or of an estimator with parameters of these names."""
+    if refine == "nongreedy":
+        return JointSettings()
+    params, names = refine.get_params(deep=False), [part.name for part in fields(JointSettings)]
+    if not params.keys() >= set(names):
+        raise TypeError(
+            'refine must be "nongreedy", "alternating", None or a non-greedy tree, got '
+            f"{type(refine).__name__}"
+        )
+    return JointSettings(**{name: params[name] for name in names})
 
 
 def resolve_nu(nu, n_features):
