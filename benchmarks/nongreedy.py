@@ -11,6 +11,7 @@ import itertools
 import statistics
 import time
 import warnings
+from functools import partial
 
 import data
 import groups
@@ -36,16 +37,9 @@ MODELS = {
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
-# The procedure as the paper prints it: rows as they are, a constant learning rate, no rescaling of
-# splits and no early stopping. The paper prints neither the number of epochs nor learning rates.
-EXACT = {"splitter": "exact"}
-PRINTED = EXACT | {
-    "max_features": None,
-    "row_norm": None,
-    "rescale_splits": False,
-    "schedule": "constant",
-    "n_epochs": 30,
-}
+# The procedure as the paper prints it: a CO2 tree as printed, all of whose splits and leaves are then
+# trained at a constant rate, on rows and splits as they are and without early stopping. The paper
+# prints neither the number of epochs nor learning rates.
 PRINTED_CO2 = GROWN | {
     "objective": "co2",
     "splitter": "exact",
@@ -55,28 +49,33 @@ PRINTED_CO2 = GROWN | {
     "keep": "last",
     "n_epochs": 30,
 }
+PRINTED = {"row_norm": None, "rescale_splits": False, "schedule": "constant", "n_epochs": 30}
 # What the paper chooses on held-out training rows, for each depth.
-GRID = {"scaling": ("minmax", "standard"), "nu": (0.1, 1.0, 4.0, 10.0, 43.0, 100.0)}
+NUS = (0.1, 1.0, 4.0, 10.0, 43.0, 100.0)
 RATES = (0.03, 0.01)
+GRID = {"scaling": ("minmax", "standard"), "nu": NUS, "learning_rate": RATES}
+JOINT_GRID = {"joint_nu": NUS, "joint_rate": RATES}
 CHOICE_ROWS = 10_000
 PRINTED_DEPTHS = (6, 10, 14, 18)
+
+
+def _printed(joint_nu, joint_rate, joint, **kw):
+    """A CO2 tree as printed that is refined by joint training with the parameters `joint`."""
+    own = PRINTED | {"nu": joint_nu, "learning_rate": joint_rate} | joint
+    return CO2ForestClassifier(1, **PRINTED_CO2 | kw, refine=NonGreedyTreeClassifier(**own))
+
+
 PRINTED_MODELS = {
-    "axis": lambda **kw: CO2ForestClassifier(1, objective=None, **GROWN, **kw),
+    "axis": lambda **kw: CO2ForestClassifier(
+        1, **GROWN | {"objective": None, "splitter": "exact"} | kw
+    ),
     "random": lambda **kw: CO2ForestClassifier(1, objective="random", **GROWN, **kw),
     "OC1": lambda **kw: CO2ForestClassifier(1, objective="oc1", **GROWN, **kw),
     "CO2": lambda **kw: CO2ForestClassifier(1, **PRINTED_CO2 | kw),
-    "non-greedy": lambda **kw: NonGreedyTreeClassifier(**PRINTED | kw),
-    "non-greedy, trained leaves": lambda **kw: NonGreedyTreeClassifier(
-        **PRINTED | {"leaves": "trained"} | kw
-    ),
+    "non-greedy": partial(_printed, joint={}),
+    "non-greedy, trained leaves": partial(_printed, joint={"leaves": "trained"}),
+    "non-greedy, stable": partial(_printed, joint={"leaves": "trained", "stable": True}),
 }
-CHOSEN = {
-    "CO2": GRID | {"learning_rate": RATES[:1]},
-    "non-greedy": GRID | {"learning_rate": RATES},
-    "non-greedy, trained leaves": GRID | {"learning_rate": RATES},
-}
-# Sorting all features of all rows of MNIST takes too long: a histogram of all rows instead.
-SEARCH = {"mnist": {"splitter": "hist", "max_search_samples": None}}
 FURTHER = ("sensit", "protein")  # --sets has to name them: their data must be obtained first
 LARGE = ("mnist", "connect4", *FURTHER)  # too large for the coordinate search of OC1
 LEAF_NUS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -139,16 +138,20 @@ def as_printed(options):
     for name in options.sets or SETS:
         split = groups.load(name, options)
         for depth in options.depths or groups.pick(options, PRINTED_DEPTHS, PRINTED_DEPTHS[:1]):
+            start = {}  # settings of the CO2 tree, from which joint training starts as well
             for model, make in PRINTED_MODELS.items():
                 if model == "OC1" and name in LARGE or model not in options.models:
                     continue
-                search = SEARCH.get(name, EXACT) if model not in ("OC1", "random") else {}
-                fixed = search | {"max_depth": depth}
-                settings = _chosen(split, model, fixed, options)
+                settings = {"max_depth": depth}
+                if model == "CO2" or model.startswith("non-greedy"):
+                    start = start or _chosen(split, "CO2", settings, GRID, options)
+                    settings = start
+                if model.startswith("non-greedy"):
+                    settings = _chosen(split, model, start, JOINT_GRID, options)
                 found = {"": [], "-training": []}
                 seeds = groups.seeds(options)
                 for seed in seeds[:1] if model == "OC1" else seeds:  # OC1 takes long
-                    tree = _fit(make(**fixed, **settings, random_state=seed), split)
+                    tree = _fit(make(**settings, random_state=seed), split)
                     for suffix, X, y in (
                         ("", split.X_test, split.y_test),
                         ("-training", split.X_train, split.y_train),
@@ -160,21 +163,24 @@ def as_printed(options):
                     yield Row(row, errors, f"{mean_sd(errors)} %{note}")
 
 
-def _chosen(split, model, fixed, options):
-    """Settings of least error on a fifth of at most `CHOICE_ROWS` training rows."""
-    if model not in CHOSEN:
-        return {}
+def _chosen(split, model, fixed, grid, options):
+    """`fixed`, and settings of least error on a fifth of at most `CHOICE_ROWS` training rows."""
     n = min(CHOICE_ROWS, len(split.X_train))
     X, _, y, _ = train_test_split(split.X_train, split.y_train, train_size=n - 1, random_state=0)
     X, X_held, y, y_held = train_test_split(X, y, test_size=0.2, random_state=0)
     inner = data.Split(X, y, X_held, y_held)
-    grid = CHOSEN[model]
+    grid = groups.pick(options, grid, {name: values[-1:] for name, values in grid.items()})
     errors = {}
-    for values in itertools.product(*groups.pick(options, grid.values(), [])):
-        settings = dict(zip(grid, values))
-        tree = _fit(PRINTED_MODELS[model](**fixed, **settings, random_state=0), inner)
-        errors[values] = 1 - tree.score(X_held, y_held)
-    return dict(zip(grid, min(errors, key=errors.get)))
+    for values in itertools.product(*grid.values()):
+        settings = dict(zip(grid, values, strict=True))
+        tree = PRINTED_MODELS[model](**fixed | settings, random_state=0)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ConvergenceWarning)
+                errors[values] = 1 - tree.fit(inner.X_train, inner.y_train).score(X_held, y_held)
+        except ConvergenceWarning:  # joint training has lost the tree that it started from
+            errors[values] = 1
+    return fixed | dict(zip(grid, min(errors, key=errors.get), strict=True))
 
 
 def _fit(tree, split):
@@ -191,11 +197,11 @@ def leaves(options):
     """
     split = groups.load("mnist", options).head(10_000)
     for depth in groups.pick(options, LEAF_DEPTHS, LEAF_DEPTHS[:1]):
-        fixed = {"max_depth": depth, "random_state": 0}
+        fixed = {"max_depth": depth, "splitter": "exact", "random_state": 0}
         grown = PRINTED_MODELS["axis"](**fixed).fit(split.X_train, split.y_train)
         yield Row(f"leaves/axis-{depth}", [int(grown.forest_.n_leaves[0])], "before training")
         for nu in groups.pick(options, LEAF_NUS, LEAF_NUS[-1:]):
-            tree = NonGreedyTreeClassifier(init="axis", nu=nu, **SEARCH["mnist"], **fixed)
+            tree = NonGreedyTreeClassifier(init="axis", nu=nu, **fixed)
             _fit(tree, split)
             error = 100 * (1 - tree.score(split.X_test, split.y_test))
             yield Row(f"leaves/{nu}-{depth}", [tree.get_n_leaves()], f"error {error:.2f} %")
@@ -226,10 +232,11 @@ def inference(options):
         for kind in ("fast", "full"):
             spent = []
             for n_epochs in (few, many):
-                params = PRINTED | {"n_epochs": n_epochs, "inference": kind, "splitter": "hist"}
+                params = PRINTED | {"n_epochs": n_epochs, "inference": kind}
                 tree = NonGreedyTreeClassifier(
                     init="axis", nu=10.0, learning_rate=0.01, max_depth=depth, random_state=0,
-                ).set_params(**params)  # fmt: skip
+                    **params,
+                )  # fmt: skip
                 start = time.process_time()
                 _fit(tree, split)
                 spent.append(time.process_time() - start)
