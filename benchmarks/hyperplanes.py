@@ -33,8 +33,6 @@ def error_table(stored, commands, titles):
     """
     rows = []
     for name, papers in co2.PRINTED_SETS.items():
-        if f"co2:as-printed/{name}-10" not in stored:
-            continue
         printed = dict(zip(co2.PAPER_TREES, papers, strict=True))
         cells = [f"{printed[n]:g}" if n in printed else "" for n in SIZES]
         rows.append((f"{titles[name]}: CO2 in the paper", *cells, ""))
@@ -45,11 +43,11 @@ def error_table(stored, commands, titles):
             if model == "CO2, defaults":  # `trees` measures the same forests
                 trees = [stored.get(f"co2:trees/{name}-{model}-{n}") for n in SIZES]
                 found = [own or other for own, other in zip(found, trees, strict=True)]
-            if any(found):
-                others = co2.RIVAL_PAPERS.get(model, {}).get(name, ())
+            others = co2.RIVAL_PAPERS.get(model, {}).get(name, ())
+            if any(found) or others:
                 papers = dict(zip(co2.PAPER_TREES, others))
                 cells = [_cell(row, papers.get(n)) for row, n in zip(found, SIZES, strict=True)]
-                used = commands([row for row in found if row])
+                used = commands([row for row in found if row]) if any(found) else ""
                 rows.append((f"{titles[name]}: {model}", *cells, used))
     return ("", *(f"{n} trees" for n in SIZES), "Command"), rows
 
@@ -64,7 +62,8 @@ def choice_table(stored, commands, titles):
                 cells = [values[key] for key in ("max_features", *co2.GRID)]
                 label = f"{titles[name]}, {group.replace('-', ' ')}"
                 rows.append((label, *cells, f"{row['value']:.2f}", commands([row])))
-    return ("", "q", "scaling", "nu", "eta", "Error on held-out rows", "Command"), rows
+    head = ("", "max_features", "scaling", "nu", "learning_rate", "Error on held-out rows")
+    return (*head, "Command"), rows
 
 
 def first_cut_table(stored, commands, titles):

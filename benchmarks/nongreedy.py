@@ -37,9 +37,9 @@ MODELS = {
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
-# The procedure as the paper prints it: a CO2 tree as printed, all of whose splits and leaves are then
-# trained at a constant rate, on rows and splits as they are and without early stopping. The paper
-# prints neither the number of epochs nor learning rates.
+# The procedure as the paper prints it: a CO2 tree as printed, then joint training at a constant
+# rate, on rows and splits as they are and without early stopping. The paper prints neither the
+# number of epochs nor learning rates.
 PRINTED_CO2 = GROWN | {
     "objective": "co2",
     "splitter": "exact",
