@@ -108,8 +108,9 @@ dropout : float
 scaling : {"standard"} or None
     Units of the centred features in the inner products. "standard": their standard deviations.
     None: one unit for all features, so that those that vary much dominate, as the raw features of
-    the paper do. Features for "conv" always have one unit. With "standard", outliers are clipped,
-    see below.
+    the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
+    step changes them less. Features for "conv" always have one unit, and weights of variance
+    1 / p. With "standard", outliers are clipped, see below.
 importance_power : float
     The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
     the inner products; importances are those of a quick random forest. 0: no division. Larger
@@ -121,8 +122,8 @@ validation_fraction : float
     Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For
     `early_stopping` and {calibration}.
 n_iter_no_change : int
-    Training of a bag stops after this many evaluations without improvement, of the 40 in all. At
-    least 1. Only with `early_stopping`.
+    Training of a bag stops after this many evaluations without improvement, at least 1. There are
+    40 evaluations in all, or one in 500 steps where that is more. Only with `early_stopping`.
 bootstrap : bool
     True: each bag is trained on a bootstrap sample, rows drawn with replacement with
     probabilities proportional to their weights. False: on all rows.
@@ -174,9 +175,9 @@ ATTRIBUTES = """
 n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
     Resolved values of these parameters.
 loss_curve_ : list of ndarray
-    One entry per bag: mean loss of the batches since the last evaluation, 40 in all. In
-    regression, targets are in units of their standard deviation, or of their mean for "poisson";
-    the squared error is halved. A `skforest.Loss` has the units of y.
+    One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
+    are in units of their standard deviation, or of their mean for "poisson"; the squared error is
+    halved. A `skforest.Loss` has the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
     `early_stopping`.
@@ -322,6 +323,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             fern=self.structure == "fern",
             head=self.head,
             n_linear=0 if self.features == "identity" else int(self.n_directions_),
+            has_unit_weights=self.scaling is None and self.features != "conv",
             identity=self.features in ("identity", "both"),
             optimizer=self.optimizer,
             learning_rate=float(self.learning_rate_),

@@ -29,7 +29,7 @@ NEVER = np.zeros(1, dtype=np.uint8)
 def settings(**changes):
     own = {
         "n_trees": 7, "depth": 3, "fern": False, "head": "leaves", "n_linear": 5,
-        "identity": False, "optimizer": "adam", "learning_rate": 0.01, "momentum": 0.9,
+        "has_unit_weights": False, "identity": False, "optimizer": "adam", "learning_rate": 0.01, "momentum": 0.9,
         "weight_decay": 0.0, "schedule": "constant", "dropout": 0.0, "batch_size": 24,
         "n_steps": 10, "validation_fraction": 0.0, "n_iter_no_change": 10,
     }  # fmt: skip
@@ -307,6 +307,15 @@ def test_training_ends_at_the_stop_flag():
 def test_widths_of_vectors(n, width):
     assert padded_vector(n) == width
     assert padded(n) % padded(1) == 0 and n <= padded(n) < n + padded(1)
+
+
+@pytest.mark.parametrize("has_unit_weights", [False, True])
+def test_initial_weights_have_a_variance_of_one_or_one_over_their_number(has_unit_weights):
+    how = settings(n_linear=100, has_unit_weights=has_unit_weights)
+    fields = np.arange(400, dtype=np.int32)[None]
+    arrays = new_arrays(how, fields, 3, np.ones(400), np.random.RandomState(0))
+    variance = arrays["direction"][:, :100].var()
+    assert variance == pytest.approx(1 if has_unit_weights else 1 / 400, rel=0.05)
 
 
 # ---------------------------------------------------------------------------------- packed forests

@@ -262,6 +262,34 @@ def test_features_in_one_unit(features):
     ).score(X, y)
 
 
+def test_steps_change_weights_less_in_one_unit():
+    """They start with variance 1, and with 1 / 50 otherwise; features have deviation 1 in both."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 50))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = X[:, 0] - abs(X[:, 1])
+    moved = []
+    for scaling in (None, "standard"):
+        model = quick(RandomHingeForestRegressor, scaling=scaling, importance_power=0.0, n_bags=1)
+        ends = []
+        for rate in (1e-9, 0.05):  # without and with training
+            forest = model.set_params(learning_rate=rate, max_iter=50).fit(X, y).forest_
+            used = forest.directions(np.unique(forest.direction)).toarray()
+            ends.append(used / np.linalg.norm(used, axis=1, keepdims=True))
+        cosine = np.abs(ends[1] @ ends[0].T).max(axis=1)
+        moved.append(1 - np.median(cosine))
+    assert moved[0] < moved[1] / 5
+
+
+@pytest.mark.parametrize("max_iter, n_checks", [(30, 30), (400, 40), (1000, 40), (25_000, 50)])
+def test_the_loss_is_evaluated_every_500_steps_or_40_times(max_iter, n_checks):
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    forest = RandomHingeForestClassifier(
+        1, max_depth=1, n_bags=1, n_directions=1, batch_size=2, max_iter=max_iter
+    ).fit(X, y)
+    assert [len(curve) for curve in forest.loss_curve_] == [n_checks]
+
+
 @pytest.mark.parametrize(
     ("features", "factor"),
     [("linear", 2.0**-900), ("linear", 2.0**-10), ("linear", 2.0**900), ("conv", 2.0**900)],

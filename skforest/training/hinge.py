@@ -22,7 +22,8 @@ from .losses import weighted_quantile
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
 COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
-N_CHECKS = 40  # evaluations of the loss
+N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
+STEPS_OF_CHECK = 500
 PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # rows for the initial statistics of features
@@ -38,6 +39,7 @@ class HingeSettings:
     fern: bool
     head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
     n_linear: int  # learned features of each patch
+    has_unit_weights: bool  # they start with weights of variance 1, else 1 / patch size
     identity: bool  # columns of the table are features, too
     optimizer: str
     learning_rate: float
@@ -131,7 +133,8 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     n_identity = len(emphasis) if settings.identity else 0
     n_tests = depth if settings.fern else 2**depth - 1
     direction = np.zeros((patch_size, patch), dtype=np.float32)
-    direction[:, :n_linear] = random.normal(size=(patch_size, n_linear)) / math.sqrt(patch_size)
+    length = 1.0 if settings.has_unit_weights else math.sqrt(patch_size)
+    direction[:, :n_linear] = random.normal(size=(patch_size, n_linear)) / length
     variance = np.ones(first + padded(n_identity))
     variance[first : first + n_identity] = np.square(emphasis[:n_identity])
     threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
@@ -211,7 +214,7 @@ class HingeTraining:
         the loss becomes infinite before the first evaluation on validation rows.
         """
         settings = self.settings
-        size = max(1, -(-settings.n_steps // N_CHECKS))
+        size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
         early_stopping = len(self.validation_rows) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
         while self.n_done < settings.n_steps and not self.stop[0]:
