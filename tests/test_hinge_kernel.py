@@ -29,7 +29,8 @@ NEVER = np.zeros(1, dtype=np.uint8)
 def settings(**changes):
     own = {
         "n_trees": 7, "depth": 3, "fern": False, "head": "leaves", "n_linear": 5,
-        "has_unit_weights": False, "identity": False, "optimizer": "adam", "learning_rate": 0.01, "momentum": 0.9,
+        "has_unit_weights": False, "identity": False, "optimizer": "adam",
+        "learning_rate": 0.01, "momentum": 0.9,
         "weight_decay": 0.0, "schedule": "constant", "dropout": 0.0, "batch_size": 24,
         "n_steps": 10, "validation_fraction": 0.0, "n_iter_no_change": 10,
     }  # fmt: skip
