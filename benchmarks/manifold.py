@@ -310,7 +310,7 @@ def _importances(options):
     is_tested = np.isin(split.y_test, (3, 5))
     test = data.Split(X, y, split.X_test[is_tested], split.y_test[is_tested])
     trees = pick(options, 500, 5)
-    own = {"importance_type": "count", "splitter": "exact"}
+    own = {"importance_type": "count", "splitter": "exact", "max_features": "sqrt"}
     models = {
         "patch forest": ManifoldForestClassifier(
             trees, feature_shape=SHAPE, contrast="sum", max_patch=4, **own
