@@ -122,7 +122,8 @@ def leaf_values_table(stored, commands, titles):
         ]
         if all(key in stored for key in names):
             found = [stored[key] for key in names]
-            rows.append((titles[name], *(row["note"] for row in found), commands(found)))
+            cells = [row["note"].replace("+-", "±") for row in found]
+            rows.append((titles[name], *cells, commands(found)))
     head = (f"{what}, {kind}" for what in ("Error", "Log loss") for kind in nongreedy.LEAF_VALUES)
     return ("Depth 10", *head, "Command"), rows
 
