@@ -62,6 +62,19 @@ cdef inline double uniform(Random* random) noexcept nogil:
     return <double>(next_word(random) >> 11) * (1.0 / 9007199254740992.0)
 
 
+cdef inline int64_t draw(Random* random, const double* until, int64_t n) noexcept nogil:
+    """An item in 0 .. n - 1 in proportion to its weight; `until` are the cumulated weights."""
+    cdef int64_t low = 0, high = n - 1, middle
+    cdef double at = uniform(random) * until[high]
+    while low < high:
+        middle = (low + high) // 2
+        if until[middle] > at:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 cdef inline double normal(Random* random) noexcept nogil:
     """A standard normal number, by the Box-Muller transform, of which one number is used."""
     cdef double radius = sqrt(-2 * log1p(-uniform(random)))

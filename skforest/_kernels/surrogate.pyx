@@ -24,7 +24,7 @@ from .direction cimport (
     DENSE, FLOAT32, WEIGHTED, Table, Unfolded, entry_of, project, reserve_unfolded
 )
 from .memory cimport Scratch, allocate
-from .random cimport below, shuffle, uniform
+from .random cimport below, draw, shuffle, uniform
 from .row_blocks cimport MAX_CHOSEN
 from .search cimport SearchSplitter
 from .split cimport Split
@@ -381,18 +381,6 @@ cdef class StumpSplitter(SearchSplitter):
             total += self.leaves.weight[i]
             self.weight_until[i] = total
 
-    cdef int64_t draw_row(self) noexcept nogil:
-        """A training row, drawn in proportion to its weight."""
-        cdef int64_t low = 0, high = self.n_train - 1, middle
-        cdef double at = uniform(&self.random) * self.weight_until[high]
-        while low < high:
-            middle = (low + high) // 2
-            if self.weight_until[middle] > at:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
     cdef double epoch_of_draws(self, double rate, int objective) noexcept nogil:
         """As many steps of single rows as there are training rows; an estimate of the objective.
 
@@ -403,7 +391,7 @@ cdef class StumpSplitter(SearchSplitter):
         cdef double loss = 0, weight
         cdef const float* branch
         for done in range(n):
-            i = self.draw_row()
+            i = draw(&self.random, self.weight_until, n)
             weight = self.leaves.weight[i]
             if self.gradient_leaves:
                 self.leaves.set_losses(i, i + 1)
