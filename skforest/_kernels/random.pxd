@@ -63,7 +63,10 @@ cdef inline double uniform(Random* random) noexcept nogil:
 
 
 cdef inline int64_t draw(Random* random, const double* until, int64_t n) noexcept nogil:
-    """An item in 0 .. n - 1 in proportion to its weight; `until` are the cumulated weights."""
+    """An item in 0 .. n - 1 in proportion to its weight; `until` are the cumulated weights.
+
+    The first one whose cumulated weight exceeds a uniform number, by bisection.
+    """
     cdef int64_t low = 0, high = n - 1, middle
     cdef double at = uniform(random) * until[high]
     while low < high:

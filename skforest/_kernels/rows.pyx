@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from .random cimport Random, below, hash_seed, next_word, shuffle, uniform
+from .random cimport Random, below, draw, hash_seed, next_word, shuffle, uniform
 
 
 def tree_seed(uint64_t seed, uint64_t tree):
@@ -146,8 +146,7 @@ cdef class RowOrder:
 def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
     """How often each row is drawn in n_draws draws with replacement, with probability ~ weight."""
     cdef Random random
-    cdef int64_t low, high, middle, n = weight.shape[0]
-    cdef double at
+    cdef int64_t n = weight.shape[0]
     result = np.zeros(n, dtype=np.float64)
     cdef double[::1] counts = result
     cdef double[::1] ends
@@ -160,17 +159,7 @@ def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
     ends = np.cumsum(weight)
     with nogil:
         for _ in range(n_draws):
-            # The first row whose cumulative weight exceeds a uniform number, by bisection.
-            at = uniform(&random) * ends[n - 1]
-            low = 0
-            high = n - 1
-            while low < high:
-                middle = (low + high) // 2
-                if ends[middle] > at:
-                    high = middle
-                else:
-                    low = middle + 1
-            counts[low] += 1
+            counts[draw(&random, &ends[0], n)] += 1
     return result
 
 
