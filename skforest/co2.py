@@ -71,8 +71,9 @@ n_epochs : "auto" or int
     Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
 batch_size : int
-    Rows of a gradient step, at least 1. Each row is shown once in an epoch; with 1, as many rows
-    as there are are drawn at random in proportion to their weights, as in algorithm 1.
+    Rows of a gradient step, at least 1. An epoch shows each row of the node once. With 1, it has
+    as many steps as there are rows, which are drawn at random in proportion to their weights, as
+    in algorithm 1 of the paper.
 holdout : "auto" or float
     Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
     hyperplane is better than the single feature that it began with. Only nodes with at least 40
