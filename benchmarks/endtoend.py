@@ -65,6 +65,9 @@ CELLS = [(step, n_epochs) for step in STEPS for n_epochs in EPOCHS]
 TRADEOFF_EPOCHS = {"letter": 45, "usps": 45, "mnist": 15}
 FEW_TREES = (1, 3, 5, 10)
 CONNECT4 = (4, 6, 8, 10, 12)
+# Figure 2: depths of single trees, and epochs of joint training after 20 of each split.
+SINGLE = {"connect4": CONNECT4, "mnist": DEPTHS}
+STAGES = {"grown": 0, "printed": 20}
 MEMBRANE_EPOCHS = (4, 8, 24)
 SMOOTH = {"digits": (8, 8), "mnist": (28, 28), "membranes": (31, 31)}
 # A small model, for runs that only show that a group works.
@@ -94,10 +97,14 @@ MEASURES |= {
     for depth in CONNECT4
 }
 MEASURES |= {
-    f"connect4-printed/{depth}": Measure(
-        f"accuracy of one tree, Connect4, depth {depth}, settings of the paper", "%"
+    f"{name}-{stage}/{depth}": Measure(
+        f"accuracy of one tree, {name}, depth {depth}, settings of the paper"
+        + ("" if n_epochs else ", without joint training"),
+        "%",
     )
-    for depth in CONNECT4
+    for name, depths in SINGLE.items()
+    for stage, n_epochs in STAGES.items()
+    for depth in depths
 }
 MEASURES |= {
     f"as-printed/{name}-{step}-{n_epochs}": Measure(
@@ -195,12 +202,20 @@ def connect4(options):
 
 
 def as_printed(options):
-    """Figure 2 on Connect4; table 1: increase of the steepness in each epoch, number of epochs."""
-    if _wanted("connect4", options):
-        split = groups.load("connect4", options)
-        for depth in CONNECT4:
-            own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20, "finetune_epochs": 20}
-            yield from _run(f"connect4-printed/{depth}", split, own, options, 1)
+    """Figure 2; table 1: increase of the steepness in each epoch, number of epochs.
+
+    ``--sets connect4-trees mnist-trees`` are those of figure 2.
+    """
+    for name, depths in SINGLE.items():
+        if not _wanted(f"{name}-trees", options):
+            continue
+        split = groups.load(name, options)
+        for depth in depths:
+            for stage, n_epochs in STAGES.items():
+                own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20}
+                own |= {"finetune_epochs": n_epochs}
+                own |= {"feature_shape": MNIST["feature_shape"]} if name == "mnist" else {}
+                yield from _run(f"{name}-{stage}/{depth}", split, own, options)
     for name, forest in PRINTED_FORESTS.items():
         wanted = {
             (step, n_epochs): f"{name}-{step}-{n_epochs}"

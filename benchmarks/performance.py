@@ -528,14 +528,20 @@ def endtoend_table(stored):
     return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
 
 
-def connect4_table(stored):
-    """Return head and rows of single end-to-end trees on Connect4."""
-    columns = [(depth,) for depth in endtoend.CONNECT4]
-    rows = [
-        (label, *_row(stored, [f"endtoend:{group}/{depth}" for (depth,) in columns]))
-        for label, group in (("as printed", "connect4-printed"), ("defaults", "connect4"))
-    ]
-    return ("", *(f"depth {depth}" for (depth,) in columns), "Command"), _filled(rows)
+def single_trees(stored):
+    """Return head and rows of single end-to-end trees by depth."""
+    depths = endtoend.CONNECT4
+    own = {"connect4": "connect4/{}", "mnist": "trees/mnist-{}"}
+    rows = []
+    for name in endtoend.SINGLE:
+        for label, form in (
+            ("as printed, without joint training", f"{name}-grown/{{}}"),
+            ("as printed", f"{name}-printed/{{}}"),
+            ("defaults", own[name]),
+        ):
+            names = [f"endtoend:{form.format(depth)}" for depth in depths]
+            rows.append((f"{TITLES[name]}: {label}", *_row(stored, names)))
+    return ("", *(f"depth {depth}" for depth in depths), "Command"), _filled(rows)
 
 
 def tradeoff_table(stored):
@@ -618,7 +624,7 @@ TABLES = {
     "endtoend_steepness": steepness_table,
     "endtoend_routing": endtoend_table,
     "endtoend_engines": engines_table,
-    "endtoend_connect4": connect4_table,
+    "endtoend_single": single_trees,
     "endtoend_tradeoff": tradeoff_table,
     "hinge_summary": hinge_summary,
     "manifold_importances": importances_table,
