@@ -436,7 +436,7 @@ def curves(options):
         stored[name] = {}
         for trees, depth in sizes:
             own = PRINTED[row][1] | {"n_estimators": trees, "max_depth": depth}
-            own |= {"early_stopping": True, "n_iter_no_change": 40}
+            own |= {"early_stopping": True, "n_iter_no_change": 1000}  # never
             if name == "usps":
                 own |= {"validation_fraction": 0.2, "max_iter": 10_000}
             own = groups.pick(options, own, own | QUICK)
