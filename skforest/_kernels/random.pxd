@@ -62,7 +62,7 @@ cdef inline double uniform(Random* random) noexcept nogil:
     return <double>(next_word(random) >> 11) * (1.0 / 9007199254740992.0)
 
 
-cdef inline int64_t draw(Random* random, const double* until, int64_t n) noexcept nogil:
+cdef inline int64_t draw_item(Random* random, const double* until, int64_t n) noexcept nogil:
     """An item in 0 .. n - 1 in proportion to its weight; `until` are the cumulated weights.
 
     The first one whose cumulated weight exceeds a uniform number, by bisection.

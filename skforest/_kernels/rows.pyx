@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from .random cimport Random, below, draw, hash_seed, next_word, shuffle, uniform
+from .random cimport Random, below, draw_item, hash_seed, next_word, shuffle, uniform
 
 
 def tree_seed(uint64_t seed, uint64_t tree):
@@ -159,7 +159,7 @@ def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
     ends = np.cumsum(weight)
     with nogil:
         for _ in range(n_draws):
-            counts[draw(&random, &ends[0], n)] += 1
+            counts[draw_item(&random, &ends[0], n)] += 1
     return result
 
 

@@ -24,7 +24,7 @@ from .direction cimport (
     DENSE, FLOAT32, WEIGHTED, Table, Unfolded, entry_of, project, reserve_unfolded
 )
 from .memory cimport Scratch, allocate
-from .random cimport below, draw, shuffle, uniform
+from .random cimport below, draw_item, shuffle, uniform
 from .row_blocks cimport MAX_CHOSEN
 from .search cimport SearchSplitter
 from .split cimport Split
@@ -387,11 +387,11 @@ cdef class StumpSplitter(SearchSplitter):
         A row of weight k is drawn as often as k copies of it would be, and its step is as long as
         theirs.
         """
-        cdef int64_t n = self.n_train, done, i
+        cdef int64_t n = self.n_train, i
         cdef double loss = 0, weight
         cdef const float* branch
-        for done in range(n):
-            i = draw(&self.random, self.weight_until, n)
+        for _ in range(n):
+            i = draw_item(&self.random, self.weight_until, n)
             weight = self.leaves.weight[i]
             if self.gradient_leaves:
                 self.leaves.set_losses(i, i + 1)
