@@ -696,7 +696,7 @@ if __name__ == "__main__":
             "--least": {
                 "type": int,
                 "default": 0,
-                "help": "numbers of trees below this are not stored, as those of more seeds stay",
+                "help": "do not store errors of fewer trees, which may have been measured with more seeds",
             },
             "--models": {
                 "nargs": "*",

@@ -110,7 +110,7 @@ PRINTED_IMAGES = {
         1.90,
     ),
 }
-# Means of ferns, in the order of SIZES.
+# Means of ten runs of ferns in the authors' logs, in the order of SIZES.
 FERNS = {
     "abalone": """
         43.18 42.39 41.32 40.74 41.63 35.66 35.26 35.61 35.11 35.46

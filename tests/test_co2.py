@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
 from scipy import sparse
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, make_blobs, make_classification
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -110,6 +110,51 @@ def test_single_rows_are_drawn_in_proportion_to_their_weights(objective, leaves)
     assert own.sum() == 4
     moved = (start - found)[own] / (1e-7 * n_steps)
     np.testing.assert_allclose(moved, gradient[own], atol=0.02 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_of_one_row_are_those_of_algorithm_1(seed):
+    """One row has nearly all of the weight, so that it is drawn in every step."""
+    X, y = blobs(20, seed=seed)
+    X = X / 10
+    weight = np.full(20, 1e-6)
+    weight[seed] = 1.0
+    rate, n_epochs, smoothing = 0.02, 3, 40.0  # both leaves begin nearly alike
+    model = CO2ForestClassifier(
+        objective="co2", batch_size=1, momentum=0.0, schedule="constant", n_epochs=n_epochs,
+        learning_rate=rate, smoothing=smoothing, scaling=None, row_norm=None, signs="old",
+        leaves="gradient", keep="last", random_state=0, **PLAIN,
+    )  # fmt: skip
+    w, bias = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y, weight))
+    w = w.astype(float)
+    sides = X @ w <= bias, X @ w > bias
+    onehot, pseudo = np.eye(3)[y] * weight[:, None], smoothing * weight.mean()
+    leaf = np.log([onehot[side].sum(axis=0) + pseudo for side in sides])
+    x, label = X[seed], y[seed]
+    for _ in range(n_epochs):
+        sign = 1 if x @ w > bias else -1
+        for _ in range(len(X)):  # lines 6 to 14
+            m = x @ w - bias
+            l0, l1 = -log_softmax(leaf, axis=1)[:, label]
+            worse = int(l1 + m > l0 - m)
+            leaf[worse] -= rate * (softmax(leaf[worse]) - np.eye(3)[label])
+            step = rate * ((-1 if worse else 1) + sign)
+            w, bias = w + step * x, bias - step
+        if 0 < (X @ w > bias).sum() < len(X):
+            last = w, bias
+    found, threshold = split_of(model.fit(X, y, weight))
+    np.testing.assert_allclose(found, last[0], rtol=1e-4, atol=1e-4)
+    assert threshold == pytest.approx(last[1], abs=1e-4)
+
+
+def test_signs_of_single_rows_are_those_at_the_end_of_the_last_epoch():
+    X, y = blobs(40)
+    model = CO2ForestClassifier(
+        objective="co2", batch_size=1, learning_rate=0.3, n_epochs=3, keep="last",
+        random_state=0, **PLAIN,
+    )  # fmt: skip
+    old, current = (split_of(model.set_params(signs=s).fit(X, y))[0] for s in ("old", "current"))
+    assert np.abs(old - current).max() > 0.1
 
 
 @given(st.integers(0, 2**32 - 1))
