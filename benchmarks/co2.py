@@ -696,7 +696,7 @@ if __name__ == "__main__":
             "--least": {
                 "type": int,
                 "default": 0,
-                "help": "do not store errors of fewer trees, which may have been measured with more seeds",
+                "help": "keep the stored errors of fewer trees, which may be of more seeds",
             },
             "--models": {
                 "nargs": "*",
