@@ -19,33 +19,51 @@ def folder(options):
 
 
 def learning_curves(stored, path):
-    """Draw error against the number of training rows, one panel for each simulation.
+    """Draw errors and times by the number of training rows, a column for each simulation.
 
     Parameters
     ----------
     stored : dict
-        ``"n"``, the numbers of rows, and by simulation and model a list of runs: one error in
-        percent for each number of rows. Models called "... forest" are ours.
+        ``"n"``, the numbers of rows, and by simulation and model a list of runs, with an
+        ``"error"`` in percent and the seconds to ``"fit"`` and to ``"predict"`` for each number of
+        rows. Models called "... forest" are ours.
     path : path
-        Of the picture.
+        Of the picture of errors; times are drawn into one with "times" at the end of its name.
     """
     names = [name for name in stored if name != "n"]
-    figure = Figure(figsize=(12, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(names))
-    for panel, name in zip(panels, names, strict=True):
-        for model, runs in stored[name].items():
-            mean = np.mean(runs, axis=0)
-            error = np.std(runs, axis=0) / np.sqrt(len(runs))
-            style = {"marker": "o"} if model.endswith(" forest") else {"linestyle": "--"}
-            (line,) = panel.plot(stored["n"], mean, label=model, markersize=4, **style)
+    path_of_times = path.with_stem(f"{path.stem}_times")
+    labels = {"fit": "seconds to train", "predict": "seconds to predict 10000 rows"}
+    for keys, target in (({"error": "test error in %"}, path), (labels, path_of_times)):
+        size = (12, 1.2 + 3 * len(keys))
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(keys), len(names), squeeze=False, sharey="row")
+        for panels, (key, label) in zip(grid, keys.items(), strict=True):
+            panels[0].set_ylabel(label)
+            for panel, name in zip(panels, names, strict=True):
+                _learning_curve(panel, stored["n"], stored[name], key)
+                panel.set(title=name)
+                panel.set(**({"ylim": (0, None)} if key == "error" else {"yscale": "log"}))
+        for panel in grid[-1]:
+            panel.set_xlabel("training rows")
+        legend = grid[0, 0].get_legend_handles_labels()
+        figure.legend(*legend, loc="outside lower center", ncols=4)
+        figure.savefig(target, dpi=120)
+
+
+def _learning_curve(panel, n_rows, models, key):
+    """Draw the means of runs of some models, with their standard errors."""
+    for model, runs in models.items():
+        values = [run[key] for run in runs]
+        mean = np.mean(values, axis=0)
+        error = np.std(values, axis=0) / np.sqrt(len(runs))
+        style = {"marker": "o"} if model.endswith(" forest") else {"linestyle": "--"}
+        (line,) = panel.plot(n_rows, mean, label=model, markersize=4, **style)
+        if key == "error":
             band = (mean - error, mean + error)
-            panel.fill_between(stored["n"], *band, color=line.get_color(), alpha=0.15, lw=0)
-        panel.set(title=name, xscale="log", xlabel="training rows", ylim=(0, None))
-        panel.set_xticks(stored["n"][::2], stored["n"][::2], minor=False)
-        panel.minorticks_off()
-    panels[0].set_ylabel("test error in %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.savefig(path, dpi=120)
+            panel.fill_between(n_rows, *band, color=line.get_color(), alpha=0.15, lw=0)
+    panel.set(xscale="log")
+    panel.set_xticks(n_rows[::2], n_rows[::2], minor=False)
+    panel.minorticks_off()
 
 
 def depth_curves(curves, path):

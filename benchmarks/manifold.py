@@ -20,6 +20,7 @@ which ``--treeple-python treeple-env/bin/python`` and ``--ydf-python ydf-env/bin
 
 import statistics
 import sys
+import time
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -208,7 +209,7 @@ def as_printed(options):
 
 
 def _simulations(options):
-    """Error against the number of training rows in the three simulations of the paper."""
+    """Errors and times by the number of training rows in the three simulations of the paper."""
     sizes = pick(options, [10, 25, 50, 100, 250, 500, 1000, 2000], [10, 25])
     path = options.results / "manifold_simulations.json"
     stored = results.read(path)
@@ -223,34 +224,46 @@ def _simulations(options):
             if model == "convolutional network" and find_spec("torch") is None:
                 print("PyTorch is not installed: no convolutional network")
                 continue
-            n_repeats = options.rounds or (5 if model == "convolutional network" else 10)
             stored[name][model] = joblib.Parallel(options.n_jobs)(
                 joblib.delayed(_learning_curve)(name, model, repeat, sizes, trees, n_test)
-                for repeat in range(n_repeats)
+                for repeat in groups.seeds(options, 5)
             )
             results.write(path, stored)
-            print(f"{name}, {model}: {np.mean(stored[name][model], axis=0).round(1)}", flush=True)
+            means = {
+                key: np.mean([run[key] for run in stored[name][model]], axis=0)
+                for key in ("error", "fit", "predict")
+            }
+            print(f"{name}, {model}: {means['error'].round(1)} %", flush=True)
+            print(f"  fit {means['fit'].round(3)} s, predict {means['predict'].round(3)} s")
     for name, n in (("circle", 250), ("circle", 1000), ("bars", 25)):
         if n in sizes and "patch forest" in stored[name]:
             column = sizes.index(n)
-            errors = {model: [c[column] for c in runs] for model, runs in stored[name].items()}
+            errors = {
+                model: [run["error"][column] for run in runs]
+                for model, runs in stored[name].items()
+            }
             note = ", ".join(f"{model} {mean_sd(values)}" for model, values in errors.items())
             yield Row(f"simulations/{name}-{n}", errors["patch forest"], note)
 
 
 def _learning_curve(name, model_name, repeat, sizes, trees, n_test):
-    """Errors in percent of a model on one draw of a simulation, for every training size."""
+    """Errors in percent and processor seconds of a model on one draw, for every training size."""
     simulation = SIMULATIONS[name]
     rng = np.random.default_rng([repeat, *name.encode()])
     X, y = simulation.draw(max(sizes), rng)
     X_test, y_test = simulation.draw(n_test, rng)
-    curve = []
+    test = data.Split(X, y, X_test, y_test)
+    curve = {"error": [], "fit": [], "predict": []}
     for n in sizes:
         model = MODELS[model_name](simulation, trees, repeat)
+        start = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solvers that did not converge
             model.fit(X[:n], y[:n])
-        curve.append(_error(model, data.Split(X, y, X_test, y_test)))
+        fitted = time.process_time()
+        curve["error"].append(_error(model, test))
+        curve["fit"].append(fitted - start)
+        curve["predict"].append(time.process_time() - fitted)
     return curve
 
 
@@ -289,6 +302,9 @@ def _forest(projection):
 MODELS = {
     "sparse forest": _forest("sparse"),
     "patch forest": _forest("patch"),
+    "default forest": lambda simulation, trees, seed: ManifoldForestClassifier(
+        trees, feature_shape=simulation.feature_shape, wrap=simulation.wrap, random_state=seed
+    ),
     "RandomForest": lambda _, trees, seed: RandomForestClassifier(trees, random_state=seed),
     "logistic regression": lambda *_: LogisticRegression(max_iter=1000),
     "linear SVM": lambda *_: LinearSVC(),

@@ -340,7 +340,7 @@ def simulations_table(_):
     rows = []
     for model in curves["circle"]:
         at = [(curves[name][model], curves["n"].index(n)) for name, n in columns]
-        found = [[run[k] for run in runs] for runs, k in at]
+        found = [[run["error"][k] for run in runs] for runs, k in at]
         cells = [f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" for values in found]
         rows.append((model, *cells, str(len(at[0][0]))))
     return ("Model", *(f"{name} {n}" for name, n in columns), "Draws"), rows

@@ -19,6 +19,7 @@ from sklearn.base import _fit_context, is_classifier
 from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import (  # noqa: F401
+    HasMethods,
     Interval,
     RealNotInt,
     StrOptions,

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 from ._base import (
-    BaseForest,
     BootstrapMixin,
+    HasMethods,
     Integral,
     Interval,
     Real,
@@ -212,7 +212,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "keep": [StrOptions({"best", "last"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
-        "refine": [StrOptions({"nongreedy", "alternating"}), BaseForest, None],
+        "refine": [StrOptions({"nongreedy", "alternating"}), HasMethods("get_params"), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
     _compares_indicators = True
@@ -283,9 +283,10 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             chosen = [name for name in SETTINGS[0] if getattr(self, name) == "auto"]
             kept = {f"{name}_": getattr(self, f"{name}_") for name in chosen}
         super()._resolve_settings(data, is_warm_start)
-        if isinstance(self.refine, BaseForest):
-            self.refine._validate_params()
+        if self.refine is not None and self.refine != "alternating":
             joint_settings(self.refine)
+            if self.refine != "nongreedy":
+                self.refine._validate_params()
         self.__dict__.update(self._candidate_settings(data.X.shape[1])[0] | kept)
 
     def _select_settings(self, data, is_warm_start):

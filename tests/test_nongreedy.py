@@ -583,8 +583,12 @@ def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, t
     loaded = skforest.load(tmp_path / "model")
     assert loaded.refine.get_params() == model.refine.get_params()
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    with pytest.raises(TypeError, match="refine must be .* a non-greedy tree, got CO2Forest"):
+    with pytest.raises(TypeError, match="refine must be .* a NonGreedyTreeR.*, got CO2Forest"):
         cls(refine=cls()).fit(X, y)
+    with pytest.raises(TypeError, match="a NonGreedyTreeRegressor, got <class"):
+        cls(refine=tree).fit(X, y)
+    with pytest.raises(ValueError, match="'refine' parameter .* implementing 'get_params'"):
+        cls(refine=3).fit(X, y)
     with pytest.raises(ValueError, match="The 'nu' parameter of NonGreedyTree"):
         cls(refine=tree(nu=-1.0)).fit(X, y)
 

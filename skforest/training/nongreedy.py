@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.joint import JointTrainer
@@ -50,11 +51,13 @@ def joint_settings(refine):
     """The `JointSettings` of "nongreedy", or of an estimator with parameters of these names."""
     if refine == "nongreedy":
         return JointSettings()
-    params, names = refine.get_params(deep=False), [part.name for part in fields(JointSettings)]
+    is_estimator = isinstance(refine, BaseEstimator)
+    params = refine.get_params(deep=False) if is_estimator else {}
+    names = [part.name for part in fields(JointSettings)]
     if not params.keys() >= set(names):
         raise TypeError(
-            'refine must be "nongreedy", "alternating", None or a non-greedy tree, got '
-            f"{type(refine).__name__}"
+            'refine must be "nongreedy", "alternating", None, a NonGreedyTreeClassifier or a '
+            f"NonGreedyTreeRegressor, got {refine!r}"
         )
     return JointSettings(**{name: params[name] for name in names})
 
