@@ -53,13 +53,6 @@ CLASSES = (  # tables with four classes and more
     "vowel",
     "wine_quality_white_cls",
 )
-SHAPES = {
-    "usps": (16, 16),
-    "mnist": (28, 28),
-    "ucr_ecg5000": (140,),
-    "ucr_gunpoint": (150,),
-    "ucr_swedishleaf": (128,),
-}
 BOX_MODELS = "boosting", "boosting, boxes", "manifold forest, boxes"
 BOX_ROWS = 4000  # that train, at most
 MEASURES = {
@@ -88,7 +81,7 @@ MEASURES = {
     },
     **{
         f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
-        for name in SHAPES
+        for name in data.SHAPES
         for model in BOX_MODELS
     },
 }
@@ -212,14 +205,14 @@ def rate(options):
 
 def boxes(options):
     """Test errors on images and signals, with and without `feature_shape`."""
-    for name in pick(options, SHAPES, ["usps"]):
+    for name in pick(options, data.SHAPES, ["usps"]):
         split = groups.load(name, options)
         X_train, X_test = (X.reshape(len(X), -1) for X in (split.X_train, split.X_test))
         errors = {model: [] for model in BOX_MODELS}
         for seed in range(options.rounds or 3):
             rows = np.random.RandomState(seed).permutation(len(X_train))[:BOX_ROWS]
             own = {"random_state": seed, "n_jobs": options.n_jobs}
-            shaped = own | {"feature_shape": SHAPES[name]}
+            shaped = own | {"feature_shape": data.SHAPES[name]}
             if options.quick:
                 own["n_estimators"] = shaped["n_estimators"] = 20
             models = (

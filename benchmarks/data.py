@@ -57,6 +57,14 @@ REGRESSION = [
     "reg_pol",
     "reg_wind",
 ]
+# Images and signals, and the shapes of their rows.
+SHAPES = {
+    "usps": (16, 16),
+    "mnist": (28, 28),
+    "ucr_ecg5000": (140,),
+    "ucr_gunpoint": (150,),
+    "ucr_swedishleaf": (128,),
+}
 # Tables with categories, and those with categories or missing values.
 WITH_CATEGORIES = ["adult", "churn", "german_credit", "krkopt", "nursery", "sick", "soybean"]
 RAW = ["arrhythmia", *WITH_CATEGORIES]

@@ -52,15 +52,16 @@ def learning_curves(stored, path):
 
 def _learning_curve(panel, n_rows, models, key):
     """Draw the means of runs of some models, with their standard errors."""
-    for model, runs in models.items():
+    for i, (model, runs) in enumerate(models.items()):
         values = [run[key] for run in runs]
         mean = np.mean(values, axis=0)
         error = np.std(values, axis=0) / np.sqrt(len(runs))
         style = {"marker": "o"} if model.endswith(" forest") else {"linestyle": "--"}
-        (line,) = panel.plot(n_rows, mean, label=model, markersize=4, **style)
+        color = f"C{i}" if i < 10 else "black"  # there are ten colours
+        panel.plot(n_rows, mean, label=model, markersize=4, color=color, **style)
         if key == "error":
             band = (mean - error, mean + error)
-            panel.fill_between(n_rows, *band, color=line.get_color(), alpha=0.15, lw=0)
+            panel.fill_between(n_rows, *band, color=color, alpha=0.15, lw=0)
     panel.set(xscale="log")
     panel.set_xticks(n_rows[::2], n_rows[::2], minor=False)
     panel.minorticks_off()

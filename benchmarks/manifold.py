@@ -45,6 +45,13 @@ from timing import interleave, mean_sd, ratios
 from skforest import ManifoldForestClassifier
 
 SHAPE = (28, 28)
+# Images and signals on which contrasts are compared, and their shapes.
+CONTRASTS = "sum", "edge", "difference", "mix"
+IMAGES_AND_SIGNALS = (
+    data.SHAPES
+    | {"membranes": (9, 9)}
+    | {name: simulation.feature_shape for name, simulation in SIMULATIONS.items()}
+)
 MNIST_MIB = 60_000 * 784 / 2**20
 
 AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
@@ -66,6 +73,13 @@ MEASURES = {
     "speed-sparse/synthetic": Measure(SPARSE.format(TABULAR), "x"),
     "mnist/60000": Measure(ERROR.format("MNIST 60000, defaults"), "%", more=False),
     "mnist/10000": Measure(ERROR.format("MNIST, first 10000 rows"), "%", more=False),
+    **{
+        f"contrasts/{name}/{contrast}": Measure(
+            f"out-of-bag error, {name}, contrast {contrast}", "%", more=False
+        )
+        for name in IMAGES_AND_SIGNALS
+        for contrast in CONTRASTS
+    },
     "simulations/circle-250": Measure(ERROR.format("circle, 250 rows"), "%", more=False),
     "simulations/circle-1000": Measure(ERROR.format("circle, 1000 rows"), "%", more=False),
     "simulations/bars-25": Measure(ERROR.format("bars, 25 rows"), "%", more=False),
@@ -189,7 +203,7 @@ def mnist(options):
 
     part = split.head(10_000)
     errors, scores = {}, {}
-    for contrast in ("sum", "edge", "difference", "mix"):
+    for contrast in CONTRASTS:
         choice = {"contrast": contrast, "max_features": 4 * 28, "oob_score": True}
         models = [fitted(part, seed, **choice) for seed in seeds]
         errors[contrast] = [_error(model, part) for model in models]
@@ -199,6 +213,34 @@ def mnist(options):
     yield Row(
         "mnist/10000", errors[best], f"112 candidates; {best} by the out-of-bag score; {note}"
     )
+
+
+def contrasts(options):
+    """Out-of-bag error with each contrast, which has chosen the default; no test rows are used."""
+    for name, shape in IMAGES_AND_SIGNALS.items():
+        if name in SIMULATIONS:
+            X, y = SIMULATIONS[name].draw(500, np.random.default_rng(0))
+        elif name == "membranes":
+            split = data.membranes(options.data, n_train=4000)
+            X, y = split.X_train, split.y_train
+        else:
+            split = groups.load(name, options).head(10_000)
+            X, y = split.X_train, split.y_train
+        X, y = (part[: pick(options, len(X), 100)] for part in (X, y))
+        wrap = name in SIMULATIONS and SIMULATIONS[name].wrap
+        for contrast in CONTRASTS:
+            errors = []
+            for seed in groups.seeds(options):
+                model = ManifoldForestClassifier(
+                    pick(options, 100, 20),
+                    feature_shape=shape,
+                    wrap=wrap,
+                    contrast=contrast,
+                    oob_score=True,
+                    random_state=seed,
+                )
+                errors.append(100 * (1 - model.fit(X, y).oob_score_))
+            yield Row(f"contrasts/{name}/{contrast}", errors, f"{len(X)} rows")
 
 
 def as_printed(options):
@@ -512,7 +554,7 @@ if __name__ == "__main__":
     groups.main(
         __doc__,
         (
-            *(as_printed, speed_axis, speed_patch, speed_sparse, mnist, predict),
+            *(as_printed, speed_axis, speed_patch, speed_sparse, mnist, contrasts, predict),
             *(first_predict, size, threads, memory, bits),
         ),
         MEASURES,

@@ -19,6 +19,7 @@ import endtoend
 import figures
 import hinge
 import hyperplanes
+import manifold
 import models
 import nongreedy
 import numpy as np
@@ -39,6 +40,10 @@ TITLES = {
     "sensit": "SensIT",
     "covertype": "Covertype",
     "madelon": "Madelon",
+    "membranes": "Membranes",
+    "circle": "Circle",
+    "bars": "Bars",
+    "impulse": "Impulse",
     "ucr_ecg5000": "ECG5000",
     "ucr_gunpoint": "GunPoint",
     "ucr_swedishleaf": "SwedishLeaf",
@@ -327,7 +332,9 @@ def manifold_table(stored):
         (row["what"], *_measured(row))
         for name, row in stored.items()
         if name.startswith("manifold:")
-        and not name.startswith(("manifold:simulations/", "manifold:importances/"))
+        and not name.startswith(
+            ("manifold:simulations/", "manifold:importances/", "manifold:contrasts/")
+        )
     ]
     return ("What", "Measured (least, most)", "Details", "Command"), rows
 
@@ -344,6 +351,14 @@ def simulations_table(_):
         cells = [f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" for values in found]
         rows.append((model, *cells, str(len(at[0][0]))))
     return ("Model", *(f"{name} {n}" for name, n in columns), "Draws"), rows
+
+
+def contrasts_table(stored):
+    """Return head and rows of out-of-bag errors of manifold forests by contrast."""
+    columns = [(contrast,) for contrast in manifold.CONTRASTS]
+    rows = _pivot(stored, manifold.IMAGES_AND_SIGNALS, columns, "manifold:contrasts/{}/{}")
+    rows = [(TITLES.get(row[0], row[0]), *row[1:]) for row in rows if row[-1]]
+    return ("", *manifold.CONTRASTS, "Command"), rows
 
 
 def size_table(stored):
@@ -611,6 +626,7 @@ TABLES = {
     "manifold": manifold_table,
     "speed": speed_table,
     "simulations": simulations_table,
+    "manifold_contrasts": contrasts_table,
     "size": size_table,
     "boosting": boosting_table,
     "explain": explain_table,

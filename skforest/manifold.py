@@ -33,7 +33,7 @@ contrast : {"sum", "edge", "difference", "mix"}
     What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
     sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
     at most 8 entries away along each axis. "mix": one of the three, at random for each candidate.
-    With few images (tens), "sum" can be better.
+    With few images or signals (tens), "sum" can be better.
 min_patch : int or array-like of int
     Smallest length of a patch, or one for each axis, from 1 to the length of the axis.
 max_patch : "auto", int or array-like of int
@@ -129,7 +129,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         *,
         projection="auto",
         feature_shape=None,
-        contrast="edge",
+        contrast="mix",
         min_patch=1,
         max_patch="auto",
         wrap=False,
@@ -320,7 +320,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         *,
         projection="auto",
         feature_shape=None,
-        contrast="edge",
+        contrast="mix",
         min_patch=1,
         max_patch="auto",
         wrap=False,
