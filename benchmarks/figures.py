@@ -278,8 +278,11 @@ def importances(pictures, path):
     path : path
         Of the picture.
     """
-    figure = Figure(figsize=(7.2, 5), layout="constrained")
-    for ax, (name, image) in zip(figure.subplots(2, 3).ravel(), pictures.items(), strict=True):
+    figure = Figure(figsize=(9.6, 5), layout="constrained")
+    axes = figure.subplots(2, 4)
+    axes[0, 3].set_axis_off()
+    panels = [*axes[0, :3], *axes[1]]
+    for ax, (name, image) in zip(panels, pictures.items(), strict=True):
         image, is_difference = from_text(image), name == "difference"
         largest = np.abs(image).max()
         options = {"cmap": "RdBu_r", "vmin": -largest} if is_difference else {"cmap": "magma"}

@@ -52,6 +52,8 @@ IMAGES_AND_SIGNALS = (
     | {"membranes": (9, 9)}
     | {name: simulation.feature_shape for name, simulation in SIMULATIONS.items()}
 )
+# Forests of figure 3 of the paper, and that of our setting.
+KINDS = "patch", "sparse", "axis", "default"
 MNIST_MIB = 60_000 * 784 / 2**20
 
 AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
@@ -87,7 +89,7 @@ MEASURES = {
         f"importances/{kind}-forest": Measure(
             f"error, digits 3 and 5 of MNIST, 200 rows, 500 trees, {kind} forest", "%", more=False
         )
-        for kind in ("patch", "sparse", "axis")
+        for kind in KINDS
     },
     "predict/one-row": Measure("predict of one row, 100 trees, RandomForest over ours", "x"),
     "predict/one-row-time": Measure("predict of one row, 100 trees", "us", more=False),
@@ -377,6 +379,9 @@ def _importances(options):
             trees, projection="sparse", sparse_weights="sign", **own
         ),
         "axis forest": ManifoldForestClassifier(trees, projection="axis", **own),
+        "default forest": ManifoldForestClassifier(
+            trees, feature_shape=SHAPE, importance_type="count"
+        ),
     }
     means = [split.X_train[part].mean(axis=0) for part in rows]
     pictures = {"mean of 3": means[0], "mean of 5": means[1], "difference": means[0] - means[1]}

@@ -584,10 +584,9 @@ def tradeoff_table(stored):
 def importances_table(stored):
     """Return head and rows of errors of the forests whose importances are drawn."""
     rows = [
-        (kind, *_row(stored, [f"manifold:importances/{kind}-forest"]))
-        for kind in ("patch", "sparse", "axis")
+        (kind, *_row(stored, [f"manifold:importances/{kind}-forest"])) for kind in manifold.KINDS
     ]
-    return ("Projection", "Test error in %", "Command"), _filled(rows)
+    return ("Forest", "Test error in %", "Command"), _filled(rows)
 
 
 def engines_table(stored):
