@@ -40,6 +40,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC, LinearSVC
+from threadpoolctl import threadpool_limits
 from timing import interleave, mean_sd, ratios
 
 from skforest import ManifoldForestClassifier
@@ -237,6 +238,7 @@ def contrasts(options):
                     pick(options, 100, 20),
                     feature_shape=shape,
                     wrap=wrap,
+                    n_jobs=options.n_jobs,
                     contrast=contrast,
                     oob_score=True,
                     random_state=seed,
@@ -247,7 +249,8 @@ def contrasts(options):
 
 def as_printed(options):
     """The simulations and the importances of the paper, with its settings."""
-    yield from _simulations(options)
+    if options.models != ["importances"]:
+        yield from _simulations(options)
     if not options.models or "importances" in options.models:
         yield from _importances(options)
 
@@ -300,12 +303,12 @@ def _learning_curve(name, model_name, repeat, sizes, trees, n_test):
     curve = {"error": [], "fit": [], "predict": []}
     for n in sizes:
         model = MODELS[model_name](simulation, trees, repeat)
-        start = time.process_time()
-        with warnings.catch_warnings():
+        with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solvers that did not converge
+            start = time.process_time()
             model.fit(X[:n], y[:n])
-        fitted = time.process_time()
-        curve["error"].append(_error(model, test))
+            fitted = time.process_time()
+            curve["error"].append(_error(model, test))
         curve["fit"].append(fitted - start)
         curve["predict"].append(time.process_time() - fitted)
     return curve
