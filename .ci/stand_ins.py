@@ -26,7 +26,8 @@ folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 for name, n_features, n_classes in (
     ("mnist", 784, 10), ("letter_libsvm", 16, 26), ("usps", 256, 10), ("pendigits", 16, 10),
-    ("satimage", 36, 6), ("madelon", 500, 2),
+    ("satimage", 36, 6), ("madelon", 500, 2), ("ucr_ecg5000", 140, 5), ("ucr_gunpoint", 150, 2),
+    ("ucr_swedishleaf", 128, 10),
 ):  # fmt: skip
     X, y = classes(1000, n_features, n_classes)
     split = {"X_train": X[:700], "y_train": y[:700], "X_test": X[700:], "y_test": y[700:]}
