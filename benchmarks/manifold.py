@@ -46,8 +46,8 @@ from timing import interleave, mean_sd, ratios
 from skforest import ManifoldForestClassifier
 
 SHAPE = (28, 28)
-# Images and signals on which contrasts are compared, and their shapes.
 CONTRASTS = "sum", "edge", "difference", "mix"
+# Images and signals on which contrasts are compared, and their shapes.
 IMAGES_AND_SIGNALS = (
     data.SHAPES
     | {"membranes": (9, 9)}

@@ -736,6 +736,19 @@ def test_patches_of_digits_beat_a_random_forest():
     assert np.mean(ours) < 0.03
 
 
+def test_default_patches_see_the_level_of_a_signal():
+    rng = np.random.default_rng(0)
+    y = np.arange(1400) % 2
+    X = rng.standard_normal((1400, 60)) + 0.4 * y[:, None]
+    train, test = (X[:400], y[:400]), (X[400:], y[400:])
+    forests = {
+        name: ManifoldForestClassifier(50, feature_shape=60, random_state=0, **params)
+        for name, params in {"default": {}, "edge": {"contrast": "edge"}}.items()
+    }
+    errors = {name: error(forest, train, test) for name, forest in forests.items()}
+    assert errors["default"] < 0.8 * errors["edge"]
+
+
 def test_patches_help_regression():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 8, 8))
