@@ -66,7 +66,7 @@ LITERAL = PLAIN | {
 PRINTED = LITERAL | {"splitter": "exact", "n_epochs": 30}
 # Algorithm 1: steps of single rows that are drawn at random, without momentum, at a constant rate.
 ALGORITHM_1 = PRINTED | {"batch_size": 1, "momentum": 0.0, "schedule": "constant"}
-ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm", "usps")
+ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm", "usps", "connect4", "mnist")
 # What the paper chooses on held-out training rows (sections 5 and 6.1).
 GRID = {
     "scaling": ("minmax", "standard"),

@@ -130,8 +130,15 @@ RANDOM_FORESTS = {
     "iris": 4.13, "abalone": 34.8, "abalone_r2": 0.54, "madelon": 29.3, "poker": 40.4,
 }  # fmt: skip
 FOREST = {"n_estimators": 100, "max_depth": 10, "max_features": "sqrt"}
-# What figure 3 shows: training of these sizes, on rows of which a part is held out.
-CURVES = {"madelon": [(100, 1), (100, 5), (100, 10)], "usps": [(10, 10), (100, 10)]}
+# What figure 3 shows: training of these rows of ``as-printed`` by the size that the paper prints.
+CURVES = {
+    ("madelon", "trees"): {
+        f"100 / {depth}": f"published/madelon-100x{depth}" for depth in (1, 5, 10)
+    },
+    ("madelon", "ferns"): {f"100 / {depth}": f"ferns/madelon-100x{depth}" for depth in (1, 5, 10)},
+    ("mnist", "trees"): {"100 / 10": "published/mnist", "1000 / 10": "published/mnist-1000"},
+    ("mnist", "ferns"): {"100 / 10": "ferns/mnist", "1000 / 10": "ferns/mnist-1000"},
+}
 # Models of the picture of what trees and ferns learn on a plane.
 PLANE = {
     "one tree": {"n_estimators": 1},
@@ -220,11 +227,11 @@ MEASURES |= {
     "speed/single": Measure("predict of one row, Letter", "us", more=False),
 }
 MEASURES |= {
-    f"curves/{name}-{trees}x{depth}": Measure(
-        f"least loss of held-out rows, {name}, {trees} trees of depth {depth}", "ratio", more=False
+    f"curves/{row}": Measure(
+        f"least loss of held-out rows, {name}, {structure}, {size}", "ratio", more=False
     )
-    for name, sizes in CURVES.items()
-    for trees, depth in sizes
+    for (name, structure), rows in CURVES.items()
+    for size, row in rows.items()
 }
 MEASURES |= {
     f"temperature/{power}": Measure(
@@ -431,25 +438,23 @@ def as_printed(options):
 def curves(options):
     """Figure 3 of the paper: loss of the training rows and of those held out, against steps."""
     stored = {}
-    for name, sizes in CURVES.items():
-        row = "published/madelon-100x5" if name == "madelon" else f"published/{name}"
-        stored[name] = {}
-        for trees, depth in sizes:
-            own = PRINTED[row][1] | {"n_estimators": trees, "max_depth": depth}
-            own |= {"early_stopping": True, "n_iter_no_change": 1000}  # never
-            if name == "usps":
-                own |= {"validation_fraction": 0.2, "max_iter": 10_000}
-            own = groups.pick(options, own, own | QUICK)
-            split = groups.load(name, options)
-            model = RandomHingeForestClassifier(random_state=0, **own)
+    for (name, structure), rows in CURVES.items():
+        split = groups.load(name, options)
+        own = {"early_stopping": True, "n_iter_no_change": 1000}  # never
+        if name == "mnist":
+            own["validation_fraction"] = 1 / 6
+        lines = stored[f"{name}, {structure}"] = {}
+        for size, row in rows.items():
+            parameters = PRINTED[row][1] | own
+            parameters = groups.pick(options, parameters, parameters | QUICK)
+            model = RandomHingeForestClassifier(random_state=0, **parameters)
             model.fit(_floats(split.X_train), split.y_train)
-            stored[name][f"{trees} / {depth}"] = {
-                "steps": own["max_iter"],
+            lines[size] = {
+                "steps": parameters["max_iter"],
                 "training": np.round(model.loss_curve_[0], 5).tolist(),
                 "held out": np.round(-model.validation_scores_[0], 5).tolist(),
             }
-            lowest = float(-model.validation_scores_[0].max())
-            yield Row(f"curves/{name}-{trees}x{depth}", [lowest])
+            yield Row(f"curves/{row}", [float(-model.validation_scores_[0].max())])
     results.write(options.results / "hinge_curves.json", stored)
 
 
