@@ -202,8 +202,10 @@ def loss_curves(stored, path):
     path : path
         Of the picture.
     """
-    figure = Figure(figsize=(4.4 * len(stored), 3.4), layout="constrained")
-    for panel, (name, sizes) in zip(figure.subplots(1, len(stored)), stored.items(), strict=True):
+    n_rows = -(-len(stored) // 2)
+    figure = Figure(figsize=(8.8, 3.4 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, 2, squeeze=False).ravel()
+    for panel, (name, sizes) in zip(axes, stored.items(), strict=True):
         for size, curves in sizes.items():
             color = None
             for kind, style in (("training", ":"), ("held out", "-")):
@@ -215,7 +217,8 @@ def loss_curves(stored, path):
         panel.set(title=name, xlabel="steps", yscale="log")
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": len(sizes)}
         panel.legend(fontsize=7, title="trees / depth", title_fontsize=7, **place)
-    figure.axes[0].set_ylabel("log loss")
+    for panel in axes[::2]:
+        panel.set_ylabel("log loss")
     figure.savefig(path, dpi=110)
 
 

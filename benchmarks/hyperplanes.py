@@ -181,14 +181,14 @@ def draw(stored, titles, folder):
         figures.curves(panels, "largest depth", "error in %", path, n_rows=2)
     panels = {}
     for depth in nongreedy.LEAF_DEPTHS:
-        lines = {
-            "non-greedy": _curve(
-                stored, {nu: f"nongreedy:leaves/{nu}-{depth}" for nu in nongreedy.LEAF_NUS}
-            )
-        }
-        if start := stored.get(f"nongreedy:leaves/axis-{depth}"):
-            lines["before joint training"] = dict.fromkeys(nongreedy.LEAF_NUS, start["value"])
-        if lines["non-greedy"]:
+        lines = {}
+        for label, prefix in (("as printed", ""), ("defaults", "defaults-")):
+            names = {nu: f"nongreedy:leaves/{prefix}{nu}-{depth}" for nu in nongreedy.LEAF_NUS}
+            lines[f"non-greedy, {label}"] = _curve(stored, names)
+        for kind, label in (("axis", "single features"), ("CO2", "CO2, as printed")):
+            if start := stored.get(f"nongreedy:leaves/{kind}-{depth}"):
+                lines[label] = dict.fromkeys(nongreedy.LEAF_NUS, start["value"])
+        if lines := {label: curve for label, curve in lines.items() if curve}:
             panels[f"depth {depth}"] = lines
     if panels:
         path = folder / "paper_nongreedy_leaves.png"

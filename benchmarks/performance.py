@@ -104,7 +104,10 @@ def main():
         ("manifold_importances", figures.importances),
     ):
         if content := results.read(FOLDER / "results" / f"{name}.json"):
-            titled = {TITLES.get(key, key): part for key, part in content.items()}
+            titled = {}
+            for key, part in content.items():
+                data_set, *kind = key.split(", ")  # kind: trees or ferns
+                titled[", ".join([TITLES.get(data_set, data_set), *kind])] = part
             draw(titled, output / f"{name}.png")
 
 
