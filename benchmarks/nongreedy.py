@@ -222,7 +222,8 @@ def leaves(options):
             except ConvergenceWarning:  # joint training has lost the tree
                 continue
             error = 100 * (1 - tree.score(split.X_test, split.y_test))
-            yield Row(f"leaves/{name}-{depth}", [int(tree.forest_.n_leaves[0])], f"error {error:.2f} %")
+            n_leaves = int(tree.forest_.n_leaves[0])
+            yield Row(f"leaves/{name}-{depth}", [n_leaves], f"error {error:.2f} %")
 
 
 def leaf_values(options):
