@@ -75,7 +75,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _time_limit = None  # a TimeLimit of training
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
-    _clips_features = None  # `clipping` of the feature map
+    _limits_features = None  # `limit` of the feature map
     _progress_units = "tree", "epoch"  # what progress counts: members, or parts of a single one
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -178,10 +178,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         y = encode(y)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
-            clipping = None if is_stream else self._clips_features
+            limit = None if is_stream else self._limits_features
             names = getattr(self, "feature_names_in_", None)
             feature_map = FeatureMap.fit(
-                X, weight, levels, self._scales_features, self._map_scaling, clipping, names
+                X, weight, levels, self._scales_features, self._map_scaling, limit, names
             )
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)

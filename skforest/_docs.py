@@ -153,6 +153,10 @@ References
 The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
 added, so the order of the rows does not matter, and a weight of k equals k copies.
 """,
+    "outliers": """
+The unit of a feature is the range of its usual values. Outliers, and values far outside of the
+training range, are moved towards it, in their order; see :doc:`/guide/tables`.
+""",
     "digits": """
 >>> from sklearn.datasets import load_digits
 >>> from sklearn.model_selection import train_test_split

@@ -16,6 +16,7 @@ from scipy import sparse
 from ._matrix import (
     BLOCK,
     LIMIT,
+    N_KNOTS,
     as_bytes,
     has_nan,
     min_max,
@@ -28,9 +29,11 @@ from ._matrix import (
 )
 from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 
-# One wrong value must not make a response that grows with it arbitrarily large: values further
-# outside of the training range than this, in units of the range, are clipped.
-EXTRAPOLATION = 1.0
+# One wrong value must neither determine the unit of a column nor make a response arbitrarily
+# large. Outliers are within this share of the usual range beyond its ends, see `_matrix.limited`.
+# Where there are none, values are clipped this many ranges outside of the training range.
+TAIL, EXTRAPOLATION = 0.1, 1.0
+MAX_KNOT = 1e300  # that of values which are nearly as large in units of their range is finite
 # Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
 MISSING = np.finfo(np.float32).max  # a np.float32
 
@@ -53,8 +56,9 @@ class FeatureMap:
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
         None: inputs are not scaled. 0 and 1 for categories.
-    low, high : ndarray of shape (n_inputs,), float32, default=None
-        Limits to which scaled inputs are clipped. None: ±`LIMIT`.
+    low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
+        Scaled inputs below `low` or above `high` are limited, see `_matrix.limited`. None: they
+        are clipped to ±`LIMIT`.
     fill : ndarray of shape (n_inputs,), float32, default=None
         What missing values become, after scaling. None: they raise.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
@@ -80,12 +84,16 @@ class FeatureMap:
         levels=None,
         low=None,
         high=None,
+        tail=None,
+        knots=None,
     ):
         def given(array, dtype):
             return np.zeros(0, dtype) if array is None else array
 
         self.offset, self.scale = given(offset, np.float64), given(scale, np.float64)
         self.low, self.high = given(low, np.float32), given(high, np.float32)
+        self.tail = np.zeros_like(self.low) if tail is None else tail
+        self.knots = np.zeros((0, 2, N_KNOTS)) if knots is None else knots
         self.fill, self.table = given(fill, np.float32), given(table, np.float32)
         self.source, self.kind = given(source, np.int32), given(kind, np.uint8)
         self.table_start = np.zeros(1, np.int64) if table_start is None else table_start
@@ -93,51 +101,57 @@ class FeatureMap:
 
     @classmethod
     def fit(
-        cls, X, weight, levels=None, is_scaling=True, scaling="minmax", clipping=None, names=None
+        cls, X, weight, levels=None, is_scaling=True, scaling="minmax", limit=None, names=None
     ):
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
         With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
-        `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `clipping`, for
-        these two, is None, "range" (see `EXTRAPOLATION`), or, for "minmax", "usual": outliers are
-        clipped, too, see `usual_range`. Raises ValueError if the range of an input, or its
-        reciprocal, is beyond float64; `names` are those of the inputs, or None.
+        `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `limit` says
+        which values are beyond the limits, unless `scaling` is None: none (None), those outside of
+        the training range ("range"), or outliers, too ("usual"), see `usual_range`; units are then
+        those of the other values. Raises ValueError if the range of an input, or its reciprocal,
+        is beyond float64; `names` are those of the inputs, or None.
         """
-        offset = scale = low = high = None
-        if is_scaling and scaling is None:
-            offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        elif is_scaling:
-            if (weight == 0).any():
-                X, weight = X[weight > 0], weight[weight > 0]
-            ends = whole = value_range(X)
-            if scaling == "common":
-                # A column without any value has the range 0 .. 0, which does not count.
-                has_values = ~np.isnan(X).all(axis=0)
-                low, high = (end[has_values] if has_values.any() else end for end in whole)
-                ends = whole = (
-                    np.full_like(whole[0], low.min()),
-                    np.full_like(whole[1], high.max()),
-                )
-            if clipping == "usual":
-                ends = usual_range(X, weight, whole)
-            offset, scale = min_max(X, ends, names)
-            if scaling == "standard":
-                offset, scale = standard(X, weight, offset, scale)
-            for j in levels or {}:
-                offset[j], scale[j] = 0.0, 1.0
-            if clipping:
-                low, high = cls._limits(whole, ends, offset, scale, list(levels or {}))
-        return cls(offset, scale, levels=levels, low=low, high=high)
+        if not is_scaling:
+            return cls(levels=levels)
+        if scaling is None:
+            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), levels=levels)
+        if (weight == 0).any():
+            X, weight = X[weight > 0], weight[weight > 0]
+        ends, knots = value_range(X), None
+        if scaling == "common":
+            # A column without any value has the range 0 .. 0, which does not count.
+            has_values = ~np.isnan(X).all(axis=0)
+            low, high = (end[has_values] if has_values.any() else end for end in ends)
+            ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
+        elif limit == "usual":
+            *ends, knots = usual_range(X, weight, ends)
+        offset, scale = min_max(X, ends, names)
+        limits = cls._limits(ends, knots, offset, scale)
+        if scaling == "standard":
+            offset, scale = standard(X, weight, offset, scale, limits)
+            limits = cls._limits(ends, knots, offset, scale)
+        for j in levels or {}:
+            offset[j], scale[j] = 0.0, 1.0
+            for array, value in zip(limits[:3], (-LIMIT, LIMIT, 0)):
+                array[j] = value
+        return cls(offset, scale, None, None, None, None, None, levels, *limits if limit else ())
 
     @staticmethod
-    def _limits(whole, ends, offset, scale, categories):
-        """Limits of scaled inputs, from their ranges with and without outliers."""
+    def _limits(ends, knots, offset, scale):
+        """Limits of scaled inputs, from the ends of their usual ranges."""
         low, high = ((end - offset) * scale for end in ends)
-        distance = EXTRAPOLATION * (high - low)
-        low = np.where(whole[0] < ends[0], low, low - distance)
-        high = np.where(whole[1] > ends[1], high, high + distance)
-        low[categories], high[categories] = -LIMIT, LIMIT
-        return low.astype(np.float32), high.astype(np.float32)
+        width, n_inputs = high - low, len(scale)
+        has_outliers = np.zeros((2, n_inputs), dtype=bool)
+        if knots is not None:
+            has_outliers = knots[:, :, -1].T != np.stack(ends[::-1])
+        low = np.where(has_outliers[1], low, low - EXTRAPOLATION * width)
+        high = np.where(has_outliers[0], high, high + EXTRAPOLATION * width)
+        limits = [limit.astype(np.float32) for limit in (low, high, TAIL * width)]
+        if not has_outliers.any():
+            return [*limits, np.zeros((0, 2, N_KNOTS))]
+        knots = (knots - offset[:, None, None]) * scale[:, None, None]
+        return [*limits, np.clip(knots, -MAX_KNOT, MAX_KNOT)]
 
     @property
     def is_scaling(self):
@@ -164,7 +178,7 @@ class FeatureMap:
         """The rows after scaling; with NaN where they have it."""
         if self.is_scaling:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
-            limits = (self.low, self.high) if len(self.low) else ()
+            limits = (self.low, self.high, self.tail, self.knots) if len(self.low) else ()
             return scale_rows(X, self.offset, self.scale, *limits)
         return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
 
@@ -255,7 +269,7 @@ class FeatureMap:
         """The map of the same inputs to given features; `features` are source, kind and tables."""
         if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
             features = ()
-        own = {"levels": self.levels, "low": self.low, "high": self.high}
+        own = {name: vars(self)[name] for name in ("levels", "low", "high", "tail", "knots")}
         return FeatureMap(self.offset, self.scale, fill, *features, **own)
 
     def _category_features(self, j, column, weight, statistics):
@@ -299,6 +313,11 @@ class FeatureMap:
         return F
 
     @property
+    def is_value(self):
+        """Mask of the features that are numbers of the table."""
+        return self.kind == VALUE if len(self.source) else np.ones(len(self.scale), dtype=bool)
+
+    @property
     def says_missing(self):
         """Mask of the features that say which values are missing."""
         found = self.kind == IS_MISSING
@@ -323,6 +342,22 @@ class FeatureMap:
         )
 
     # ----------------------------------------------------------------------------- description
+
+    def value_of(self, j, z):
+        """The value of an input that is mapped to z, or to the float32 next to it: a float.
+
+        Of a limit, the value that is nearest to the others.
+        """
+        if not self.is_scaling:
+            return float(z)
+        if len(self.knots):  # the inverse of `_matrix.limited`
+            for side, end in enumerate((self.high[j], self.low[j])):
+                share = (z - end) / (self.tail[j] or 1) * (1 - 2 * side)
+                if share > 0:
+                    edges = np.append(end, self.knots[j, side])
+                    z = np.interp(share * N_KNOTS, np.arange(N_KNOTS + 1), edges)
+                    break
+        return float(self.offset[j] + z / self.scale[j])
 
     def per_feature(self, per_input):
         """Offsets or scales of all features, from those of the inputs; 0 and 1 for tables."""

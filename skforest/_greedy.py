@@ -228,6 +228,7 @@ class ObliqueForest(GreedyForest):
     }
     _criterion = "squared_error"
     _scales_features = True
+    _limits_features = "usual"
 
     def _fit_tree(self, data, seed, control, **shared):
         forest = super()._fit_tree(data, seed, control, **shared)

@@ -16,9 +16,14 @@ BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
 # margins become infinite and their differences NaN.
 LIMIT = 2.0**60
 # Outliers are among this share of the smallest or largest values, and further from the quartiles
-# than this, in interquartile ranges. Chosen by the errors of hinge forests on held-out training
-# rows of tables (`benchmarks/hinge.py outliers`).
+# than this, in interquartile ranges.
 RARE, FENCE = 0.05, 3.0
+# Outliers between which and the fences no value lies within this distance from the quartiles need
+# not be rare: up to a quarter of the values, or any number of equal ones.
+APART = 10.0
+# Outliers change the unit of a column if its range is this many times as wide as without them.
+FAR = 2.5
+N_KNOTS = 8  # between the distinct outliers at an end, see `limited`
 MIN_WIDTH = float(np.finfo(np.float64).tiny)  # reciprocals of smaller numbers may overflow
 
 
@@ -126,23 +131,24 @@ def min_max(X, limits=None, names=None):
     return offset, scale
 
 
-def standard(X, weight, offset, scale):
+def standard(X, weight, offset, scale, limits):
     """Offset and scale of every feature that take X to mean 0 and deviation 1, float64.
 
-    `offset` and `scale` are those of `min_max`. Means and deviations, in units of the range, are
-    rounded to float32: so they depend neither on the order of the rows nor on whether a row has
-    weight 2 or occurs twice. NaN does not count. Constant features keep their scale. In a CSR
-    matrix without stored zeros, features with offset 0 are not shifted.
+    `offset` and `scale` are those of `min_max`, and `limits` the last arguments of `limited`, in
+    its units. Means and deviations are rounded to float32: so they depend neither on the order of
+    the rows nor on whether a row has weight 2 or occurs twice. NaN does not count. Constant
+    features keep their scale. In a CSR matrix without stored zeros, features with offset 0 are not
+    shifted.
     """
     moments = _sparse_moments if sparse.issparse(X) else _dense_moments
-    mean, deviation = moments(X, weight, offset, scale)
+    mean, deviation = moments(X, weight, offset, scale, limits)
     shift = mean / scale
     if sparse.issparse(X):
         shift[offset == 0] = 0
     return offset + shift, scale / np.where(deviation > 0, deviation, 1)
 
 
-def _dense_moments(X, weight, offset, scale):
+def _dense_moments(X, weight, offset, scale, limits):
     """Weighted mean and standard deviation of every feature, once it has been scaled."""
 
     def average(center, power):
@@ -150,7 +156,7 @@ def _dense_moments(X, weight, offset, scale):
         size = max(16, CACHED // max(1, X.shape[1]))
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
-            Z = (X[rows] - offset) * scale - center
+            Z = limited((X[rows] - offset) * scale, *limits) - center
             known = np.where(np.isnan(Z), 0.0, weight[rows, None])
             total += (known * np.nan_to_num(Z) ** power).sum(axis=0)
             count += known.sum(axis=0)
@@ -160,10 +166,11 @@ def _dense_moments(X, weight, offset, scale):
     return mean, _rounded(np.sqrt(average(mean, 2)))
 
 
-def _sparse_moments(X, weight, offset, scale):
+def _sparse_moments(X, weight, offset, scale, limits):
     """As `_dense_moments`, for a CSR matrix: entries that are not stored are 0."""
     column, n_features = X.indices, X.shape[1]
     Z = (X.data - offset[column]) * scale[column]
+    Z = limited(Z, *limits, column)
     weight, total = np.repeat(weight, np.diff(X.indptr)), weight.sum()
     mean = _rounded(np.bincount(column, weight * Z, n_features) / total)
     square = np.bincount(column, weight * (Z - mean[column]) ** 2, n_features)
@@ -193,30 +200,43 @@ def value_range(X):
 
 
 def usual_range(X, weight, whole):
-    """Smallest and largest value of every column that is not an outlier, float64.
+    """Smallest and largest value of every column that is not an outlier, and the outliers.
 
-    See `RARE` and `FENCE`. Where at least half of the values of a column are equal, quantiles are
-    those of the others, and the range between the quartiles includes that value. A value that is
-    alone beyond a fence is an outlier even if it is not rare. NaN does not count. `whole` is
-    `value_range` of X.
+    NaN does not count. `whole` is `value_range` of X.
+
+    Returns
+    -------
+    low, high : ndarray of shape (n_columns,), float64
+    knots : ndarray of shape (n_columns, 2, N_KNOTS), float64
+        Values between the distinct outliers, or every few of them: rising from above `high`, and
+        falling from below `low`. Equal to these where there are no outliers.
     """
     low, high = (np.array(end, dtype=np.float64) for end in whole)
     if sparse.issparse(X):
         X = X.tocsc()
+        has_zeros = np.diff(X.indptr) < X.shape[0]  # which are not stored, and cannot be moved
     elif is_mapped(X):
         X = _by_columns(X)
+    outliers = {}
     n_columns = max(1, RANKED // X.shape[0])
     for start in range(0, X.shape[1], n_columns):
         block = X[:, start : start + n_columns]
         for j, (values, own_weight) in enumerate(_columns(block, weight), start):
-            if len(values):
-                first, last = _usual_ends(values, own_weight)
-                low[j], high[j] = max(low[j], first), min(high[j], last)
-    if sparse.issparse(X):  # zeros that are not stored cannot be clipped
-        has_zeros = np.diff(X.indptr) < X.shape[0]
-        low[has_zeros] = np.minimum(low[has_zeros], 0)
-        high[has_zeros] = np.maximum(high[has_zeros], 0)
-    return low, high
+            if not len(values):
+                continue
+            low[j], high[j] = _usual_ends(values, own_weight)
+            if sparse.issparse(X) and has_zeros[j]:
+                low[j], high[j] = min(low[j], 0), max(high[j], 0)
+            if low[j] > whole[0][j] or high[j] < whole[1][j]:
+                outliers[j] = values[(values < low[j]) | (values > high[j])]
+    knots = np.repeat(np.stack([high, low], axis=1)[:, :, None], N_KNOTS, axis=2)
+    for j, values in outliers.items():
+        for side, beyond in enumerate((values[values > high[j]], values[values < low[j]])):
+            distinct = np.unique(np.append(beyond, knots[j, side, 0]).astype(np.float64))
+            distinct = distinct[:: 1 - 2 * side]
+            rank = np.linspace(0, len(distinct) - 1, N_KNOTS + 1)[1:]
+            knots[j, side] = np.interp(rank, np.arange(len(distinct)), distinct)
+    return low, high, knots
 
 
 def _by_columns(X):
@@ -242,31 +262,40 @@ def _columns(X, weight):
 
 
 def _usual_ends(values, weight):
-    """Ends of the range of values that are not outliers."""
-    end, quartile = _quantiles(values, weight, [RARE, 0.25])
-    common = quartile[0]
-    if common == quartile[1] and weight[values != common].any():
-        others = values != common
+    """Ends of the range of values that are no outliers, see `RARE` and `FENCE`.
+
+    Values apart from all others, such as a code of -999, are outliers even if they are not rare,
+    see `APART`; so is a value at an end that at least the share `RARE` of the rows has. Where at
+    least half of the values are equal, quantiles are those of the others, and the range between
+    them includes that value.
+    """
+    whole = values.min(), values.max()
+    for end in whole:
+        others = values != end
+        if weight[~others].sum() >= RARE * weight.sum() and others.any():
+            low, high = _quantiles(values[others], weight[others], [0.25])[0]
+            if max(low - end, end - high) > APART * (high - low) > 0:
+                values, weight = values[others], weight[others]
+    (first, last), (low, high) = _quantiles(values, weight, [RARE, 0.25])
+    if low == high and weight[values != low].any():
+        others, common = values != low, low
         own = _quantiles(values[others], weight[others], [RARE, 0.25])
-        end, quartile = ((min(common, low), max(common, high)) for low, high in own)
-    distance = max(FENCE * (quartile[1] - quartile[0]), MIN_WIDTH)
-    # As float64, since a Python float would be cast to float32 if the values are.
-    low, high = np.float64([quartile[0] - distance, quartile[1] + distance])
-    # A code such as -999 stays apart from all other values wherever it is moved beyond them.
-    low = low if _is_code(values[values < low]) else min(end[0], low)
-    high = high if _is_code(values[values > high]) else max(end[1], high)
-    return low, high
-
-
-def _is_code(values):
-    """Are there values beyond a fence, all of them equal?"""
-    return len(values) > 0 and values.min() == values.max()
+        (first, last), (low, high) = ((min(common, a), max(common, b)) for a, b in own)
+    with np.errstate(over="ignore"):
+        near, far = FENCE * (high - low), APART * (high - low)
+        first = first if ((values < low - near) & (values >= low - far)).any() else low - near
+        last = last if ((values > high + near) & (values <= high + far)).any() else high + near
+        is_usual = (values >= min(first, low - near)) & (values <= max(last, high + near))
+        low, high = values[is_usual].min(), values[is_usual].max()
+        is_far = FAR * (high - low) < whole[1] - whole[0]
+    return (low, high) if is_far and high - low >= MIN_WIDTH else whole
 
 
 def _quantiles(values, weight, shares):
     """For each share, the values that this share of the weight is not above, and not below.
 
-    Up to rounding, so that the order in which weights are added does not matter.
+    Of shape (n_shares, 2). Up to rounding, so that the order in which weights are added does not
+    matter.
     """
     is_even = weight[0] == weight.min() == weight.max()
     order = None if is_even else np.argsort(values, kind="stable")
@@ -276,11 +305,52 @@ def _quantiles(values, weight, shares):
     above = np.searchsorted(total, total[-1] - sought, "right")
     rank = np.minimum(np.stack([below, above], axis=1), len(values) - 1)
     values = np.partition(values, np.unique(rank)) if is_even else values[order]
-    return values[rank].tolist()
+    return values[rank].astype(np.float64)
 
 
-def scaled(X, offset, scale, low=-LIMIT, high=LIMIT):
-    """``(X - offset) * scale``, in float64, clipped to `low` .. `high`, rounded to float32."""
+def limited(Z, low, high, tail, knots, column=None):
+    """Change Z, float64, in place where it is beyond `low` or `high`; NaN stays.
+
+    The values between `high` and the last of its knots, and those between `low` and the last of
+    its knots, are mapped to a tail, an interval of the length `tail` beyond `low` or `high`: every
+    knot to the same share of it, and linearly between knots. The order of values stays. Values
+    beyond the last knot are clipped to the end of the tail; to `low` or `high`, if there are no
+    knots beyond these.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_rows, n_columns) or (n_entries,), float64
+    low, high, tail : ndarray of shape (n_columns,)
+    knots : ndarray of shape (n_columns, 2, N_KNOTS) or (0, 2, N_KNOTS), float64
+        Rising from `high`, and falling from `low`.
+    column : ndarray of shape (n_entries,), default=None
+        Columns of the entries of Z, if it has one axis.
+    """
+    for side, sign, end in ((0, 1.0, high), (1, -1.0, low)):
+        every = end if column is None else end[column]
+        is_beyond = Z > every if side == 0 else Z < every
+        if not is_beyond.any():
+            continue
+        j = np.nonzero(is_beyond)[-1] if column is None else column[is_beyond]
+        found = end[j].astype(np.float64)
+        if len(knots):
+            z, own = sign * Z[is_beyond], sign * knots[j, side]
+            n_below = (z[:, None] >= own).sum(axis=1)
+            edges = np.column_stack([sign * found, own, own[:, -1]])
+            first, last = (edges[np.arange(len(z)), n_below + i] for i in (0, 1))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = np.where(n_below < N_KNOTS, (z - first) / (last - first), 0.0)
+            distance = tail[j].astype(np.float64) / N_KNOTS * (n_below + share)
+            found += np.where(own[:, -1] > sign * found, sign * distance, 0.0)
+        Z[is_beyond] = found
+    return Z
+
+
+def scaled(X, offset, scale, *limits):
+    """``(X - offset) * scale``, in float64, rounded to float32.
+
+    `limits` are the last arguments of `limited`; without them, values are clipped to ±`LIMIT`.
+    """
     Z = empty_like(X, X.shape, np.float32)
     size = max(16, CACHED // max(1, X.shape[1]))
     block = np.empty((min(size, len(X)), X.shape[1]))
@@ -290,11 +360,11 @@ def scaled(X, offset, scale, low=-LIMIT, high=LIMIT):
         with np.errstate(over="ignore"):
             np.subtract(X[rows], offset, out=part)
             part *= scale
-        np.clip(part, low, high, out=Z[rows], casting="same_kind")
+        Z[rows] = limited(part, *limits) if limits else np.clip(part, -LIMIT, LIMIT)
     return Z
 
 
-def scaled_csr(X, offset, scale, low=-LIMIT, high=LIMIT):
+def scaled_csr(X, offset, scale, *limits):
     """As `scaled`, for a canonical CSR matrix.
 
     Zeros of a feature with an offset become stored entries. ValueError if most entries would be.
@@ -308,19 +378,18 @@ def scaled_csr(X, offset, scale, low=-LIMIT, high=LIMIT):
         )
     data = np.empty(X.nnz, dtype=np.float32)
     own_scale = np.where(offset == 0, scale, 0.0)
-    low, high = (np.broadcast_to(limit, len(scale)) for limit in (low, high))
     for start in range(0, X.nnz, CACHED):
         part = slice(start, start + CACHED)
+        column = X.indices[part]
         with np.errstate(over="ignore"):
-            column = X.indices[part]
             value = X.data[part] * own_scale[column]
-        np.clip(value, low[column], high[column], out=data[part], casting="same_kind")
+        data[part] = limited(value, *limits, column) if limits else np.clip(value, -LIMIT, LIMIT)
     is_full = bool(data.all())
     Z = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape, copy=not is_full)
     if not is_full:  # entries of features with an offset, and those that are rounded to 0
         Z.eliminate_zeros()
     if len(moved):
-        own = (array[moved] for array in (offset, scale, low, high))
+        own = (array[moved] if len(array) else array for array in (offset, scale, *limits))
         part = scaled(X[:, moved].toarray(), *own)
         row, column = np.nonzero(part)
         entries = part[row, column], (row, moved[column])

@@ -42,15 +42,26 @@ class TreeContents:
         return row, float(self.forest.threshold[split])
 
     def split(self, node):
-        """Weights and their ranks, both of shape (n_features,), and the threshold."""
+        """Weights and their ranks, both of shape (n_features,), and the threshold.
+
+        Of a single feature exactly; weights of several features hold within their usual ranges.
+        """
         row, threshold = self.raw_split(node)
         rank = np.abs(row)
         if len(self.forest.spread):
             rank = rank * self.forest.spread
-        if self._scale is not None:
+        if self._scale is None:
+            return row, rank, threshold
+        used = np.flatnonzero(row)
+        feature_map = self.forest.feature_map
+        if len(used) == 1 and feature_map.is_value[used[0]]:
+            f = int(used[0])
+            j = int(feature_map.source[f]) if len(feature_map.source) else f
+            cut = feature_map.value_of(j, threshold / row[f])
             row = row * self._scale
-            threshold += float(row @ self._offset)
-        return row, rank, threshold
+            return row, rank, float(row[f]) * cut
+        row = row * self._scale
+        return row, rank, threshold + float(row @ self._offset)
 
     def terms(self, node, most):
         """Names and weights of the features of largest rank, the number of others, the threshold.

@@ -211,8 +211,9 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
 
 NOTES = """
 With several classes or outputs, one tree has the values of all of them. If there are more than
-five, splits are searched with random projections of the gradients [3]_. Features are clipped one
-training range outside of their training range, since linear functions continue beyond it.
+five, splits are searched with random projections of the gradients [3]_.
+
+{outliers}
 
 {weighted_rows}
 """
@@ -248,7 +249,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     _scales_features = True
     _progress_units = "bag", "round"
-    _clips_features = "range"  # responses would grow without limit outside of the training range
+    _limits_features = "usual"  # `limit` of the feature map
     # While `fit` runs:
     _given_validation = None  # X_val, y_val and sample_weight_val
     _continues_rounds = False  # does a warm start add rounds to the bags of the last fit?

@@ -170,6 +170,8 @@ With sparse X, a hyperplane has weights for at most 512 features: those of large
 node. Up to 512 features without negative values, forests are the same as for dense X with
 scaling="minmax".
 
+{outliers}
+
 {weighted_rows}
 """
 

@@ -167,6 +167,8 @@ predicts. For training they are centred and divided by their standard deviation,
 largest deviation of a feature where that is more; with `feature_shape`, all are divided by the
 largest deviation.
 
+{outliers}
+
 {weighted_rows}
 """
 
@@ -350,6 +352,10 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             steepness_step=float(self.steepness_step_),
             schedule=self.schedule,
         )
+
+    @property
+    def _limits_features(self):
+        return "usual" if self.feature_shape is None else None  # pixels have all their values
 
     def _is_table(self):
         """A forest of features without an order, whose number for a split is chosen?"""

@@ -110,7 +110,8 @@ scaling : {"standard"} or None
     None: one unit for all features, so that those that vary much dominate, as the raw features of
     the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
     step changes them less. Features for "conv" always have one unit, and weights of variance
-    1 / p. With "standard", outliers are clipped, see below.
+    1 / p. With "standard", outliers are limited, see
+    below.
 importance_power : float
     The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
     the inner products; importances are those of a quick random forest. 0: no division. Larger
@@ -198,11 +199,11 @@ temperature_ : float
 
 NOTES = """
 Features are standardised, and so are inner products, by running statistics; both are folded into
-the directions and thresholds of the forest. Outliers, which would determine the units of their
-features, are clipped: values more than three interquartile ranges away from the quartiles that are
-among the smallest or largest 5 %, or the only value there. Subtrees that no training row reaches
-are removed, and their response is 0. Training on sparse X takes the time and the steps of dense X,
-without a dense copy of it.
+the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
+their response is 0. Training on sparse X takes the time and the steps of dense X, without a dense
+copy of it.
+
+{outliers}
 
 {weighted_rows}
 Rows are sampled for an epoch in proportion to their weights.
@@ -258,9 +259,8 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     }
 
     @property
-    def _clips_features(self):
-        # Responses grow with the distance of a row from the others. The features of the paper,
-        # scaling=None, have all their values, and so have images.
+    def _limits_features(self):
+        # The features of the paper, scaling=None, have all their values, and so have images.
         if self.feature_shape is not None:
             return None
         return "range" if self.scaling is None else "usual"

@@ -114,6 +114,8 @@ FOREST_ATTRIBUTES = ATTRIBUTES.format(
 NOTES = """
 The forest repeats the scaling of features when it predicts.
 
+{outliers}
+
 {weighted_rows}
 """
 

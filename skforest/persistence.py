@@ -521,6 +521,7 @@ def _inputs(forest):
     n = forest.n_inputs
     names = forest.feature_names or [None] * n
     defaults = {"offset": 0.0, "scale": 1.0, "low": -LIMIT, "high": LIMIT, "fill": None}
+    defaults |= {"tail": 0.0, "knots": None}
     own = {key: getattr(forest, key).tolist() or [x] * n for key, x in defaults.items()}
     return [
         {"name": names[j], "type": "category", "levels": list(forest.levels[j])}

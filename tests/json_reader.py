@@ -19,12 +19,30 @@ def input_value(column, x):
         if is_missing(x):
             return None
         z = (float(x) - column["offset"]) * column["scale"]
-        return float32(min(max(z, column["low"]), column["high"]))
+        return float32(limited(column, z))
     levels = column["levels"]
     if is_missing(x):
         return len(levels)
     x = x if isinstance(x, str) else float(x)
     return levels.index(x) if x in levels else len(levels) + 1
+
+
+def limited(column, z):
+    """A scaled number, moved towards the limits of its column if it is beyond them."""
+    for side, sign, end in ((0, 1, column["high"]), (1, -1, column["low"])):
+        if sign * z <= sign * end:
+            continue
+        knots = [sign * knot for knot in column["knots"][side]] if column["knots"] else []
+        if not knots or knots[-1] <= sign * end:
+            return end
+        first = sign * end
+        for k, last in enumerate(knots):
+            if sign * z < last:
+                share = (sign * z - first) / (last - first)
+                return end + sign * column["tail"] / len(knots) * (k + share)
+            first = last
+        return end + sign * column["tail"]
+    return z
 
 
 def features(model, row):

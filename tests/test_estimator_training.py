@@ -805,3 +805,19 @@ def test_training_rows_are_freed_with_the_last_reference(estimator, monkeypatch)
         assert not any(data() is not None for data in made)
     finally:
         gc.enable()
+
+
+# -------------------------------------------------------------------------------------- outliers
+
+
+@pytest.mark.every_class
+def test_wrong_values_do_not_erase_a_column(regressor):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = X[:, 0] + X[:, 1] ** 2
+    train, test = slice(0, 300), slice(300, 600)
+    clean = regressor.fit(X[train], y[train]).score(X[test], y[test])
+    for rows, value in ((5, 1000.0), (5, -(2.0**31)), (slice(0, 300, 50), -999.0)):
+        wrong = X.copy()
+        wrong[rows, 1] = value
+        assert regressor.fit(wrong[train], y[train]).score(X[test], y[test]) > clean - 0.15, value

@@ -82,6 +82,8 @@ cdef class RowMap:
     cdef const double[::1] scale
     cdef const float[::1] low
     cdef const float[::1] high
+    cdef const float[::1] tail
+    cdef const double[:, :, ::1] knots
     cdef const float[::1] fill
     cdef const int32_t[::1] source
     cdef const uint8_t[::1] kind
@@ -92,6 +94,7 @@ cdef class RowMap:
     def __init__(self, arrays, n_levels, reads_bytes):
         self.offset, self.scale, self.fill = arrays["offset"], arrays["scale"], arrays["fill"]
         self.low, self.high = arrays["low"], arrays["high"]
+        self.tail, self.knots = arrays["tail"], arrays["knots"]
         self.source, self.kind = arrays["source"], arrays["kind"]
         self.table_start, self.table = arrays["table_start"], arrays["table"]
         self.n_levels = np.array(n_levels, dtype=np.int64)
@@ -177,14 +180,31 @@ cdef class RowMap:
 
     cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
         """An input after scaling; NaN stays NaN."""
-        # LIMIT in _feature_map.py, unless the forest has limits of its own.
+        # LIMIT in _matrix.py, unless the forest has limits of its own.
         cdef double z, high = <double>(<int64_t>1 << 60), low = -high
         if not self.is_scaling:
             return <float>x
         z = (<double>x - self.offset[j]) * self.scale[j]
         if self.low.shape[0] > 0:
             low, high = <double>self.low[j], <double>self.high[j]
-        return <float>(low if z < low else high if z > high else z)
+        if z > high:
+            z = high + self.beyond(j, 0, z, high)
+        elif z < low:
+            z = low - self.beyond(j, 1, -z, -low)
+        return <float>z
+
+    cdef double beyond(self, int64_t j, int64_t side, double z, double end) noexcept nogil:
+        """Distance from `end`, to which z > end is moved; see `_matrix.limited`."""
+        cdef int64_t k, n = self.knots.shape[2]
+        cdef double first = end, last, sign = 1 - 2 * side
+        if self.knots.shape[0] == 0 or not sign * self.knots[j, side, n - 1] > end:
+            return 0
+        for k in range(n):
+            last = sign * self.knots[j, side, k]
+            if z < last:
+                return <double>self.tail[j] / n * (k + (z - first) / (last - first))
+            first = last
+        return <double>self.tail[j] / n * n
 
     cdef inline float feature_of(self, int64_t f, Number x) noexcept nogil:
         """A feature of an input; a number that is no code counts as an unknown level."""

@@ -12,10 +12,12 @@ import re
 import numpy as np
 
 from .._feature_map import VALUE
-from .._matrix import LIMIT
+from .._matrix import LIMIT, N_KNOTS
 from .c_functions import (
     ADD,
+    BEYOND,
     BOX,
+    CLIPPED,
     DENSE,
     DENSE_VALUES,
     ENTRY,
@@ -24,6 +26,7 @@ from .c_functions import (
     HEAD,
     INPUT,
     LEAF,
+    LIMITED,
     LINKS,
     MARGIN,
     NORMALIZED,
@@ -40,6 +43,7 @@ from .c_functions import (
     SORTED,
     SPARSE,
     SPARSE_VALUES,
+    WITH_KNOTS,
 )
 from .model import without_boxes
 
@@ -146,12 +150,15 @@ class ForestCode:
             self._arrays(fill=fill)
             if is_scaling:
                 self._arrays("offset", "scale")
-            limit = repr(LIMIT if is_scaling else MAX_FLOAT)
-            limits = {"LOWEST": f"-{limit}", "HIGHEST": limit}
+            limits = CLIPPED.replace("LIMIT", repr(LIMIT if is_scaling else MAX_FLOAT))
             if len(forest.low):
                 self._arrays("low", "high")
-                limits = {"LOWEST": "@_low[j]", "HIGHEST": "@_high[j]"}
-            self._function(INPUT, SCALED=SCALED if is_scaling else "", **limits)
+                limits = LIMITED
+            if len(forest.knots):
+                self._arrays("tail", "knots")
+                self._function(BEYOND, N_KNOTS=N_KNOTS)
+                limits = WITH_KNOTS.replace("N_KNOTS", str(N_KNOTS))
+            self._function(INPUT, SCALED=SCALED if is_scaling else "", LIMITS=limits[1:])
         if not has_tables:
             self._function(PLAIN_FEATURES)
             return

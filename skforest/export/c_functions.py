@@ -6,6 +6,43 @@ the shorter texts.
 
 SCALED = """v = (v - @_offset[j]) * @_scale[j];"""
 
+CLIPPED = """
+    if (v > LIMIT)
+        v = LIMIT;
+    if (v < -LIMIT)
+        v = -LIMIT;
+"""
+LIMITED = """
+    if (v > @_high[j])
+        v = @_high[j];
+    if (v < @_low[j])
+        v = @_low[j];
+"""
+# As `_matrix.limited`.
+WITH_KNOTS = """
+    if (v > @_high[j])
+        v = @_high[j] + @_beyond(@_knots + 2 * N_KNOTS * j, 1, @_tail[j], v, @_high[j]);
+    else if (v < @_low[j])
+        v = @_low[j] - @_beyond(@_knots + 2 * N_KNOTS * j + N_KNOTS, -1, @_tail[j], -v, -@_low[j]);
+"""
+BEYOND = """
+/* Distance from its limit `end` to which v > end is moved: the knots divide the tail evenly. */
+static double @_beyond(const double *knots, int sign, double tail, double v, double end)
+{
+    double first = end, last;
+    int k;
+    if (!(sign * knots[N_KNOTS - 1] > end))
+        return 0;
+    for (k = 0; k < N_KNOTS; k++) {
+        last = sign * knots[k];
+        if (v < last)
+            return tail / N_KNOTS * (k + (v - first) / (last - first));
+        first = last;
+    }
+    return tail;
+}
+"""
+
 INPUT = """
 /* A number of a row as the trees read it: scaled if the estimator scales, and limited. */
 static float @_input(double v, int j)
@@ -13,11 +50,7 @@ static float @_input(double v, int j)
     if (v != v)
         return @_fill[j];
     SCALED
-    if (v > HIGHEST)
-        v = HIGHEST;
-    if (v < LOWEST)
-        v = LOWEST;
-    return (float)v;
+LIMITS    return (float)v;
 }
 """
 

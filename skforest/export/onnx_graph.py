@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from .._feature_map import IS_MISSING, VALUE
-from .._matrix import LIMIT
+from .._matrix import LIMIT, N_KNOTS
 from .c_code import MAX_FLOAT, TINY
 from .onnx_trees import add_forest
 
@@ -180,14 +180,32 @@ class Inputs:
             numbers = graph.op("Mul", numbers, forest.scale[own])
             limit = dtype(LIMIT)
         if len(forest.low):
-            numbers = graph.op("Max", numbers, forest.low[own].astype(dtype))
-            numbers = graph.op("Min", numbers, forest.high[own].astype(dtype))
+            numbers = self._limited(forest, numbers, dtype)
         else:
             numbers = graph.op("Clip", numbers, -limit, limit)
         if self.is_double:
             numbers = graph.cast(numbers, "FLOAT")
         fill = forest.fill[own] if len(forest.fill) else np.zeros(len(own), dtype=np.float32)
         return graph.op("Where", self.is_missing, fill, numbers)
+
+    def _limited(self, forest, numbers, dtype):
+        """As `_matrix.limited`."""
+        op, own = self.graph.op, self.of_number
+        low, high = (array[own].astype(dtype) for array in (forest.low, forest.high))
+        inside = op("Min", op("Max", numbers, low), high)
+        if not len(forest.knots):
+            return inside
+        column = op("Unsqueeze", numbers, np.array([2]))
+        for side, (end, sign) in enumerate(((high, 1), (low, -1))):
+            knots = forest.knots[own, side].astype(dtype)
+            width = np.diff(np.column_stack([end, knots]), axis=1) * sign
+            first = knots - width * sign
+            part = (forest.tail[own] / N_KNOTS * sign).astype(dtype)[:, None] * (width > 0)
+            share = op("Mul", op("Sub", column, first), sign / np.where(width > 0, width, sign))
+            share = op("Clip", share, dtype(0), dtype(1))
+            moved = op("ReduceSum", op("Mul", share, part), np.array([2]), keepdims=0)
+            inside = op("Add", inside, moved)
+        return inside
 
 
 def category_entry(graph, name, levels):

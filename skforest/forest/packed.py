@@ -16,7 +16,7 @@ from scipy import sparse
 from .._docs import with_texts
 from .._feature_map import FeatureMap
 from .._kernels.row_reader import RowMap
-from .._matrix import BYTE_FEATURES
+from .._matrix import BYTE_FEATURES, N_KNOTS
 from .._table import FEW_ROWS
 from .._tree import Router, mean_of_bags
 from . import io
@@ -85,8 +85,12 @@ class Forest:
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
             the trees see them; they stay as they are if both are empty.
-        low, high : (n_inputs,) or (0,)
-            Limits to which scaled inputs are clipped; ±2^60 if both are empty.
+        low, high, tail : (n_inputs,) or (0,)
+            Limits of scaled inputs: ±2^60 if they are empty. Values beyond them are clipped, or
+            moved to at most the distance `tail` from them.
+        knots : (n_inputs, 2, 8) or (0, 2, 8)
+            Scaled values, rising from `high` and falling from `low`, between which values are
+            moved linearly to equal parts of the tail. A side of equal knots is clipped.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)
@@ -215,6 +219,8 @@ class Forest:
         if name in ("node_weight", "gain"):
             n_items = len(self.child if name == "node_weight" else self.threshold)
             return np.zeros(n_items, ARRAYS[name][0])
+        if name == "tail":
+            return np.zeros(len(self.low))
         if name == "table_start":
             return np.zeros(len(self.source) + 1, np.int64)
         if name == "bag_start":
@@ -224,6 +230,7 @@ class Forest:
         n_boxes = len(self.box_corner) if name == "box_subset" else 0
         shape = {
             "box_size": (0, len(self.feature_shape)),
+            "knots": (0, 2, N_KNOTS),
             "box_subset": (n_boxes, 0 if n_boxes else self.n_subset_bytes),
             "dense": (0, self.n_features),
             "slope": (0, self.n_outputs),

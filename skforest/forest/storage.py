@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from .._feature_grid import MAX_AXES
 from .._feature_map import CODE, KINDS, VALUE
-from .._matrix import LIMIT
+from .._matrix import LIMIT, N_KNOTS
 from .._tree import GATES, softmax
 
 # From the sum or mean of leaf values to the scale of predictions; arrays have one row per sample.
@@ -60,6 +60,8 @@ ARRAYS = {
     "scale": (np.float64, 1),
     "low": (np.float32, 1),
     "high": (np.float32, 1),
+    "tail": (np.float32, 1),
+    "knots": (np.float64, 3),
     "fill": (np.float32, 1),
     "source": (np.int32, 1),
     "kind": (np.uint8, 1),
@@ -68,7 +70,7 @@ ARRAYS = {
     "baseline": (np.float64, 1),
     "bag_start": (np.int64, 1),
 }
-OF_INPUTS = tuple("offset scale low high fill source kind table_start table".split())
+OF_INPUTS = tuple("offset scale low high tail knots fill source kind table_start table".split())
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
     "n_features n_outputs task classes n_classes aggregate link gate steepness feature_shape wrap "
@@ -223,8 +225,15 @@ def _check_inputs(forest):
     _need(_all(forest.scale, lambda x: x > 0), "scale contains values that are not positive")
     _need(len(forest.low) in (0, len(forest.scale)), "low needs one entry per scaled input")
     _need(len(forest.low) == len(forest.high), "low and high differ in length")
-    for limit in (-forest.low, forest.high):  # larger ones could make products infinite
-        _need(_all(limit, lambda x: (x >= 0) & (x <= LIMIT)), "low or high is out of range")
+    _need(len(forest.low) == len(forest.tail), "low and tail differ in length")
+    _need(_all(forest.high - forest.low, lambda x: x >= 0), "low is larger than high")
+    _need(_all(forest.tail, lambda x: x >= 0), "tail contains values below 0, or NaN")
+    _need(forest.knots.shape[1:] == (2, N_KNOTS), f"knots needs the shape (n, 2, {N_KNOTS})")
+    _need(len(forest.knots) in (0, len(forest.low)), "low and knots differ in length")
+    rises = np.diff(forest.knots, axis=2) * np.array([[1], [-1]]) >= 0
+    _need(rises.all(), "knots are not in order")
+    for limit in (forest.low, forest.high, forest.tail):  # larger ones could overflow
+        _need(_all(limit, lambda x: np.abs(x) <= LIMIT), "low, high or tail is out of range")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
     _need(len(forest.kind) == len(forest.source), "source and kind differ in length")

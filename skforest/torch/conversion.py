@@ -29,7 +29,7 @@ class HingeEnsemble(nn.Module):
         `torch.nn.Linear` and a `HingeForest` or `HingeFern`.
     offset, scale : tensor of shape (n_features,)
         Samples are scaled to ``(x - offset) * scale`` in the dtype of these tensors, then
-        clipped and converted to the dtype of the parameters.
+        limited and converted to the dtype of the parameters.
     baseline : tensor of shape (n_outputs,)
         Added to the sum of each bag.
     link : {"identity", "softmax", "log"}
@@ -44,6 +44,11 @@ class HingeEnsemble(nn.Module):
         that `to_estimator` returns.
     low, high : tensor of shape (n_features,), default=None
         Limits of the scaled samples. None: there are none.
+    tail : tensor of shape (n_features,), default=None
+        Values beyond the limits, and before the last knot, are mapped to this distance.
+    knots : tensor of shape (n_features, 2, n_knots), default=None
+        Rising from `high`, and falling from `low`; they divide the tail evenly. None: values are
+        clipped to the limits.
     fill : tensor of shape (n_features,), default=None
         What takes the place of missing values (NaN) among the scaled samples. None: their rows are
         predicted as NaN.
@@ -89,6 +94,8 @@ class HingeEnsemble(nn.Module):
         spread=None,
         low=None,
         high=None,
+        tail=None,
+        knots=None,
         fill=None,
     ):
         super().__init__()
@@ -98,12 +105,28 @@ class HingeEnsemble(nn.Module):
         self.register_buffer("baseline", baseline)
         self.register_buffer("low", low)
         self.register_buffer("high", high)
+        self.register_buffer("tail", tail)
+        self.register_buffer("knots", knots)
         self.register_buffer("fill", fill)
         # The links of the losses of hinge forests; `forward` averages bags on their scale.
         self.link = check_option("link", link, ("identity", "softmax", "log"))
         self.classes = classes
         self.feature_names = feature_names
         self.spread = spread
+
+    def _limited(self, scaled):
+        """Scaled samples, with those beyond `low` or `high` moved; NaN stays."""
+        inside = scaled.clamp(self.low, self.high)
+        if self.knots is None:
+            return inside
+        for side, (end, sign) in enumerate(((self.high, 1), (self.low, -1))):
+            edges = torch.cat([end[:, None].to(self.knots), self.knots[:, side]], dim=1)
+            width = edges.diff(dim=1) * sign
+            distance = (scaled[:, :, None] - edges[:, :-1]) * sign
+            share = (distance / width.where(width > 0, torch.ones_like(width))).clamp(0, 1)
+            length = (self.tail / width.shape[1])[:, None] * (width > 0)
+            inside = inside + sign * (share * length).sum(dim=2).to(inside)
+        return inside
 
     def forward(self, x):
         """Predict.
@@ -132,7 +155,7 @@ class HingeEnsemble(nn.Module):
         dtype = next(self.parameters()).dtype
         scaled = (x - self.offset) * self.scale
         if self.low is not None:
-            scaled = scaled.clamp(self.low, self.high)
+            scaled = self._limited(scaled)
         if self.fill is not None:
             scaled = torch.where(scaled.isnan(), self.fill.to(scaled.dtype), scaled)
         scaled = scaled.to(dtype)
@@ -228,7 +251,7 @@ def from_estimator(estimator, *, dtype=torch.float32):
         forest.spread,
         *(
             torch.tensor(array) if len(array) else None
-            for array in (forest.low, forest.high, forest.fill)
+            for array in (forest.low, forest.high, forest.tail, forest.knots, forest.fill)
         ),
     )
 
@@ -333,7 +356,9 @@ def to_estimator(module, *, classes=None, X=None):
     if X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
     if module.low is not None:
-        shared |= {"low": _array(module.low), "high": _array(module.high)}
+        for name in ("low", "high", "tail", "knots"):
+            if getattr(module, name) is not None:
+                shared[name] = _array(getattr(module, name))
     if module.fill is not None:
         shared["fill"] = _array(module.fill).astype(np.float32)
     table = FeatureMap(**{name: shared[name] for name in shared if name != "baseline"}).transform(
