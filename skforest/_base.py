@@ -76,6 +76,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _clips_features = None  # `clipping` of the feature map
+    _adds_features = False  # do directions add up all features of a part of a grid?
     _progress_units = "tree", "epoch"  # what progress counts: members, or parts of a single one
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -180,9 +181,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             has_grid = getattr(self, "feature_shape", None) is not None
             clipping = None if is_stream else self._clips_features
             names = getattr(self, "feature_names_in_", None)
-            feature_map = FeatureMap.fit(
-                X, weight, levels, self._scales_features, self._map_scaling, clipping, names
-            )
+            excludes = not is_stream and (self._scales_features or self._adds_features)
+            scaling = self._scales_features, self._map_scaling, clipping
+            feature_map = FeatureMap.fit(X, weight, levels, *scaling, names, excludes)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -554,7 +555,8 @@ def _reads_csr(forest):
     """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
     feature_map = forest.feature_map
     has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
-    keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
+    moves = feature_map.offset * feature_map.scale
+    keeps_zeros = not moves.any() and not len(feature_map.source)
     has_others = len(forest.dense) or len(forest.box_corner)
     return has_many_terms and keeps_zeros and not has_others
 

@@ -18,6 +18,7 @@ from ._matrix import (
     LIMIT,
     as_bytes,
     has_nan,
+    limited,
     min_max,
     scaled,
     scaled_csr,
@@ -52,9 +53,11 @@ class FeatureMap:
     Parameters
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
-        None: inputs are not scaled. 0 and 1 for categories.
+        None: inputs are not scaled. 0 and 1 for categories. The scale of an input that was
+        constant, or empty, in training is 0: no other value of it changes a prediction.
     low, high : ndarray of shape (n_inputs,), float32, default=None
-        Limits to which scaled inputs are clipped. None: ±`LIMIT`.
+        Limits to which inputs are clipped after scaling. None: ±`LIMIT`, or none for those that
+        are not scaled.
     fill : ndarray of shape (n_inputs,), float32, default=None
         What missing values become, after scaling. None: they raise.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
@@ -93,7 +96,15 @@ class FeatureMap:
 
     @classmethod
     def fit(
-        cls, X, weight, levels=None, is_scaling=True, scaling="minmax", clipping=None, names=None
+        cls,
+        X,
+        weight,
+        levels=None,
+        is_scaling=True,
+        scaling="minmax",
+        clipping=None,
+        names=None,
+        excludes_constant=False,
     ):
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
@@ -101,15 +112,20 @@ class FeatureMap:
         `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `clipping`, for
         these two, is None, "range" (see `EXTRAPOLATION`), or, for "minmax", "usual": outliers are
         clipped, too, see `usual_range`. Raises ValueError if the range of an input, or its
-        reciprocal, is beyond float64; `names` are those of the inputs, or None.
+        reciprocal, is beyond float64; `names` are those of the inputs, or None. With
+        `excludes_constant`, other values of inputs that are constant in X have no effect later.
         """
         offset = scale = low = high = None
+        if not (is_scaling or excludes_constant):
+            return cls(levels=levels)
+        if (weight == 0).any():
+            X, weight = X[weight > 0], weight[weight > 0]
+        ends = whole = value_range(X)
+        is_constant = ends[0] == ends[1]
+        is_constant[list(levels or {})] = False
         if is_scaling and scaling is None:
             offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         elif is_scaling:
-            if (weight == 0).any():
-                X, weight = X[weight > 0], weight[weight > 0]
-            ends = whole = value_range(X)
             if scaling == "common":
                 # A column without any value has the range 0 .. 0, which does not count.
                 has_values = ~np.isnan(X).all(axis=0)
@@ -127,7 +143,19 @@ class FeatureMap:
                 offset[j], scale[j] = 0.0, 1.0
             if clipping:
                 low, high = cls._limits(whole, ends, offset, scale, list(levels or {}))
+        if is_scaling and excludes_constant:
+            scale[is_constant] = 0.0
+        elif not is_scaling and is_constant.any():
+            low = np.where(is_constant, ends[0], -MISSING).astype(np.float32)
+            high = np.where(is_constant, ends[1], MISSING).astype(np.float32)
         return cls(offset, scale, levels=levels, low=low, high=high)
+
+    def release_constant(self):
+        """Let inputs that were constant in `fit` have other values."""
+        limit = LIMIT if self.is_scaling else MISSING
+        is_constant = self.low == self.high
+        self.low[is_constant], self.high[is_constant] = -limit, limit
+        self.scale[self.scale == 0] = 1.0
 
     @staticmethod
     def _limits(whole, ends, offset, scale, categories):
@@ -166,7 +194,8 @@ class FeatureMap:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
             limits = (self.low, self.high) if len(self.low) else ()
             return scale_rows(X, self.offset, self.scale, *limits)
-        return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        X = as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        return limited(X, self.low, self.high) if len(self.low) else X
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
@@ -231,6 +260,10 @@ class FeatureMap:
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         fill = _means(Z, weight, is_missing)
+        if not (self.is_scaling or sparse.issparse(Z)):
+            # The mean of equal values may be rounded to another one.
+            known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
+            fill = np.clip(fill, *value_range(known))
         some_missing = is_missing.any(axis=0)
         source, kind, tables = [], [], []
         for j in range(Z.shape[1]):
@@ -264,13 +297,16 @@ class FeatureMap:
         entry = self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
         total = np.bincount(entry, weight, n_levels + 2)
         has_missing = total[n_levels] > 0
+        if np.count_nonzero(total) == 1:  # constant: other levels have no effect
+            return [(CODE, np.zeros(n_levels + 2))]
         rank = np.arange(n_levels, dtype=np.float64)
         if self.is_scaling:
             rank /= max(n_levels - 1, 1)
         mean = (total[:n_levels] * rank).sum() / max(total[:n_levels].sum(), 1e-300)
         own = [(CODE, np.concatenate([rank, [mean, mean]]))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
-            own += [(LEVEL, row) for row in np.eye(n_levels + has_missing, n_levels + 2)]
+            indicators = np.eye(n_levels + has_missing, n_levels + 2)
+            own += [(LEVEL, row) for row in indicators[total[: n_levels + has_missing] > 0]]
         elif has_missing:
             own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
         if n_levels + has_missing >= MIN_TARGET_LEVELS:

@@ -13,7 +13,16 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from ._kernels.rows import RowOrder, draw_counts
-from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
+from ._matrix import (
+    BLOCK,
+    BYTE_FEATURES,
+    CACHED,
+    as_bytes,
+    canonical_csr,
+    rows_of,
+    value_range,
+    weighted_sums,
+)
 
 MAX_COPIES = 100  # of a row, where copies of it are held out one by one
 # Rows repeat by chance if so large a part of them occur once: among all, and among those with the
@@ -23,7 +32,7 @@ SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 @dataclass
 class _Whole:
-    """All rows and weights, which samples share for `TrainingSet.deviation`.
+    """All rows and weights, which samples share for `deviation` and `varying`.
 
     Not the TrainingSet itself: a reference to itself would keep rows in memory after training.
     """
@@ -31,6 +40,7 @@ class _Whole:
     X: np.ndarray
     weight: np.ndarray
     deviation: np.ndarray | None = None
+    varying: np.ndarray | None = None
 
 
 class TrainingSet:
@@ -294,6 +304,14 @@ class TrainingSet:
         """Units of the features: `deviation`, or 1 where it is 0."""
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
+
+    def varying(self):
+        """Numbers of the features that are not constant over all rows, int32."""
+        whole = self._whole
+        if whole.varying is None:
+            low, high = value_range(whole.X)
+            whole.varying = np.flatnonzero(low != high).astype(np.int32)
+        return whole.varying
 
     def bootstrap(self, seed, n_draws):
         """How often each row is drawn, with replacement, in proportion to its weight."""

@@ -309,3 +309,54 @@ def test_a_predictor_says_what_it_takes(estimator):
         with pytest.raises(ValueError, match="C-contiguous"):
             predictor(strided)
     assert predictor(X).shape[0] == N
+
+
+# -------------------------------------------------------------------- columns without information
+
+# Values in training, and others in prediction.
+CONSTANT = {
+    "large": (1e6, 1e6 + 1),
+    "rounded": (0.1, np.nextafter(0.1, 1)),
+    "whole": (3, 4),
+    "flag": (True, False),
+    "empty": (np.nan, 2.0),
+    "filled": (5.0, np.nan),
+    "level": ("a", "b"),
+}
+
+
+def with_constant(X, which):
+    """X as a data frame, with columns that are constant; `which`: their first or second values."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    for name, values in CONSTANT.items():
+        frame[name] = values[which]
+    levels = pd.CategoricalDtype(CONSTANT["level"])
+    return frame.assign(level=frame["level"].astype(levels))
+
+
+@pytest.mark.every_class
+def test_columns_without_information_have_no_effect(estimator):
+    X, y = task(estimator, 80)
+    train, other = with_constant(X, 0), with_constant(X, 1)
+    weight = np.ones(len(y))
+    weight[:5] = 0
+    train[:5] = other[:5]  # constant over the rows of positive weight
+    estimator.fit(train, y, sample_weight=weight)
+    expected = response(estimator, with_constant(X, 0))
+    np.testing.assert_array_equal(response(estimator, other), expected)
+    np.testing.assert_array_equal(response(estimator, other[:1]), expected[:1])
+    other["level"] = None
+    np.testing.assert_array_equal(response(estimator, other), expected)
+    assert not estimator.feature_importances_[X.shape[1] :].any()
+
+
+def test_a_constant_with_missing_values_is_what_is_known(regressor):
+    """The mean that takes the place of missing values may be rounded."""
+    X, y = targets(80)
+    X = np.column_stack([X, np.full(80, 0.1)])
+    X[:3, 6] = np.nan
+    regressor.fit(X, y)
+    X[3:, 6] = 0.7
+    expected = regressor.predict(np.where(np.isnan(X) | (X != 0.7), X, 0.1))
+    np.testing.assert_array_equal(regressor.predict(X), expected)

@@ -84,9 +84,12 @@ class Forest:
             importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
-            the trees see them; they stay as they are if both are empty.
+            the trees see them; they stay as they are if both are empty. The scale of inputs that
+            were constant in training is 0.
         low, high : (n_inputs,) or (0,)
-            Limits to which scaled inputs are clipped; ±2^60 if both are empty.
+            Limits to which inputs are clipped after that; ±2^60 if both are empty. Those that are
+            not scaled are clipped only where the limits are equal, since they were constant in
+            training.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)

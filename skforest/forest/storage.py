@@ -220,10 +220,12 @@ def _check_inputs(forest):
     _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
     names = forest.feature_names
     _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
-    _need(_all(forest.scale, lambda x: x > 0), "scale contains values that are not positive")
-    _need(len(forest.low) in (0, len(forest.scale)), "low needs one entry per scaled input")
+    _need(_all(forest.scale, lambda x: x >= 0), "scale contains values that are negative")
+    _need(len(forest.low) in (0, n_inputs), "low needs one entry per input")
     _need(len(forest.low) == len(forest.high), "low and high differ in length")
-    for limit in (-forest.low, forest.high):  # larger ones could make products infinite
+    _need(not (forest.low > forest.high).any(), "low exceeds high")
+    for limit in (-forest.low, forest.high) if len(forest.scale) else ():
+        # Larger ones could make products infinite.
         _need(_all(limit, lambda x: (x >= 0) & (x <= LIMIT)), "low or high is out of range")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")
