@@ -435,19 +435,24 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return False
 
     def _mean_of_members(self, data, is_predicted):
-        """Mean response of each row by the members that predict it, and their number.
+        """Mean response of each row by the members that predict it, or NaN, and their number.
 
-        ``is_predicted(number)`` is the mask of the rows that a member predicts. The response is
-        NaN where no member does.
+        ``is_predicted(number)`` is the mask of the rows that a member predicts.
         """
         total = np.zeros((len(data), self.forest_.n_outputs))
-        n_members = np.zeros(len(data))
+        n_members, ends = np.zeros(len(data)), []
         for number in range(self._member_counts(True)[2]):
             mask = is_predicted(number)
-            total[mask] += responses(self._member(number), data.X[mask])
+            found = responses(self._member(number), data.X[mask])
+            total[mask] += found
             n_members += mask
+            ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
         with np.errstate(invalid="ignore"):
-            return total / n_members[:, None], n_members
+            mean = total / n_members[:, None]
+        # By rounding, the mean of equal numbers may be another one.
+        if ends:
+            mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
+        return mean, n_members
 
     @property
     def feature_importances_(self):

@@ -13,6 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
+from skforest import refine
 from skforest._matrix import scaled
 
 # ------------------------------------------------------------------------------------- predictions
@@ -309,6 +310,35 @@ def test_a_predictor_says_what_it_takes(estimator):
         with pytest.raises(ValueError, match="C-contiguous"):
             predictor(strided)
     assert predictor(X).shape[0] == N
+
+
+RANGES = {
+    "counts": lambda y: np.rint(y),
+    "decimals": lambda y: y / 10 + 0.1,
+    "far": lambda y: 1e9 + np.rint(y) / 10,
+    "small": lambda y: -1e-12 * y,
+    "outputs": lambda y: np.column_stack([y + 0.3, -y]),
+}
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.parametrize("change", RANGES.values(), ids=RANGES)
+def test_means_stay_in_the_range_of_the_targets(regressor, change):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(80, 3)), rng.normal(size=(500, 3))
+    y = change(3 * np.maximum(X[:, 0], 0))  # the least target is frequent
+    forests = [regressor.set_params(n_estimators=7).fit(X, y)]
+    if type(regressor).__name__.startswith(("CO2", "Manifold")):
+        forests.append(refine(regressor, X, y, random_state=0))
+        bootstrap = {"bootstrap": True, "oob_score": True, "n_estimators": 25}
+        forests.append(clone(regressor).set_params(**bootstrap).fit(X, y))
+    for forest in forests:
+        found = [forest.predict(new), forest.predict(new[:1])]
+        if hasattr(forest, "oob_prediction_"):
+            found.append(forest.oob_prediction_)
+        for prediction in found:
+            assert (prediction >= y.min(axis=0)).all() and (prediction <= y.max(axis=0)).all()
 
 
 # -------------------------------------------------------------------- columns without information

@@ -182,6 +182,16 @@ def test_a_table_of_numbers_holes_and_categories(estimator, tmp_path):
     check(estimator, new, tmp_path)
 
 
+def test_means_stay_in_the_range_of_the_targets(friedman, tmp_path):
+    """The operator of ONNX adds in float32."""
+    X, y = friedman
+    Y = np.column_stack([np.maximum(y - 14, 0) / 10 + 0.1, -np.maximum(y - 14, 0)])
+    model = ManifoldForestRegressor(11, random_state=0).fit(X, Y)
+    new = np.random.default_rng(0).random((2000, X.shape[1])).astype(np.float32)
+    for found in (in_c(to_c(model), new, 2, tmp_path), in_onnx(model, new)["variable"]):
+        assert (found >= Y.min(axis=0)).all() and (found <= Y.max(axis=0)).all()
+
+
 def test_constant_pixels(digits, tmp_path):
     X, y = digits
     forest = ManifoldForestClassifier(5, feature_shape=(8, 8), random_state=0).fit(X, y)

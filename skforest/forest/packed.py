@@ -53,9 +53,8 @@ class Forest:
         tree_start : (n_trees + 1,)
             First node of each tree, then the number of nodes.
         child : (n_nodes,)
-            Left child of a split (the right child follows it), or ``-1 - row`` for a leaf, where
-            `row` is its row of values. The children in a tree are numbered in pairs, 1 and 2,
-            3 and 4, ..., after their parents.
+            Left child of a split (the right child follows it), or ``-1 - row`` for a leaf with a
+            row of values. Children are numbered in pairs, 1 and 2, 3 and 4, ..., after parents.
         node_weight : (n_nodes,) or (0,)
             Training weight that reached the node; empty if `slim` removed it, as `gain`.
         threshold, direction, gain : (n_splits,)
@@ -84,21 +83,19 @@ class Forest:
             importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
-            the trees see them; they stay as they are if both are empty. The scale of inputs that
-            were constant in training is 0.
+            the trees see them; not if both are empty. Constant ones have the scale 0.
         low, high : (n_inputs,) or (0,)
-            Limits to which inputs are clipped after that; ±2^60 if both are empty. Those that are
-            not scaled are clipped only where the limits are equal, since they were constant in
-            training.
+            Limits to which inputs are clipped after that; ±2^60 if both are empty. If inputs are
+            not scaled, equal limits are those of constant ones.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)
-            Input that each feature of the trees is made from, and how: 0, the input itself; 1,
-            whether it is missing; 2, the number of the level of a category; 3, an indicator of a
-            level; 4, a mean of the target. If they are empty, the features are the inputs.
+            Input of each feature, and what is made of it: 0, itself; 1, whether it is missing;
+            2, the number of a level; 3, an indicator of a level; 4, a mean of the target. If they
+            are empty, the features are the inputs.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
-            Value of a feature at each entry of its input: 0 and 1 for kind 1; for kinds 2 to 4 one
-            for each level, one for missing values and one for levels unknown in training.
+            Values of a feature: 0 and 1 for kind 1; for kinds 2 to 4 one of each level, one of
+            missing values and one of unknown levels.
         baseline : (n_outputs,)
             What leaf values are deviations from.
         bag_start : (n_bags + 1,)
