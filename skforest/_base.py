@@ -34,7 +34,7 @@ from ._matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
-from ._training_set import TrainingSet
+from ._training_set import TrainingSet, rescale_weights
 from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
 from .forest import Forest
 from .forest.edit import join
@@ -176,7 +176,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         is_known = feature_map is not None
         known_levels = feature_map.levels if is_known else None
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
-        y = encode(y)
+        y, weight = encode(y), rescale_weights(weight)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             clipping = None if is_stream else self._clips_features

@@ -1066,3 +1066,11 @@ def test_columns_without_information_have_no_effect(make):
     other = np.column_stack([X, np.full((len(X), 2), 1e6 + 1)])
     model = make().fit(wide, y)
     np.testing.assert_array_equal(response(model, other), response(model, wide))
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_factor_of_all_weights_has_no_effect(make):
+    X, y = classes() if make is classifier else targets()
+    expected = response(make().fit(X, y), X)
+    weighted = make().fit(X, y, sample_weight=np.full(len(y), 0.1))
+    np.testing.assert_array_equal(response(weighted, X), expected)

@@ -56,7 +56,7 @@ class Forest:
             Left child of a split (the right child follows it), or ``-1 - row`` for a leaf with a
             row of values. Children are numbered in pairs, 1 and 2, 3 and 4, ..., after parents.
         node_weight : (n_nodes,) or (0,)
-            Training weight that reached the node; empty if `slim` removed it, as `gain`.
+            Training weight in it, in the unit of `fit`; empty if `slim` removed it, as `gain`.
         threshold, direction, gain : (n_splits,)
             Of the split that is the parent of nodes 1 and 2, of nodes 3 and 4, ... of a tree. A
             sample goes right if ``a . x > threshold``, `direction` is the code of a, and `gain`
