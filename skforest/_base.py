@@ -34,7 +34,7 @@ from ._matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
-from ._training_set import TrainingSet
+from ._training_set import TrainingSet, rescale_weights
 from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
 from .forest import Forest
 from .forest.edit import join
@@ -76,6 +76,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
+    _adds_features = False  # do directions add up all features of a part of a grid?
     _progress_units = "tree", "epoch"  # what progress counts: members, or parts of a single one
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -175,14 +176,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         is_known = feature_map is not None
         known_levels = feature_map.levels if is_known else None
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
-        y = encode(y)
+        y, weight = encode(y), rescale_weights(weight)
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             limit = None if is_stream else self._limits_features
             names = getattr(self, "feature_names_in_", None)
-            feature_map = FeatureMap.fit(
-                X, weight, levels, self._scales_features, self._map_scaling, limit, names
-            )
+            excludes = not is_stream and (self._scales_features or self._adds_features)
+            scaling = self._scales_features, self._map_scaling, limit
+            feature_map = FeatureMap.fit(X, weight, levels, *scaling, names, excludes)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -434,19 +435,24 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return False
 
     def _mean_of_members(self, data, is_predicted):
-        """Mean response of each row by the members that predict it, and their number.
+        """Mean response of each row by the members that predict it, or NaN, and their number.
 
-        ``is_predicted(number)`` is the mask of the rows that a member predicts. The response is
-        NaN where no member does.
+        ``is_predicted(number)`` is the mask of the rows that a member predicts.
         """
         total = np.zeros((len(data), self.forest_.n_outputs))
-        n_members = np.zeros(len(data))
+        n_members, ends = np.zeros(len(data)), []
         for number in range(self._member_counts(True)[2]):
             mask = is_predicted(number)
-            total[mask] += responses(self._member(number), data.X[mask])
+            found = responses(self._member(number), data.X[mask])
+            total[mask] += found
             n_members += mask
+            ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
         with np.errstate(invalid="ignore"):
-            return total / n_members[:, None], n_members
+            mean = total / n_members[:, None]
+        # By rounding, the mean of equal numbers may be another one.
+        if ends:
+            mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
+        return mean, n_members
 
     @property
     def feature_importances_(self):
@@ -554,7 +560,8 @@ def _reads_csr(forest):
     """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
     feature_map = forest.feature_map
     has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
-    keeps_zeros = not feature_map.offset.any() and not len(feature_map.source)
+    moves = feature_map.offset * feature_map.scale
+    keeps_zeros = not moves.any() and not len(feature_map.source)
     has_others = len(forest.dense) or len(forest.box_corner)
     return has_many_terms and keeps_zeros and not has_others
 

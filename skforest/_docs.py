@@ -151,7 +151,8 @@ References
 """,
     "weighted_rows": """
 The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
-added, so the order of the rows does not matter, and a weight of k equals k copies.
+added, so the order of the rows does not matter, and a weight of k equals k copies. A factor of all
+weights has no effect.
 """,
     "outliers": """
 The unit of a feature is the range of its usual values. Outliers, and values far outside of the

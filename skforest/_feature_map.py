@@ -26,6 +26,7 @@ from ._matrix import (
     usual_range,
     value_range,
     weighted_sums,
+    with_fixed,
 )
 from ._table import UNKNOWN, as_frame, read_table, table_of_matrix
 
@@ -55,10 +56,12 @@ class FeatureMap:
     Parameters
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
-        None: inputs are not scaled. 0 and 1 for categories.
+        None: inputs are not scaled. 0 and 1 for categories. The scale of an input that was
+        constant, or empty, in training is 0: no other value of it changes a prediction.
     low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
         Scaled inputs below `low` or above `high` are limited, see `_matrix.limited`. None: they
-        are clipped to ±`LIMIT`.
+        are clipped to ±`LIMIT`. Of inputs that are not scaled, only those of equal limits are
+        clipped.
     fill : ndarray of shape (n_inputs,), float32, default=None
         What missing values become, after scaling. None: they raise.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
@@ -101,7 +104,15 @@ class FeatureMap:
 
     @classmethod
     def fit(
-        cls, X, weight, levels=None, is_scaling=True, scaling="minmax", limit=None, names=None
+        cls,
+        X,
+        weight,
+        levels=None,
+        is_scaling=True,
+        scaling="minmax",
+        limit=None,
+        names=None,
+        excludes_constant=False,
     ):
         """The map of the inputs, without features of its own yet: see `fit_features`.
 
@@ -109,33 +120,52 @@ class FeatureMap:
         `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `limit` says
         which values are beyond the limits, unless `scaling` is None: none (None), those outside of
         the training range ("range"), or outliers, too ("usual"), see `usual_range`; units are then
-        those of the other values. Raises ValueError if the range of an input, or its reciprocal,
-        is beyond float64; `names` are those of the inputs, or None.
+        those of the other values. With `excludes_constant`, other values of inputs that are
+        constant in X have no effect later. Raises ValueError if the range of an input, or its
+        reciprocal, is beyond float64; `names` are those of the inputs, or None.
         """
-        if not is_scaling:
+        if not (is_scaling or excludes_constant):
             return cls(levels=levels)
-        if scaling is None:
-            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), levels=levels)
         if (weight == 0).any():
             X, weight = X[weight > 0], weight[weight > 0]
         ends, knots = value_range(X), None
-        if scaling == "common":
-            # A column without any value has the range 0 .. 0, which does not count.
-            has_values = ~np.isnan(X).all(axis=0)
-            low, high = (end[has_values] if has_values.any() else end for end in ends)
-            ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
-        elif limit == "usual":
-            *ends, knots = usual_range(X, weight, ends)
-        offset, scale = min_max(X, ends, names)
-        limits = cls._limits(ends, knots, offset, scale)
-        if scaling == "standard":
-            offset, scale = standard(X, weight, offset, scale, limits)
+        is_constant = ends[0] == ends[1]
+        is_constant[list(levels or {})] = False
+        if not is_scaling:
+            if not is_constant.any():
+                return cls(levels=levels)
+            low, high = np.where(is_constant, ends, [[-MISSING], [MISSING]]).astype(np.float32)
+            return cls(levels=levels, low=low, high=high)
+        limits = ()
+        offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if scaling is not None:
+            if scaling == "common":
+                # A column without any value has the range 0 .. 0, which does not count.
+                has_values = ~np.isnan(X).all(axis=0)
+                low, high = (end[has_values] if has_values.any() else end for end in ends)
+                ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
+            elif limit == "usual":
+                *ends, knots = usual_range(X, weight, ends)
+            offset, scale = min_max(X, ends, names)
             limits = cls._limits(ends, knots, offset, scale)
-        for j in levels or {}:
-            offset[j], scale[j] = 0.0, 1.0
-            for array, value in zip(limits[:3], (-LIMIT, LIMIT, 0)):
-                array[j] = value
-        return cls(offset, scale, None, None, None, None, None, levels, *limits if limit else ())
+            if scaling == "standard":
+                offset, scale = standard(X, weight, offset, scale, limits)
+                limits = cls._limits(ends, knots, offset, scale)
+            for j in levels or {}:
+                offset[j], scale[j] = 0.0, 1.0
+                for array, value in zip(limits[:3], (-LIMIT, LIMIT, 0)):
+                    array[j] = value
+        if excludes_constant:
+            scale[is_constant] = 0.0
+        own = zip(("low", "high", "tail", "knots"), limits if limit else ())
+        return cls(offset, scale, levels=levels, **dict(own))
+
+    def release_constant(self):
+        """Let inputs that were constant in `fit` have other values."""
+        limit = LIMIT if self.is_scaling else MISSING
+        is_constant = self.low == self.high
+        self.low[is_constant], self.high[is_constant] = -limit, limit
+        self.scale[self.scale == 0] = 1.0
 
     @staticmethod
     def _limits(ends, knots, offset, scale):
@@ -180,7 +210,8 @@ class FeatureMap:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
             limits = (self.low, self.high, self.tail, self.knots) if len(self.low) else ()
             return scale_rows(X, self.offset, self.scale, *limits)
-        return as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        X = as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        return with_fixed(X, self.low, self.high) if len(self.low) else X
 
     def _features(self, Z):
         """Features of scaled inputs, in which NaN stands for missing values."""
@@ -245,6 +276,10 @@ class FeatureMap:
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         fill = _means(Z, weight, is_missing)
+        if not (self.is_scaling or sparse.issparse(Z)):
+            # The mean of equal values may be rounded to another one.
+            known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
+            fill = np.clip(fill, *value_range(known))
         some_missing = is_missing.any(axis=0)
         source, kind, tables = [], [], []
         for j in range(Z.shape[1]):
@@ -278,13 +313,16 @@ class FeatureMap:
         entry = self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
         total = np.bincount(entry, weight, n_levels + 2)
         has_missing = total[n_levels] > 0
+        if np.count_nonzero(total) == 1:  # constant: other levels have no effect
+            return [(CODE, np.zeros(n_levels + 2))]
         rank = np.arange(n_levels, dtype=np.float64)
         if self.is_scaling:
             rank /= max(n_levels - 1, 1)
         mean = (total[:n_levels] * rank).sum() / max(total[:n_levels].sum(), 1e-300)
         own = [(CODE, np.concatenate([rank, [mean, mean]]))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
-            own += [(LEVEL, row) for row in np.eye(n_levels + has_missing, n_levels + 2)]
+            indicators = np.eye(n_levels + has_missing, n_levels + 2)
+            own += [(LEVEL, row) for row in indicators[total[: n_levels + has_missing] > 0]]
         elif has_missing:
             own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
         if n_levels + has_missing >= MIN_TARGET_LEVELS:
@@ -357,7 +395,7 @@ class FeatureMap:
                     edges = np.append(end, self.knots[j, side])
                     z = np.interp(share * N_KNOTS, np.arange(N_KNOTS + 1), edges)
                     break
-        return float(self.offset[j] + z / self.scale[j])
+        return float(self.offset[j] + z / (self.scale[j] or 1))
 
     def per_feature(self, per_input):
         """Offsets or scales of all features, from those of the inputs; 0 and 1 for tables."""

@@ -369,7 +369,7 @@ def scaled_csr(X, offset, scale, *limits):
 
     Zeros of a feature with an offset become stored entries. ValueError if most entries would be.
     """
-    moved = np.flatnonzero(offset)
+    moved = np.flatnonzero(offset * scale)
     if X.shape[0] * len(moved) > 2 * X.nnz + X.shape[0]:
         raise ValueError(
             f"X is sparse, but {len(moved)} of its {X.shape[1]} features are not 0 where X is 0, "
@@ -394,6 +394,16 @@ def scaled_csr(X, offset, scale, *limits):
         row, column = np.nonzero(part)
         entries = part[row, column], (row, moved[column])
         Z = canonical_csr(Z + sparse.csr_matrix(entries, shape=X.shape))
+    return Z
+
+
+def with_fixed(X, low, high):
+    """A copy of X in which the columns with equal limits are clipped to them; NaN stays NaN."""
+    fixed = np.flatnonzero(low == high)
+    value = low[fixed]
+    value = as_bytes(value[None])[0] if X.dtype == np.uint8 else value
+    Z = X.astype(np.result_type(X, value))
+    Z[:, fixed] = np.clip(Z[:, fixed], value, value)
     return Z
 
 

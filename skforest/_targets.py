@@ -15,7 +15,7 @@ from ._base import StrOptions
 from ._docs import with_texts
 from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
-from .forest.statistics import labels_of, probabilities
+from .forest.statistics import labels_of, probabilities, within_targets
 from .training.losses import Loss, SquaredError, TargetUnits
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
@@ -372,6 +372,11 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _tree_weight(self, data, seed):
         return self._draw_weight(data, seed)
+
+    def _new_forest(self, arrays, data, **metadata):
+        if metadata.get("aggregate", "mean") == "mean":
+            arrays = arrays | {"value": within_targets(arrays["value"], data)}
+        return super()._new_forest(arrays, data, **metadata)
 
     @property
     def _task_metadata(self):

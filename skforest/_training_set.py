@@ -13,8 +13,19 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from ._kernels.rows import RowOrder, draw_counts
-from ._matrix import BLOCK, BYTE_FEATURES, CACHED, as_bytes, canonical_csr, rows_of, weighted_sums
+from ._matrix import (
+    BLOCK,
+    BYTE_FEATURES,
+    CACHED,
+    as_bytes,
+    canonical_csr,
+    rows_of,
+    value_range,
+    weighted_sums,
+)
 
+# Weights are multiples of a unit if, over the smallest one, they are fractions of such numbers.
+MAX_MULTIPLE, MAX_DENOMINATOR = 2**31, 64
 MAX_COPIES = 100  # of a row, where copies of it are held out one by one
 # Rows repeat by chance if so large a part of them occur once: among all, and among those with the
 # same target, of which there are at least MIN_ALIKE. In a bootstrap sample it is .58.
@@ -23,7 +34,7 @@ SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 @dataclass
 class _Whole:
-    """All rows and weights, which samples share for `TrainingSet.deviation`.
+    """All rows and weights, which samples share for `deviation` and `varying`.
 
     Not the TrainingSet itself: a reference to itself would keep rows in memory after training.
     """
@@ -31,6 +42,7 @@ class _Whole:
     X: np.ndarray
     weight: np.ndarray
     deviation: np.ndarray | None = None
+    varying: np.ndarray | None = None
 
 
 class TrainingSet:
@@ -65,7 +77,7 @@ class TrainingSet:
         self.X = rows_of(X, distinct)
         self.y = y[distinct]
         # Added smallest first within a row, so that the order of the samples leaves no trace.
-        weight = weight[chosen]
+        weight = rescale_weights(weight[chosen])
         order = np.lexsort((weight, row))
         self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
         self.count = self.weight
@@ -214,7 +226,7 @@ class TrainingSet:
         - Rows of equal X have different targets, as in tables of a few categories. Those that are
           left without one of them have the other targets only: training on them would increase
           the loss of the row that is held out. The number of copies is `count`; if it is not
-          always whole, a copy is its mean over the samples.
+          always whole, see `rescale_weights`, a copy is its mean over the samples.
         - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
           `_repeated`.
 
@@ -294,6 +306,14 @@ class TrainingSet:
         """Units of the features: `deviation`, or 1 where it is 0."""
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
+
+    def varying(self):
+        """Numbers of the features that are not constant over all rows, int32."""
+        whole = self._whole
+        if whole.varying is None:
+            low, high = value_range(whole.X)
+            whole.varying = np.flatnonzero(low != high).astype(np.int32)
+        return whole.varying
 
     def bootstrap(self, seed, n_draws):
         """How often each row is drawn, with replacement, in proportion to its weight."""
@@ -387,9 +407,29 @@ def check_sample_weight(sample_weight, n_samples):
 
 
 def rescale_weights(weight):
-    """Weights of an extreme scale times a power of two, on which no tree depends."""
+    """Weights in a unit of their own, so that a factor of all of them has no effect.
+
+    Whole multiples of a unit become whole numbers without a common factor: sums of them are exact.
+    Other weights are multiplied by a power of two, on which no tree depends, if they are extreme.
+    """
+    positive = weight[weight > 0]
+    with np.errstate(over="ignore"):
+        ratio = positive / positive.min()
+    if ratio.max() <= MAX_MULTIPLE:
+        for denominator in range(1, MAX_DENOMINATOR + 1):
+            if not (_are_whole(ratio[:100] * denominator) and _are_whole(ratio * denominator)):
+                continue
+            multiple = np.rint(ratio * denominator).astype(np.int64)
+            found = np.zeros(len(weight))
+            found[weight > 0] = multiple // np.gcd.reduce(multiple)
+            return found
     exponent = np.frexp(weight.max())[1]
     return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)
+
+
+def _are_whole(ratio):
+    """Are numbers whole, up to the rounding of sums of weights?"""
+    return (np.abs(ratio - np.rint(ratio)) <= 1e-12 * ratio).all()
 
 
 def _standard_deviation(X, weight):

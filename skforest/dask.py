@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import RECORDS, BaseForest, take_rows
 from ._kernels.rows import tree_seed
-from ._matrix import LIMIT
 from ._target_statistics import indicators
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
@@ -257,9 +256,7 @@ def _prepare(estimator, partitions, n_most):
     data = estimator._prepare(_joined_rows(X), y, weight)
     _warn_if_sorted(estimator, data, partition)
     if len(y) < n_rows.sum():  # columns that are constant in the sample may have other values
-        low, high = data.feature_map.low, data.feature_map.high
-        is_constant = low == high
-        low[is_constant], high[is_constant] = -LIMIT, LIMIT
+        data.feature_map.release_constant()
     # What those who train members read of the forest.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,

@@ -175,8 +175,10 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         self.feature_shape_ = FeatureGrid(self.feature_shape, n_features).shape
         self.max_features_ = self._resolve_max_features(n_features)
         self.max_bins_ = self._auto_bins() if self.max_bins == "auto" else self.max_bins
+        if self.projection_ == "sparse":  # computed once, before threads ask for it
+            data.varying()
         if self._weights_are_scaled:
-            data.spread()  # computed once, before threads ask for it
+            data.spread()
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -190,6 +192,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         if self.projection == "patch":
             return "projection='patch'"
         return None if self.feature_shape is None else f"feature_shape={self.feature_shape}"
+
+    @property
+    def _adds_features(self):
+        has_grid = self.feature_shape is not None
+        return self.projection == "patch" or (self.projection == "auto" and has_grid)
 
     @property
     def _grid(self):
@@ -240,8 +247,9 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
             scale = data.spread() if self._weights_are_scaled else ones
-            mean = min(float(self.n_nonzeros), n_features)
-            return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale)
+            mean, varying = float(self.n_nonzeros), data.varying()
+            mean = min(mean, max(1, len(varying)))
+            return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale, varying)
         return BoxSampler(
             self.feature_shape_,
             self._flags("wrap"),

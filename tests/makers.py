@@ -254,6 +254,16 @@ class KernelTrainingSet:
         return len(self.weight)
 
     @property
+    def y(self):
+        """ndarray of float64: the target in its own units."""
+        return self.target * self.target_scale
+
+    @property
+    def baseline(self):
+        """ndarray of shape (n_outputs,): what leaf values are deviations from."""
+        return np.zeros(self.n_outputs)
+
+    @property
     def is_classification(self):
         """bool: is the target a vector of class numbers?"""
         return self.target.ndim == 1

@@ -297,12 +297,18 @@ def zero_truncated_poisson(mean, most):
 
 
 def distinct_rows(X, Y, weight):
-    """The weighted set of rows: {(x, y): sum of the weights}, zero weights left out."""
+    """The weighted set of rows: {(x, y): sum of the weights}, zero weights left out.
+
+    Whole sums are divided by their largest common divisor.
+    """
     rows = {}
     for x, y, w in zip(X, Y, weight):
         if w > 0:
             key = (tuple((x + 0.0).tolist()), tuple((y + 0.0).tolist()))
             rows[key] = rows.get(key, 0.0) + w
+    if all(float(w).is_integer() for w in rows.values()):
+        unit = math.gcd(*(int(w) for w in rows.values()))
+        rows = {key: w / unit for key, w in rows.items()}
     return rows
 
 

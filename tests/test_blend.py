@@ -1057,3 +1057,20 @@ def test_a_predictor_of_a_blend_of_tables():
     model.members_["linear"] = LogisticRegression()
     with pytest.raises(ValueError, match="LogisticRegression, takes no codes of categories"):
         model.predictor()
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_columns_without_information_have_no_effect(make):
+    X, y = classes() if make is classifier else targets()
+    wide = np.column_stack([X, np.full(len(X), 1e6), np.full(len(X), np.nan)])
+    other = np.column_stack([X, np.full((len(X), 2), 1e6 + 1)])
+    model = make().fit(wide, y)
+    np.testing.assert_array_equal(response(model, other), response(model, wide))
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_factor_of_all_weights_has_no_effect(make):
+    X, y = classes() if make is classifier else targets()
+    expected = response(make().fit(X, y), X)
+    weighted = make().fit(X, y, sample_weight=np.full(len(y), 0.1))
+    np.testing.assert_array_equal(response(weighted, X), expected)

@@ -13,6 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
+from skforest import refine
 from skforest._matrix import scaled
 
 # ------------------------------------------------------------------------------------- predictions
@@ -309,3 +310,83 @@ def test_a_predictor_says_what_it_takes(estimator):
         with pytest.raises(ValueError, match="C-contiguous"):
             predictor(strided)
     assert predictor(X).shape[0] == N
+
+
+RANGES = {
+    "counts": lambda y: np.rint(y),
+    "decimals": lambda y: y / 10 + 0.1,
+    "far": lambda y: 1e9 + np.rint(y) / 10,
+    "small": lambda y: -1e-12 * y,
+    "outputs": lambda y: np.column_stack([y + 0.3, -y]),
+}
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.parametrize("change", RANGES.values(), ids=RANGES)
+def test_means_stay_in_the_range_of_the_targets(regressor, change):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(80, 3)), rng.normal(size=(500, 3))
+    y = change(3 * np.maximum(X[:, 0], 0))  # the least target is frequent
+    forests = [regressor.set_params(n_estimators=7).fit(X, y)]
+    if type(regressor).__name__.startswith(("CO2", "Manifold")):
+        forests.append(refine(regressor, X, y, random_state=0))
+        bootstrap = {"bootstrap": True, "oob_score": True, "n_estimators": 25}
+        forests.append(clone(regressor).set_params(**bootstrap).fit(X, y))
+    for forest in forests:
+        found = [forest.predict(new), forest.predict(new[:1])]
+        if hasattr(forest, "oob_prediction_"):
+            found.append(forest.oob_prediction_)
+        for prediction in found:
+            assert (prediction >= y.min(axis=0)).all() and (prediction <= y.max(axis=0)).all()
+
+
+# -------------------------------------------------------------------- columns without information
+
+# Values in training, and others in prediction.
+CONSTANT = {
+    "large": (1e6, 1e6 + 1),
+    "rounded": (0.1, np.nextafter(0.1, 1)),
+    "whole": (3, 4),
+    "flag": (True, False),
+    "empty": (np.nan, 2.0),
+    "filled": (5.0, np.nan),
+    "level": ("a", "b"),
+}
+
+
+def with_constant(X, which):
+    """X as a data frame, with columns that are constant; `which`: their first or second values."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    for name, values in CONSTANT.items():
+        frame[name] = values[which]
+    levels = pd.CategoricalDtype(CONSTANT["level"])
+    return frame.assign(level=frame["level"].astype(levels))
+
+
+@pytest.mark.every_class
+def test_columns_without_information_have_no_effect(estimator):
+    X, y = task(estimator, 80)
+    train, other = with_constant(X, 0), with_constant(X, 1)
+    weight = np.ones(len(y))
+    weight[:5] = 0
+    train[:5] = other[:5]  # constant over the rows of positive weight
+    estimator.fit(train, y, sample_weight=weight)
+    expected = response(estimator, with_constant(X, 0))
+    np.testing.assert_array_equal(response(estimator, other), expected)
+    np.testing.assert_array_equal(response(estimator, other[:1]), expected[:1])
+    other["level"] = None
+    np.testing.assert_array_equal(response(estimator, other), expected)
+    assert not estimator.feature_importances_[X.shape[1] :].any()
+
+
+def test_a_constant_with_missing_values_is_what_is_known(regressor):
+    """The mean that takes the place of missing values may be rounded."""
+    X, y = targets(80)
+    X = np.column_stack([X, np.full(80, 0.1)])
+    X[:3, 6] = np.nan
+    regressor.fit(X, y)
+    X[3:, 6] = 0.7
+    expected = regressor.predict(np.where(np.isnan(X) | (X != 0.7), X, 0.1))
+    np.testing.assert_array_equal(regressor.predict(X), expected)

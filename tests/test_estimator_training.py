@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 import skforest
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor, _threads
 from skforest._matrix import scaled
-from skforest._training_set import MAX_COPIES, TrainingSet
+from skforest._training_set import MAX_COPIES, TrainingSet, rescale_weights
 
 slow = pytest.mark.slow
 
@@ -654,10 +654,35 @@ def test_members_of_other_packages_see_other_copies_of_a_row():
     assert blend.weights_["tree"] > 0.7
 
 
+@pytest.mark.every_class
+def test_a_factor_of_all_weights_has_no_effect(estimator):
+    X, y = task(estimator, 60)
+    expected = response(estimator.fit(X, y), X)
+    for factor in (0.1, 3.0, 1e7):
+        weighted = estimator.fit(X, y, sample_weight=np.full(60, factor))
+        assert_array_equal(response(weighted, X), expected)
+    assert_array_equal(response(estimator.fit(np.tile(X, (3, 1)), np.tile(y, 3)), X), expected)
+    weight = 2 + np.arange(60) % 3
+    expected = response(estimator.fit(X, y, sample_weight=weight), X)
+    assert_array_equal(response(estimator.fit(X, y, sample_weight=weight / 7), X), expected)
+
+
+@pytest.mark.parametrize("weight, expected", [
+    ([0.1, 0.1 + 0.2, 0, 0.7], [1, 3, 0, 7]),
+    ([1e300, 1.5e300], [2, 3]),
+    ([6, 9], [2, 3]),
+    ([1, np.pi, 7], [1, np.pi, 7]),
+    ([2.0**-90, np.pi * 2.0**-90], [0.25, np.pi / 4]),
+    ([1, 2.0**40], [1, 2.0**40]),
+])  # fmt: skip
+def test_weights_are_whole_multiples_where_they_can_be(weight, expected):
+    assert_array_equal(rescale_weights(np.array(weight, dtype=float)), expected)
+
+
 def test_copies_of_rows_with_several_targets():
     X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.uint8)
     y = np.array([0, 0, 1, 0, 0, 1, 0])[:, None].astype(float)
-    for unit in (1, 0.5):  # a copy is a mean weight if weights are not whole
+    for unit in (1, 0.1):
         data = TrainingSet(X, y, unit * np.array([1, 2, 1, 1, 1, 1, 300.0]))
         copies, row = data.in_copies()
         assert_array_equal(copies.y[:, 0], data.y[row, 0])
@@ -666,11 +691,11 @@ def test_copies_of_rows_with_several_targets():
         # Weights of classes are not copies.
         weighted, other_row = data.with_weight(data.weight * (1 + 1.5 * data.y[:, 0])).in_copies()
         assert_array_equal(other_row, row)
-        assert_allclose(weighted.weight, copies.weight * (1 + 1.5 * copies.y[:, 0]))
-        if unit == 1:
-            assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
-                (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
-            }  # fmt: skip
+        # In a unit in which they are whole.
+        assert_allclose(weighted.weight, 2 * copies.weight * (1 + 1.5 * copies.y[:, 0]))
+        assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
+            (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
+        }  # fmt: skip
     unique, row = TrainingSet(X[:3], y[:3] * 0, np.ones(3)).in_copies()
     assert len(unique) == len(row) == 1
 

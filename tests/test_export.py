@@ -172,13 +172,30 @@ def digits():
 
 @pytest.mark.every_class
 def test_a_table_of_numbers_holes_and_categories(estimator, tmp_path):
-    frame, new = table(), table(seed=1)
+    frame, new = table().assign(batch=1.0), table(seed=1)
     estimator.fit(frame, target(estimator, frame))
     new.loc[3:20, "city"] = "Lima"  # unknown in training
     new["open"] = new["open"].astype(float)
     new.loc[::9, ["size", "shop"]] = None
     new.loc[0] = None
+    new["batch"] = 7.0
     check(estimator, new, tmp_path)
+
+
+def test_means_stay_in_the_range_of_the_targets(friedman, tmp_path):
+    """The operator of ONNX adds in float32."""
+    X, y = friedman
+    Y = np.column_stack([np.maximum(y - 14, 0) / 10 + 0.1, -np.maximum(y - 14, 0)])
+    model = ManifoldForestRegressor(11, random_state=0).fit(X, Y)
+    new = np.random.default_rng(0).random((2000, X.shape[1])).astype(np.float32)
+    for found in (in_c(to_c(model), new, 2, tmp_path), in_onnx(model, new)["variable"]):
+        assert (found >= Y.min(axis=0)).all() and (found <= Y.max(axis=0)).all()
+
+
+def test_constant_pixels(digits, tmp_path):
+    X, y = digits
+    forest = ManifoldForestClassifier(5, feature_shape=(8, 8), random_state=0).fit(X, y)
+    check(forest, np.where(np.ptp(X, axis=0) > 0, X, 9), tmp_path)
 
 
 @pytest.mark.slow
@@ -374,6 +391,9 @@ def test_infinite_values_count_as_the_largest_numbers(friedman, tmp_path):
     X, y = friedman
     wide = X.copy()
     wide[::3, 0], wide[1::3, 1] = np.inf, -np.inf
+    wide[2::3, 2] = np.inf
+    X = X.copy()
+    X[:, 2] = 1.0  # no other value has an effect
     limit = float(np.finfo(np.float32).max)
     for cls in (ManifoldForestRegressor, CO2ForestRegressor):
         model = small(cls).fit(X, y)

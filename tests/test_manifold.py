@@ -9,7 +9,13 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest import (
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    load,
+    save,
+    shapley_values,
+)
 
 BOTH = [ManifoldForestClassifier, ManifoldForestRegressor]
 SHAPE = (5, 8)
@@ -795,3 +801,30 @@ def test_bytes_are_summed_without_overflow(forest, projection):
         left = z[:, 0] <= forest.forest_.threshold[0]
         path, _ = forest.decision_path(X)
         np.testing.assert_array_equal(path[:, [1]].toarray().ravel() == 1, left)
+
+
+@pytest.mark.parametrize("change", [np.uint8, np.float64, lambda X: X / 7 + 0.1])
+@pytest.mark.parametrize(
+    "params", [{"feature_shape": (8, 8)}, {"projection": "patch"}, {"sparse_weights": "sign"}]
+)
+def test_constant_pixels_have_no_effect(params, change, tmp_path):
+    """Patches contain them, but read the values that they had in training."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:150], y[:150]
+    other, constant = X.copy(), np.flatnonzero(np.ptp(X, axis=0) == 0)
+    other[:, constant] = 9
+    X, other = change(X), change(other)
+    forest = ManifoldForestClassifier(10, random_state=0, **params).fit(X, y)
+    expected = forest.predict_proba(X)
+    save(forest, tmp_path / "forest")
+    for model in (forest, load(tmp_path / "forest")):
+        np.testing.assert_array_equal(model.predict_proba(other), expected)
+        np.testing.assert_array_equal(model.predict_proba(other[:1]), expected[:1])
+    np.testing.assert_array_equal(forest.predictor()(other.astype(np.float32)), expected)
+    values = shapley_values(forest, other[:2], background=X[:5]).values
+    assert len(constant) and not values[:, constant].any()
+
+
+def test_without_any_information_all_trees_are_leaves():
+    forest = ManifoldForestRegressor(3, random_state=0).fit(np.ones((9, 2)), np.arange(9.0))
+    assert len(np.unique(forest.predict([[0, 1], [2, 3]]))) == 1

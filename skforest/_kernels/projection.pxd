@@ -50,6 +50,7 @@ cdef class SparseSampler(Sampler):
     cdef double mean
     cdef bint fixed
     cdef const float[::1] scale
+    cdef const int32_t[::1] features   # that are drawn
 
 
 cdef class GaussianSampler(Sampler):

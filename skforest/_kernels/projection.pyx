@@ -108,36 +108,43 @@ cdef class SparseSampler(Sampler):
     """A few features with weights +1 or -1, each divided by the scale of its feature.
 
     With `fixed`, every direction has `mean` weights. Otherwise their number has a Poisson
-    distribution, of which zeros are drawn again. `scale` is (n_features,), float32.
+    distribution, of which zeros are drawn again. `scale` is (n_features,), float32. `features`,
+    int32, are those that are drawn; None: all.
     """
 
-    def __init__(self, int32_t n_features, double mean, bint fixed, scale):
+    def __init__(self, int32_t n_features, double mean, bint fixed, scale, features=None):
         self.n_features = n_features
+        self.features = np.arange(n_features, dtype=np.int32) if features is None else features
         self.mean = mean
         self.fixed = fixed
         self.scale = scale
         # Larger Poisson numbers have a probability below 1e-20.
-        self.max_nonzero = <int32_t>min(n_features, mean if fixed else mean + 12 * sqrt(mean) + 12)
+        most = mean if fixed else mean + 12 * sqrt(mean) + 12
+        self.max_nonzero = <int32_t>min(self.features.shape[0], most)
         self.max_terms = self.max_nonzero
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
         cdef int32_t n = <int32_t>self.mean
-        cdef int32_t i, j, top, feature
+        cdef int32_t n_features = <int32_t>self.features.shape[0]
+        cdef int32_t i, j, top, feature, at
         cdef bint taken
+        if n_features == 0:
+            return False
         if not self.fixed:
             n = positive_poisson(random, self.mean)
         n = min(n, self.max_nonzero)
         # Floyd's sampling without replacement takes n draws, independent of n_features.
         for i in range(n):
-            top = self.n_features - n + i
-            feature = below(random, top + 1)
+            top = n_features - n + i
+            at = below(random, top + 1)
+            feature = self.features[at]
             taken = False
             for j in range(i):
                 if out.features[j] == feature:
                     taken = True
                     break
             if taken:
-                feature = top
+                feature = self.features[top]
             out.features[i] = feature
             out.weights[i] = (1 if below(random, 2) else -1) / self.scale[feature]
         out.n = n

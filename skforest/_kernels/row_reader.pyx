@@ -77,7 +77,7 @@ cdef class RowMap:
     """
 
     cdef readonly int64_t n_inputs, n_features
-    cdef bint is_scaling, fills, reads_bytes, keeps_floats
+    cdef bint is_scaling, fills, reads_bytes, keeps_floats, fixes_bytes
     cdef const double[::1] offset
     cdef const double[::1] scale
     cdef const float[::1] low
@@ -90,6 +90,8 @@ cdef class RowMap:
     cdef const int64_t[::1] table_start
     cdef const float[::1] table
     cdef const int64_t[::1] n_levels
+    cdef const int64_t[::1] fixed      # inputs with equal limits, if others are not clipped
+    cdef const uint8_t[::1] fixed_value
 
     def __init__(self, arrays, n_levels, reads_bytes):
         self.offset, self.scale, self.fill = arrays["offset"], arrays["scale"], arrays["fill"]
@@ -101,9 +103,13 @@ cdef class RowMap:
         self.n_inputs = len(n_levels)
         self.n_features = self.source.shape[0] or self.n_inputs
         self.is_scaling, self.fills = self.scale.shape[0] > 0, self.fill.shape[0] > 0
-        self.keeps_floats = not (self.is_scaling or self.source.shape[0])
-        self.reads_bytes = reads_bytes and self.keeps_floats
-        self.keeps_floats = self.keeps_floats and not self.reads_bytes
+        keeps_inputs = not (self.is_scaling or self.source.shape[0])
+        self.reads_bytes = reads_bytes and keeps_inputs
+        self.keeps_floats = keeps_inputs and not (self.reads_bytes or self.low.shape[0])
+        self.fixed = np.flatnonzero(arrays["low"] == arrays["high"])
+        value = arrays["low"][self.fixed]
+        self.fixed_value = np.clip(value, 0, 255).astype(np.uint8)
+        self.fixes_bytes = (value == self.fixed_value).all()
 
     def features(self, X, bint checks, bint takes_missing=True):
         """Features of the rows of X, float32 of shape (n_samples, n_features), or uint8; or X.
@@ -144,8 +150,8 @@ cdef class RowMap:
                     is_plain = self.fill_rows(&float_view[0, 0], n, checks, takes_nan, features)
             elif char == "B":
                 bytes_view = X
-                if self.reads_bytes:
-                    return X
+                if self.reads_bytes and self.fixes_bytes:
+                    return self.with_fixed(X) if self.fixed.shape[0] else X
                 with nogil:
                     is_plain = self.fill_rows(&bytes_view[0, 0], n, checks, takes_nan, features)
         except ValueError:             # not contiguous, or not in the machine's order of bytes
@@ -153,6 +159,16 @@ cdef class RowMap:
         if not is_plain:
             return None
         return as_whole(features, Z) if self.reads_bytes else Z
+
+    cdef with_fixed(self, X):
+        """A copy of rows of bytes in which inputs with equal limits are those."""
+        found = X.copy()
+        cdef uint8_t[:, ::1] out = found
+        cdef int64_t i, k
+        for i in range(out.shape[0]):
+            for k in range(self.fixed.shape[0]):
+                out[i, self.fixed[k]] = self.fixed_value[k]
+        return found
 
     cdef bint fill_rows(
         self, const Number* x, int64_t n, bint checks, bint takes_nan, float[:, ::1] out
@@ -182,9 +198,11 @@ cdef class RowMap:
         """An input after scaling; NaN stays NaN."""
         # LIMIT in _matrix.py, unless the forest has limits of its own.
         cdef double z, high = <double>(<int64_t>1 << 60), low = -high
-        if not self.is_scaling:
+        if self.low.shape[0] == 0 and not self.is_scaling:
             return <float>x
-        z = (<double>x - self.offset[j]) * self.scale[j]
+        z = <double>x
+        if self.is_scaling:
+            z = (z - self.offset[j]) * self.scale[j]
         if self.low.shape[0] > 0:
             low, high = <double>self.low[j], <double>self.high[j]
         if z > high:

@@ -4,7 +4,9 @@ In a text, `@` stands for the prefix of a forest, and words in capitals for numb
 the shorter texts.
 """
 
-SCALED = """v = (v - @_offset[j]) * @_scale[j];"""
+SCALED = """v = (v - @_offset[j]) * @_scale[j];
+    if (v != v) /* infinity times the scale 0 */
+        return @_fill[j];"""
 
 CLIPPED = """
     if (v > LIMIT)

@@ -173,12 +173,15 @@ class Inputs:
     def _values(self, forest):
         """Numbers as a forest reads them: scaled if it scales, without holes."""
         graph, numbers, own = self.graph, self.numbers, self.of_number
+        is_missing = self.is_missing
         dtype = np.float64 if self.is_double else np.float32
         limit = dtype(MAX_FLOAT)
         if len(forest.scale):
             numbers = graph.op("Sub", numbers, forest.offset[own])
             numbers = graph.op("Mul", numbers, forest.scale[own])
             limit = dtype(LIMIT)
+            if (forest.scale == 0).any():  # which makes NaN of infinity
+                is_missing = graph.op("IsNaN", numbers)
         if len(forest.low):
             numbers = self._limited(forest, numbers, dtype)
         else:
@@ -186,7 +189,7 @@ class Inputs:
         if self.is_double:
             numbers = graph.cast(numbers, "FLOAT")
         fill = forest.fill[own] if len(forest.fill) else np.zeros(len(own), dtype=np.float32)
-        return graph.op("Where", self.is_missing, fill, numbers)
+        return graph.op("Where", is_missing, fill, numbers)
 
     def _limited(self, forest, numbers, dtype):
         """As `_matrix.limited`."""

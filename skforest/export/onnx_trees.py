@@ -32,9 +32,24 @@ def add_forest(graph, forest, features):
         raw = graph.total(parts)
         if forest.aggregate == "mean":
             raw = graph.op("Div", raw, float(last - first))
-        bags.append(_linked(graph, graph.op("Add", raw, forest.baseline), forest.link))
+        raw = graph.op("Add", raw, forest.baseline)
+        is_mean = forest.aggregate == "mean" and not len(forest.slope_feature)
+        if is_ensemble and is_mean and forest.task == "regression":
+            # The operator adds in float32, and rounding may leave the range of the targets.
+            low, high = _range_of_means(forest[first:last])
+            raw = graph.op("Min", graph.op("Max", raw, low), high)
+        bags.append(_linked(graph, raw, forest.link))
     total = graph.total(bags)
     return total if len(bags) == 1 else graph.op("Div", total, float(len(bags)))
+
+
+def _range_of_means(trees):
+    """Least and largest mean over trees of values of leaves, plus the baseline."""
+    leaf = np.flatnonzero(trees.child < 0)
+    values = value_rows(trees, -1 - trees.child[leaf]).astype(np.float64)
+    start = np.searchsorted(leaf, trees.tree_start[:-1])
+    ends = np.minimum.reduceat(values, start), np.maximum.reduceat(values, start)
+    return (end.sum(axis=0) / len(trees) + trees.baseline for end in ends)
 
 
 def _linked(graph, raw, link):

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .statistics import exact_shares, reached_nodes, recount, route
+from .statistics import exact_shares, reached_nodes, recount, route, within_targets
 from .storage import (
     BOX_ARRAYS,
     HALF_ARRAYS,
@@ -143,6 +143,8 @@ def recount_and_prune(forest, data, criterion, leaf_values=None):
     """
     forest = recount(forest, data, criterion)
     if leaf_values is not None:
+        if forest.task == "regression":
+            leaf_values = within_targets(leaf_values.astype(np.float32), data)
         forest = replace_leaves(forest, leaf_values)
     return prune(forest, reached_nodes(forest, route(forest, data.X)[data.weight > 0]))
 

@@ -53,11 +53,10 @@ class Forest:
         tree_start : (n_trees + 1,)
             First node of each tree, then the number of nodes.
         child : (n_nodes,)
-            Left child of a split (the right child follows it), or ``-1 - row`` for a leaf, where
-            `row` is its row of values. The children in a tree are numbered in pairs, 1 and 2,
-            3 and 4, ..., after their parents.
+            Left child of a split (the right child follows it), or ``-1 - row`` for a leaf with a
+            row of values. Children are numbered in pairs, 1 and 2, 3 and 4, ..., after parents.
         node_weight : (n_nodes,) or (0,)
-            Training weight that reached the node; empty if `slim` removed it, as `gain`.
+            Training weight in it, in the unit of `fit`; empty if `slim` removed it, as `gain`.
         threshold, direction, gain : (n_splits,)
             Of the split that is the parent of nodes 1 and 2, of nodes 3 and 4, ... of a tree. A
             sample goes right if ``a . x > threshold``, `direction` is the code of a, and `gain`
@@ -84,22 +83,23 @@ class Forest:
             importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
-            the trees see them; they stay as they are if both are empty.
+            the trees see them; not if both are empty. Constant ones have the scale 0.
         low, high, tail : (n_inputs,) or (0,)
             Limits of scaled inputs: ±2^60 if they are empty. Values beyond them are clipped, or
-            moved to at most the distance `tail` from them.
+            moved to at most the distance `tail` from them. If inputs are not scaled, equal limits
+            are those of constant ones.
         knots : (n_inputs, 2, 8) or (0, 2, 8)
             Scaled values, rising from `high` and falling from `low`, between which values are
             moved linearly to equal parts of the tail. A side of equal knots is clipped.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)
-            Input that each feature of the trees is made from, and how: 0, the input itself; 1,
-            whether it is missing; 2, the number of the level of a category; 3, an indicator of a
-            level; 4, a mean of the target. If they are empty, the features are the inputs.
+            Input of each feature, and what is made of it: 0, itself; 1, whether it is missing;
+            2, the number of a level; 3, an indicator of a level; 4, a mean of the target. If they
+            are empty, the features are the inputs.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
-            Value of a feature at each entry of its input: 0 and 1 for kind 1; for kinds 2 to 4 one
-            for each level, one for missing values and one for levels unknown in training.
+            Values of a feature: 0 and 1 for kind 1; for kinds 2 to 4 one of each level, one of
+            missing values and one of unknown levels.
         baseline : (n_outputs,)
             What leaf values are deviations from.
         bag_start : (n_bags + 1,)

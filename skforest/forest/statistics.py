@@ -81,6 +81,8 @@ def recount(forest, data, criterion, leaf=None):
     arrays["node_weight"] = node_weight * unit
     arrays["gain"] = (gain * unit).astype(np.float32)
     arrays |= sums.leaf_values(forest, node_weight, np.float32(data.target_scale))
+    if forest.task == "regression":
+        arrays["value"] = within_targets(arrays["value"], data)
     return forest.replaced(arrays).compact()
 
 
@@ -219,6 +221,21 @@ def exact_shares(value, start):
     rest = SHARE_UNITS - np.add.reduceat(units, first)
     units[np.where(rest > 0, largest[is_first], largest[is_last])] += rest
     return (units / SHARE_UNITS).astype(np.float32)
+
+
+def within_targets(value, data):
+    """Leaf values, float32, with which no prediction is outside of the range of the targets.
+
+    The least and the largest possible value are rounded to float32 such that, with the baseline,
+    they are in the range. Then means over trees are: sums of equal float32 numbers are exact in
+    float64, and those of larger numbers are not smaller.
+    """
+    y, baseline = data.y[data.weight > 0], data.baseline
+    least, largest = y.min(axis=0), y.max(axis=0)
+    low, high = (least - baseline).astype(np.float32), (largest - baseline).astype(np.float32)
+    low = np.where(low + baseline < least, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high + baseline > largest, np.nextafter(high, np.float32(-np.inf)), high)
+    return np.clip(value.reshape(-1, y.shape[1]), low, high).reshape(value.shape)
 
 
 def _divide(score, total):

@@ -222,17 +222,19 @@ def _check_inputs(forest):
     _need(len(forest.scale) in (0, n_inputs), "scale needs one entry per input")
     names = forest.feature_names
     _need(names is None or len(names) == n_inputs, "feature_names needs one entry per input")
-    _need(_all(forest.scale, lambda x: x > 0), "scale contains values that are not positive")
-    _need(len(forest.low) in (0, len(forest.scale)), "low needs one entry per scaled input")
+    _need(_all(forest.scale, lambda x: x >= 0), "scale contains values that are negative")
+    _need(len(forest.low) in (0, n_inputs), "low needs one entry per input")
     _need(len(forest.low) == len(forest.high), "low and high differ in length")
     _need(len(forest.low) == len(forest.tail), "low and tail differ in length")
-    _need(_all(forest.high - forest.low, lambda x: x >= 0), "low is larger than high")
+    _need(not (forest.low > forest.high).any(), "low exceeds high")
     _need(_all(forest.tail, lambda x: x >= 0), "tail contains values below 0, or NaN")
     _need(forest.knots.shape[1:] == (2, N_KNOTS), f"knots needs the shape (n, 2, {N_KNOTS})")
-    _need(len(forest.knots) in (0, len(forest.low)), "low and knots differ in length")
+    _need(len(forest.knots) in (0, len(forest.scale)), "knots needs one entry per scaled input")
+    _need(not len(forest.knots) or len(forest.low), "knots without limits")
     rises = np.diff(forest.knots, axis=2) * np.array([[1], [-1]]) >= 0
     _need(rises.all(), "knots are not in order")
-    for limit in (forest.low, forest.high, forest.tail):  # larger ones could overflow
+    for limit in (forest.low, forest.high, forest.tail) if len(forest.scale) else ():
+        # Larger ones could make products infinite.
         _need(_all(limit, lambda x: np.abs(x) <= LIMIT), "low, high or tail is out of range")
     _need(len(forest.fill) in (0, n_inputs), "fill needs one entry per input")
     _need(len(forest.source) in (0, n_features), "source needs one entry per feature")

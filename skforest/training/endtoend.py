@@ -104,6 +104,7 @@ def feature_units(data, on_grid):
     spread = np.where(varies, data.spread().astype(np.float64), 0.0)
     if on_grid:
         scale = data.feature_map.per_feature(data.feature_map.scale)
+        scale = np.where(scale > 0, scale, 1.0)  # 0: constant
         unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
         return np.where(unit > MIN_UNIT, unit, 0.0)
     spread = np.maximum(spread, MIN_SPREAD * spread.max())

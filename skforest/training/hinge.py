@@ -86,7 +86,7 @@ class HingeInput:
     @classmethod
     def of_images(cls, data, receptive_fields):
         """The features in one unit, not centred, since a kernel moves over all of them."""
-        scale = data.feature_map.per_feature(data.feature_map.scale)
+        scale = _scale(data)
         deviation = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
         return cls(data.X, mean, deviation, emphasis, data.deviation(), receptive_fields)
@@ -110,7 +110,13 @@ class HingeInput:
 
 def _deviations(data):
     """Standard deviations of the features as they were before the map scaled them; 0: constant."""
-    return data.deviation() / data.feature_map.per_feature(data.feature_map.scale)
+    return data.deviation() / _scale(data)
+
+
+def _scale(data):
+    """Factor of every feature in the map; 1 for those that the map excludes."""
+    scale = data.feature_map.per_feature(data.feature_map.scale)
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _root_mean_square(values):
