@@ -199,8 +199,8 @@ indicator : csr_matrix of shape (n_samples, n_nodes)
     "reads": """
 Parameters
 ----------
-path : str or Path
-    A file or a folder.
+path : str, Path or binary file
+    A file or a folder. An open file, which need not be seekable, is read to its end.
 mmap_mode : {None, "r"}, default=None
     "r": map the arrays of a folder into memory instead of reading them.
 """,

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._feature_grid import FeatureGrid
 from ._feature_map import CODE, IS_MISSING, LEVEL, level_text
+from ._unwrap import refusal, unwrapped
 from .forest import Forest
 from .forest.packed import LINKS
 from .forest.statistics import levels
@@ -153,6 +154,30 @@ def value_rows(forest):
     return sparse.csr_matrix(entries, shape=shape, dtype=np.float64)
 
 
+def importances_of_forest(forest, importance_type):
+    """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
+
+    Trees that are summed correct each other, so only bags of them are comparable. Deviations are
+    NaN if there is one tree, or bag.
+    """
+    per_input = forest.feature_map.per_input
+    importance = per_input(forest.feature_importances(importance_type))
+    members = "trees" if forest.aggregate == "mean" else "bags"
+    ends = np.arange(len(forest) + 1) if members == "trees" else forest.bag_start
+    n_members = len(ends) - 1
+    if n_members < 2:
+        return importance, np.full(len(importance), np.nan), members
+    # Running sums: an array of trees times columns could be large.
+    deviation, square = np.zeros((2, len(importance)))
+    for first, last in zip(ends[:-1].tolist(), ends[1:].tolist()):
+        found = forest[first:last].feature_importances(importance_type)
+        found = per_input(found) - importance
+        deviation += found
+        square += found**2
+    variance = (square - deviation**2 / n_members) / (n_members - 1)
+    return importance, np.sqrt(np.maximum(variance, 0)), members
+
+
 def _units(feature_map):
     """Offset and scale of every feature, from the units of the data; None, None without scaling.
 
@@ -177,14 +202,12 @@ def _set_text(names, most):
 
 
 def forest_of(estimator):
-    """Forest of an estimator; a Forest is returned as it is."""
+    """Forest of an estimator, also in searches and pipelines; a Forest is returned as it is."""
     if isinstance(estimator, Forest):
         return estimator
+    estimator = unwrapped(estimator).estimator
     if not hasattr(estimator, "fit"):
-        raise TypeError(
-            "estimator must be a fitted estimator of skforest or a Forest, got "
-            f"{type(estimator).__name__}"
-        )
+        raise refusal(estimator, needed="a fitted estimator of skforest or a Forest")
     check_is_fitted(estimator)
     forest = getattr(estimator, "forest_", None)
     if hasattr(estimator, "members_"):
@@ -193,15 +216,13 @@ def forest_of(estimator):
             f"{', '.join(map(repr, estimator.members_))}"
         )
     if not isinstance(forest, Forest):
-        raise TypeError(
-            f"estimator must be a fitted estimator of skforest, got {type(estimator).__name__}; "
-            "of a pipeline, pass the last step, and of a search, best_estimator_"
-        )
+        raise refusal(estimator)
     return forest
 
 
 def refuse_networks(estimator):
     """Raise TypeError if the splits of an estimator are networks."""
+    estimator = unwrapped(estimator).estimator
     if hasattr(estimator, "networks_"):
         name = type(estimator).__name__
         raise TypeError(f"the splits of a {name} are networks, not weighted sums of features")
@@ -214,7 +235,7 @@ def contents_of(estimator, tree, feature_names=None, shape=None):
     """
     forest = forest_of(estimator)
     check_int("tree", tree, 0, len(forest) - 1)
-    names = input_names(forest, feature_names, shape)
+    names = input_names(forest, unwrapped(estimator).names(feature_names), shape)
     return TreeContents(forest[int(tree)], len(forest), names)
 
 

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from ._table import CATEGORY, as_frame, read_table, table_of_matrix
+from ._unwrap import unwrapped
 
 N_STEPS = 32  # points of a segment that are predicted together
 N_ROUNDS = 4  # of a search on a segment, which finds a point to 32^-4 of its length
@@ -104,6 +105,9 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     """
     if not (isinstance(n_starts, Integral) and n_starts > 0):
         raise ValueError(f"n_starts={n_starts!r} must be an int of at least 1")
+    whole = unwrapped(estimator)
+    if not whole.transformers:  # otherwise rows are those that the pipeline takes
+        estimator = whole.estimator
     rows = _Rows(estimator, x, background)
     before, predictions = estimator.predict(rows.x), estimator.predict(background)
     if predictions.ndim > 1:

@@ -14,10 +14,11 @@ from ._tree_contents import (
     check_names,
     forest_of,
     grid_shape,
+    importances_of_forest,
     input_names,
     refuse_networks,
 )
-from .explain import importances_of_forest
+from ._unwrap import unwrapped
 from .forest import Forest
 
 CURVES = {
@@ -118,6 +119,7 @@ class FeatureImportancesDisplay:
             Error bars show the standard deviation over trees, or over bags of trees that are
             summed; there are none for a single one, and for estimators without a forest.
         """
+        whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
         importances, spread, name = _importances(estimator)
         forest = estimator if isinstance(estimator, Forest) else None
         forest = getattr(estimator, "forest_", forest)
@@ -128,7 +130,7 @@ class FeatureImportancesDisplay:
             feature_shape = FeatureGrid(feature_shape, n_features).shape
         elif isinstance(forest, Forest) and forest.n_features == n_features:
             feature_shape = grid_shape(forest, None)
-        names = check_names("feature_names", feature_names, n_features)
+        names = check_names("feature_names", whole.names(feature_names), n_features)
         if names is None and isinstance(forest, Forest):
             names = input_names(forest, None, feature_shape)
         elif names is None:
@@ -306,7 +308,7 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
-        forest = forest_of(estimator)
+        forest, estimator = forest_of(estimator), unwrapped(estimator).estimator
         unknown = [name for name in curves or () if name not in CURVES]
         if unknown:
             raise ValueError(f"curves={curves!r} must be among {list(CURVES)}")

@@ -26,6 +26,7 @@ from ._kernels.rows import tree_seed
 from ._matrix import min_max, scaled
 from ._targets import RoutingMixin
 from ._threads import in_parallel
+from ._unwrap import refusal, rewrapped, unwrapped
 from ._validation import check_n_jobs
 from .forest.statistics import route
 from .training.alternating import refine_tree
@@ -148,6 +149,14 @@ def refine(
     >>> bool(better.score(X_test, y_test) > tree.score(X_test, y_test))
     True
     """
+    whole = unwrapped(estimator)
+    if whole.estimator is not estimator:
+        options = {
+            "n_sweeps": n_sweeps, "nu": nu, "learning_rate": learning_rate, "n_epochs": n_epochs,
+            "prune": prune, "n_jobs": n_jobs, "random_state": random_state, "verbose": verbose,
+        }  # fmt: skip
+        X = whole.transform(X)
+        return rewrapped(estimator, lambda own: refine(own, X, y, sample_weight, **options))
     _check_estimator(estimator)
     check_n_jobs(n_jobs)
     refined = copy.copy(estimator)
@@ -194,10 +203,8 @@ def refine(
 def _check_estimator(estimator):
     """Raise unless its forest is one that can be refined."""
     if not isinstance(estimator, BaseForest):
-        raise TypeError(
-            f"estimator is a {type(estimator).__name__}; a fitted manifold, CO2, non-greedy or "
-            "end-to-end estimator of skforest is needed"
-        )
+        needed = "a fitted manifold, CO2, non-greedy or end-to-end estimator of skforest"
+        raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
     if hasattr(estimator, "networks_"):

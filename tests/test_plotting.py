@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
@@ -515,9 +513,6 @@ def test_unsupported_estimators_and_axes(rng):
         plot_tree("forest")
     with pytest.raises(TypeError, match="estimator must be .*, got DecisionTreeClassifier"):
         plot_tree(DecisionTreeClassifier().fit(X, y))
-    pipeline = make_pipeline(StandardScaler(), ManifoldForestClassifier(1)).fit(X, y)
-    with pytest.raises(TypeError, match="got Pipeline; of a pipeline, pass the last step"):
-        plot_tree(pipeline)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
         plot_tree(random_forest(rng), ax=Figure())
 

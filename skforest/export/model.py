@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import BaseForest
 from .._targets import same_classes
+from .._unwrap import inside, members_of, unwrapped_alone
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
 KNOWN = ("skforest._base",)
@@ -103,6 +104,7 @@ def exported(estimator):
 
     Raises NotFittedError if it is not fitted, TypeError if it is of another kind.
     """
+    estimator = unwrapped_alone(estimator, "the exported model")
     if not hasattr(estimator, "fit"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
@@ -119,8 +121,8 @@ def _check_kind(estimator, what):
     name = type(estimator).__name__
     if not isinstance(estimator, BaseForest):
         raise TypeError(
-            f"{what} is a {name}, which cannot be exported; only estimators of skforest can, and "
-            "of a pipeline the last step"
+            f"{what} is a {name}, which cannot be exported; only estimators of skforest can"
+            f"{inside(estimator)}"
         )
     if type(estimator)._response.__module__ not in KNOWN or estimator._has_own_link:
         raise TypeError(
@@ -133,11 +135,12 @@ def _members(estimator, classes):
     """The forests of an estimator or a blend, with their weights."""
     if not hasattr(estimator, "members_"):
         return [_member(estimator, 1.0, classes)]
-    for name, member in estimator.members_.items():
+    members = members_of(estimator)
+    for name, member in members.items():
         _check_kind(member, f"the member {name!r} of the blend")
     return [
         _member(member, float(estimator.weights_[name]), classes)
-        for name, member in estimator.members_.items()
+        for name, member in members.items()
     ]
 
 
