@@ -17,10 +17,11 @@ from .forest.statistics import levels
 class TreeContents:
     """Contents of the nodes of one tree of a forest of `n_trees`, in the units of the data.
 
-    `names` are those of the inputs, the columns of X.
+    `names` are those of the inputs, the columns of X; `is_first` says whether the tree is the
+    first one of a bag, `number` is its own.
     """
 
-    def __init__(self, forest, n_trees, names):
+    def __init__(self, forest, n_trees, names, number=0, is_first=False):
         self.forest = forest
         self.input_names = names
         self.feature_names = _feature_names(forest.feature_map, names)
@@ -31,6 +32,11 @@ class TreeContents:
         is_whole = forest.aggregate == "mean" or n_trees == 1
         is_whole &= not len(forest.slope_start) or forest.link == "identity"
         self.has_predictions = forest.gate != "margin" and is_whole
+        self.is_linear = len(forest.slope_start) > 0
+        # Boosting may begin with a linear function, which is a tree without splits.
+        self.start = None
+        if self.is_linear and is_first and len(self.child) == 1 and forest.slope_start[-1] > 0:
+            self.start = f"linear start; trees from tree={number + 1}"
         self._offset, self._scale = _units(forest.feature_map)
 
     # ----------------------------------------------------------------------------------- splits
@@ -133,6 +139,21 @@ class TreeContents:
             value = value - self._offset[features] @ slope
         return features, slope, value
 
+    def slopes(self, leaf, output, most):
+        """Names and slopes of the features of largest rank, the number of others, the constant.
+
+        As `terms`, for an output of a linear leaf.
+        """
+        features, slopes, value = self.linear_leaf(leaf)
+        first = self.forest.slope_start[-1 - self.child[leaf]]
+        rank = np.abs(self.forest.slope[first : first + len(features), output])
+        if len(self.forest.spread):
+            rank = rank * self.forest.spread[features]
+        used = np.flatnonzero(slopes[:, output])
+        largest = used[np.argsort(-rank[used], kind="stable")][:most]
+        named = [(self.feature_names[features[i]], float(slopes[i, output])) for i in largest]
+        return named, len(used) - len(largest), float(value[output])
+
 
 def _feature_names(feature_map, names):
     """Names of the features, as they are written in sums."""
@@ -234,9 +255,10 @@ def contents_of(estimator, tree, feature_names=None, shape=None):
     `shape` is that of the names ``x[0, 3]`` of features without names.
     """
     forest = forest_of(estimator)
-    check_int("tree", tree, 0, len(forest) - 1)
+    check_tree(forest, tree)
     names = input_names(forest, unwrapped(estimator).names(feature_names), shape)
-    return TreeContents(forest[int(tree)], len(forest), names)
+    is_first = int(tree) in forest.bag_start[:-1]
+    return TreeContents(forest[int(tree)], len(forest), names, int(tree), is_first)
 
 
 def check_int(name, value, least, most=None, or_none=False):
@@ -247,6 +269,17 @@ def check_int(name, value, least, most=None, or_none=False):
     if not is_int or value < least or (most is not None and value > most):
         valid = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name}={value!r} must be an int {valid}{', or None' * or_none}")
+
+
+def check_tree(forest, tree):
+    """ValueError unless the forest has a tree with this number."""
+    try:
+        check_int("tree", tree, 0, len(forest) - 1)
+    except ValueError as error:
+        n_bags = len(forest.bag_start) - 1
+        bags = f" in {n_bags} bags" if n_bags > 1 and forest.aggregate == "sum" else ""
+        trees = f"{len(forest)} tree{'s' * (len(forest) > 1)}"
+        raise ValueError(f"{error}: the forest has {trees}{bags}") from None
 
 
 def check_names(parameter, names, n_names):

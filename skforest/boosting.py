@@ -75,8 +75,9 @@ FIXED = (
 
 PARAMETERS = """
 n_estimators : int
-    Largest number of rounds, each of which adds a tree to every bag. At least 1. A single bag that
-    is trained again on all rows, see `early_stopping`, may have more.
+    Largest number of rounds, at least 1. A round adds a tree to every bag; a linear start is the
+    first one. With `early_stopping`, bags have as many rounds as are best on held-out rows; a
+    single bag is then trained again on all rows, with more rounds in proportion to its rows.
 learning_rate : "auto" or float
     Factor of the values of the leaves, more than 0. "auto": 0.1.
 max_depth : "auto", int or None

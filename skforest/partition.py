@@ -14,6 +14,7 @@ from ._table import CATEGORY, as_frame, as_level, is_missing, read_table, table_
 from ._tree_contents import (
     check_int,
     check_names,
+    check_tree,
     forest_of,
     input_names,
     numbered,
@@ -304,7 +305,7 @@ class _ForestRows:
 
     def __init__(self, forest, X, tree, feature_names, class_names):
         if tree is not None:
-            check_int("tree", tree, 0, len(forest) - 1)
+            check_tree(forest, tree)
         self.classes = forest.classes if forest.task == "classification" else None
         if self.classes is None and forest.n_outputs > 1:
             raise ValueError(f"estimator has {forest.n_outputs} outputs; one is needed")
