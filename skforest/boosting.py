@@ -649,7 +649,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             first = training.trained_rounds(forest)
             # The trees of more rows learn more slowly: rounds grow with the rows.
             n_rounds = math.ceil(len(training.trees) * len(data) / np.count_nonzero(weight))
-            training = train(data.weight, np.zeros(len(data)), known=known_last, n_rounds=n_rounds)
+            again = {"known": known_last, "n_rounds": n_rounds}
+            again["control"] = control.labelled("training again on all rows")
+            training = train(data.weight, np.zeros(len(data)), **again)
             forest = self._packed(training, data)
         if self.warm_start:
             record["_trained_rounds"] = first, training.trained_rounds()
