@@ -102,7 +102,8 @@ class FeatureImportancesDisplay:
         Parameters
         ----------
         estimator : estimator or Forest
-            Fitted, with `feature_importances_`; also an estimator of another package.
+            Fitted, with `feature_importances_`; also of another package, or in a search or a
+            pipeline, whose transformers then name the features.
         feature_names : array-like of str of shape (n_features,), default=None
             None: those that the estimator was fitted with, else ``x[0]``, ``x[1]``, and so on.
         feature_shape : tuple of int, default=None

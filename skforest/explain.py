@@ -76,7 +76,8 @@ def shapley_values(
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these.
+        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline, whose
+        transformers then make the features that are explained.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows to explain, as `predict` takes them.
     background : array-like, sparse matrix or dataframe of shape (n_rows, n_features), default=None
@@ -493,7 +494,8 @@ def importances_table(estimator, importance_type="auto"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these and other estimators.
+        Fitted forest, tree, boosting, or blend of these and other estimators; also in a search or
+        a pipeline, whose transformers then name the features.
     importance_type : {"auto", "impurity", "count"}, default="auto"
         "impurity": decrease of impurity; "count": number of splits that a column takes part in;
         see `Forest.feature_importances`. "auto": the kind of `feature_importances_`, which is the
@@ -510,8 +512,8 @@ def importances_table(estimator, importance_type="auto"):
             `feature_importances_`.
         std : float
             Standard deviation of the importance over the trees; over bags for hinge forests and
-            oblique boosting; over the members of a blend, with their weights. NaN if there is only
-            one of them.
+            oblique boosting; over the members of a blend, with their weights. There is no such
+            column if there is only one of them.
 
     Raises
     ------
@@ -564,7 +566,9 @@ def importances_table(estimator, importance_type="auto"):
         names = [f"x{j}" for j in range(len(importance))]
     order = np.argsort(-importance, kind="stable")
     names = [str(names[j]) for j in order]
-    columns = {"importance": importance[order], "std": std[order]}
+    columns = {"importance": importance[order]}
+    if not np.isnan(std).any():
+        columns["std"] = std[order]
     try:
         import pandas as pd
     except ImportError:

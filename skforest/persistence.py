@@ -349,7 +349,7 @@ def slim(estimator):
     ----------
     estimator : estimator of skforest
         Fitted; it is not changed. Of a blend, all members that are estimators of skforest become
-        smaller.
+        smaller; of a search, its best estimator, and of a pipeline the last step of a copy.
 
     Returns
     -------

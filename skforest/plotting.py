@@ -37,7 +37,8 @@ def plot_tree(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline, whose transformers then name the
+        features.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     node : int, default=0

@@ -77,7 +77,8 @@ def refine(
     ----------
     estimator : estimator of skforest
         Fitted, with hard splits: a manifold, CO2 or non-greedy forest, or end-to-end trees, which
-        then have routing="hard". It is not changed.
+        then have routing="hard". It is not changed. Of a search, its best estimator is refined; of
+        a pipeline, the last step of a copy.
     X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
         Training rows: those that the estimator was fitted on, or others.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)

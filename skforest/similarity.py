@@ -30,8 +30,8 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these. All trees have the same weight; in a
-        blend, all trees of a member share its weight.
+        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline. All trees
+        have the same weight; in a blend, all trees of a member share its weight.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows, as `predict` takes them.
     Y : {array-like, sparse matrix, dataframe} of shape (n_rows, n_features), default=None
@@ -333,7 +333,8 @@ def prototypes(estimator, X, y, n_prototypes=3):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these; for classes or for real targets.
+        Fitted forest, tree, boosting, or blend of these, for classes or for real targets; also in
+        a search or a pipeline.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows to choose from, as `predict` takes them.
     y : array-like of shape (n_samples,)

@@ -33,7 +33,7 @@ def export_text(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     feature_names : array-like of str of shape (n_features,), default=None
@@ -258,7 +258,7 @@ def export_graphviz(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     out_file : str, Path or text file, default=None
