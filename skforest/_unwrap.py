@@ -112,15 +112,17 @@ def _is_search(estimator):
     )
 
 
-def unwrapped_alone(estimator, result, advice="", path="estimator"):
+def unwrapped_alone(estimator, result, advice="", operations_of=lambda step: None):
     """As `unwrapped(estimator).estimator`; TypeError if a pipeline transforms X before it.
 
     `result` is what cannot contain the transformers, such as "a file"; `advice` is the end of the
-    message.
+    message. Transformers for which ``operations_of(step)`` is not None may remain.
     """
-    found = unwrapped(estimator, path)
+    found = unwrapped(estimator)
     for steps, where in zip(found.transformers, found.paths):
-        for name, step in _active_steps(steps):
+        for name, step in active_steps(steps):
+            if operations_of(step) is not None:
+                continue
             raise TypeError(
                 f"step {name!r} of {where.removesuffix('[:-1]')}, a {type(step).__name__}, is not "
                 f"part of {result}: pass {found.path}, and give it rows that "
@@ -136,7 +138,7 @@ def members_of(blend):
     """
     found = {name: unwrapped(member) for name, member in blend.members_.items()}
     return {
-        name: blend.members_[name] if any(map(_active_steps, one.transformers)) else one.estimator
+        name: blend.members_[name] if any(map(active_steps, one.transformers)) else one.estimator
         for name, one in found.items()
     }
 
@@ -149,12 +151,12 @@ def _passes_through(pipeline):
     )
 
 
-def _active_steps(pipeline):
+def active_steps(pipeline):
     """Names and transformers of the steps of a pipeline that change its rows."""
     found = []
     for name, step in pipeline.steps:
         if isinstance(step, Pipeline):
-            found += _active_steps(step)
+            found += active_steps(step)
         elif step is not None and not isinstance(step, str):
             is_identity = isinstance(step, FunctionTransformer) and step.func is None
             found += [] if is_identity else [(name, step)]

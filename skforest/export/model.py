@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import BaseForest
 from .._targets import same_classes
-from .._unwrap import inside, members_of, unwrapped_alone
+from .._unwrap import active_steps, inside, members_of, unwrapped, unwrapped_alone
+from .columns import operations_of
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
 KNOWN = ("skforest._base",)
@@ -55,10 +56,13 @@ class ExportedModel:
     temperature : float
     quantile_rank : ndarray of shape (n_columns,), int, or None
         Place of each column among the sorted ones.
+    operations : list of (str, ndarray of shape (n_inputs,))
+        What happens to the columns of X first: see `columns`.
     """
 
     def __init__(self, estimator):
         self.estimator_name = type(estimator).__name__
+        self.operations = []
         self.classes = None
         if is_classifier(estimator):
             self.classes = [np.asarray(labels) for labels in estimator._every_classes]
@@ -91,8 +95,9 @@ class ExportedModel:
 
     @property
     def is_scaling(self):
-        """bool: does some member scale its inputs, in float64?"""
-        return any(len(member.forest.scale) > 0 for member in self.members)
+        """bool: do transformers, or some member, change the inputs, in float64?"""
+        scales = any(len(member.forest.scale) > 0 for member in self.members)
+        return scales or len(self.operations) > 0
 
     def input_name(self, j):
         """Name of a column of X."""
@@ -104,7 +109,8 @@ def exported(estimator):
 
     Raises NotFittedError if it is not fitted, TypeError if it is of another kind.
     """
-    estimator = unwrapped_alone(estimator, "the exported model")
+    whole = unwrapped(estimator)
+    estimator = unwrapped_alone(estimator, "the exported model", operations_of=operations_of)
     if not hasattr(estimator, "fit"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
@@ -113,7 +119,19 @@ def exported(estimator):
     if not is_blend:
         check_is_fitted(estimator)
         _check_kind(estimator, "estimator")
-    return ExportedModel(estimator)
+    model = ExportedModel(estimator)
+    for steps in whole.transformers:
+        for _, step in active_steps(steps):
+            model.operations += operations_of(step)
+    if model.operations:
+        if model.levels:
+            raise TypeError(
+                "estimator is a pipeline that scales columns, some of which are categories; it "
+                "cannot be exported"
+            )
+        names = getattr(whole.transformers[0], "feature_names_in_", None)
+        model.input_names = None if names is None else [str(name) for name in names]
+    return model
 
 
 def _check_kind(estimator, what):
