@@ -404,7 +404,7 @@ class Progress:
         self.verbose, self.name, self.units = int(verbose), name, units
         self.n_members, self.parts, self.lock = total, {}, threading.Lock()
         self.start, self.bar, self.counts_parts = time.perf_counter(), None, False
-        self.total, self.unit, self.shown = total, units[0], (0, 0)
+        self.total, self.unit, self.shown, self.is_early = total, units[0], (0, 0), False
         # A single tree, or bags, show their epochs instead, once the number of these is known.
         if self.verbose and total > 1 and units[0] == UNITS[0]:
             self.bar = _progress_bar(total, name, self.unit)
@@ -451,7 +451,9 @@ class Progress:
                 part.loss, part.least = loss, min(part.least, loss)
             self._show_parts()
             if best is not None:
-                self._show_early_end(n_done, best)
+                self.is_early = True
+                if self.n_members == 1:
+                    self._show_early_end(f", best {self.unit} {best}")
 
     def _begin(self, member, n_done, n_epochs, label):
         """Begin the epochs of a member."""
@@ -485,15 +487,12 @@ class Progress:
         losses = np.mean([(part.loss, part.least) for part in parts], axis=0)
         return {name: f"{value:.4g}" for name, value in zip(("loss", "best"), losses)}
 
-    def _show_early_end(self, n_done, best):
-        """Say that the training of a member was stopped early."""
-        text = "stopped early"
-        if self.n_members == 1:
-            text += f", best {self.unit} {best}"
+    def _show_early_end(self, best=""):
+        """Say that training was stopped early."""
         if self.bar is not None:
-            self.bar.set_description(f"{self.name}, {text}", refresh=False)
-        elif self.n_members == 1:
-            print(f"{self.name}: {text}", flush=True)
+            self.bar.set_description(f"{self.name}, stopped early{best}", refresh=False)
+        else:
+            print(f"{self.name}: stopped early{best}", flush=True)
 
     def end_member(self, n_members):
         """Show that the first `n_members` members are trained."""
@@ -509,6 +508,8 @@ class Progress:
             part = self.parts.setdefault(n_members - 1, Part(0, 0))
             part.total = part.n_done
             self._show_parts()
+            if self.is_early and n_members == self.n_members > 1:
+                self._show_early_end()
 
     def close(self):
         """End the bar, also where training has been interrupted."""

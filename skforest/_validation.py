@@ -226,8 +226,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 # Numbers beyond the range of float32 become infinite, and the map clips them.
                 moved[~np.isfinite(moved)] = 0
                 step = np.maximum(step, moved.max(axis=0, initial=0))
-            low, high = value_range(X)
-            found |= set(np.flatnonzero((step * scale > FLOAT32_STEP) & (low < high)).tolist())
+            is_moved = step * scale > FLOAT32_STEP
+            if is_moved.any():
+                low, high = value_range(X)
+                found |= set(np.flatnonzero(is_moved & (low < high)).tolist())
         self._float64_columns = sorted(found)
 
     @property

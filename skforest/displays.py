@@ -18,7 +18,7 @@ from ._tree_contents import (
     input_names,
     refuse_networks,
 )
-from ._unwrap import unwrapped
+from ._unwrap import inside, unwrapped
 from .forest import Forest
 
 CURVES = {
@@ -242,7 +242,9 @@ def _importances(estimator):
             return estimator.feature_importances_, None, ""
         except AttributeError as error:  # of a blend after slim(), it says why
             name = type(estimator).__name__
-            raise TypeError(f"a {name} has no feature_importances_: {error}") from error
+            raise TypeError(
+                f"a {name} has no feature_importances_: {error}{inside(estimator)}"
+            ) from error
     kind = getattr(estimator, "importance_type", "impurity")
     importances, spread, members = importances_of_forest(own, kind)
     return importances, None if np.isnan(spread).any() else spread, members

@@ -551,6 +551,22 @@ def test_the_example_of_to_onnx_runs():
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
+@pytest.mark.parametrize(
+    "cls", [ManifoldForestRegressor, CO2ForestRegressor, RandomHingeForestRegressor]
+)
+def test_columns_beyond_float32(cls, friedman, tmp_path):
+    """ONNX takes float64 where the estimator does; manifold forests and their graphs round."""
+    X, y = friedman
+    X = np.c_[1_700_000_000 + np.floor(600 * X[:, 3]), X[:, :2]]
+    model = small(cls).fit(X, y)
+    graph = pytest.importorskip("onnx") and to_onnx(model)
+    kind = graph.graph.input[0].type.tensor_type.elem_type
+    assert kind == (1 if cls is ManifoldForestRegressor else 11)  # FLOAT, DOUBLE
+    expected = model.predict(X)
+    np.testing.assert_allclose(in_onnx(graph, X)["variable"][:, 0], expected, atol=1e-4)
+    np.testing.assert_allclose(in_c(to_c(model), X, 1, tmp_path)[:, 0], expected, rtol=1e-12)
+
+
 # --------------------------------------------------------------------------------------- pipelines
 
 TRANSFORMERS = {

@@ -169,7 +169,7 @@ def test_other_meta_estimators_are_refused_with_what_is_in_them(tmp_path):
         r"estimators_\[0\]": StackingClassifier([("a", FOREST)], cv=2).fit(X, Y),
     }
     functions = dict(every_function())
-    del functions["counterfactual"], functions["FeatureImportancesDisplay"]  # take any estimator
+    del functions["counterfactual"]  # takes any estimator
     for path, other in others.items():
         for function in functions.values():
             with pytest.raises(TypeError, match=f"{type(other).__name__}.*such as {path}"):
