@@ -206,7 +206,8 @@ def from_estimator(estimator, *, dtype=torch.float32):
     """
     estimator = unwrapped_alone(estimator, "the module")
     if not isinstance(estimator, RandomHingeForestClassifier | RandomHingeForestRegressor):
-        raise refusal(estimator, needed="a fitted hinge forest of skforest")
+        needed = "a RandomHingeForestClassifier or a RandomHingeForestRegressor"
+        raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
     if forest.n_classes is not None:
