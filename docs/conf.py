@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "filename_pattern": "/plot_" if has_torch else "/plot_(?!torch)",  # the others are not run
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
+    "capture_repr": ("_repr_html_",),  # not the last artist of a figure
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,

@@ -184,6 +184,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             excludes = not is_stream and (self._scales_features or self._adds_features)
             scaling = self._scales_features, self._map_scaling, limit
             feature_map = FeatureMap.fit(X, weight, levels, *scaling, names, excludes)
+        self._find_float64_columns(X, weight, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -381,7 +382,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return None if features is None else method(self._routing_forest, features)
 
     def _responder(self):
-        """A function of rows of float32 that returns responses, and one that encodes tables."""
+        """Functions of rows to responses and of tables to rows; columns that need float64."""
         check_is_fitted(self, "forest_")
         forest = self._routing_forest
         features, respond = forest.row_map.features, forest.response_mapped
@@ -393,7 +394,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return np.concatenate([respond(features(block, False)) for block in blocks])
 
         response(np.zeros((1, self.n_features_in_), np.float32))  # makes what routing needs
-        return response, copy(self)._validate_predict
+        # Estimators of earlier versions have no list of columns.
+        return response, copy(self)._validate_predict, getattr(self, "_float64_columns", [])
 
     def _in_blocks(self, X, predict):
         """``predict(features)`` for blocks of validated rows, of which features are made."""

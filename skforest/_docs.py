@@ -86,9 +86,10 @@ n_jobs : int or None
 random_state : int, RandomState or None
     Seed of everything that is random in training. An int makes the forest reproducible.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts trees, or the
-    epochs of joint training where there is only one tree. More than 1, without tqdm: a line for
-    each of them.
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts trees; rounds or
+    evaluations, over all bags, of oblique boosting and hinge forests; the epochs of joint training
+    of a single tree. Beside them are the last and the least loss of held-out rows, if there are
+    any. More than 1, without tqdm: a line for each of them.
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`. Other
     parameters of training that are changed in between apply to the new trees only.
@@ -204,8 +205,8 @@ indicator : csr_matrix of shape (n_samples, n_nodes)
     "reads": """
 Parameters
 ----------
-path : str or Path
-    A file or a folder.
+path : str, Path or binary file
+    A file or a folder. An open file, which need not be seekable, is read to its end.
 mmap_mode : {None, "r"}, default=None
     "r": map the arrays of a folder into memory instead of reading them.
 """,

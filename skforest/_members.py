@@ -296,14 +296,17 @@ def responder_of(blend, classes):
     """As `BaseForest._responder`, for a blend with some classes of each output."""
     if blend.is_categorical_ is not None:
         _check_equal_codes(blend.members_)
-    functions = []
+    functions, columns, is_scaling = [], set(), False
     # Members may take missing values.
     encode = partial(check_array, dtype=np.float32, ensure_all_finite="allow-nan")
     weights, temperature = blend.weights_, blend.temperature_
     for name, model in blend.members_.items():
         function = partial(response_of, model, classes=classes)
         if isinstance(model, BaseForest):
-            respond, encode = model._responder()
+            respond, own_encode, own_columns = model._responder()
+            columns.update(own_columns)
+            if not is_scaling:  # others read float32
+                encode, is_scaling = own_encode, model._scales_features
             if has_response(model) and _has_classes(model, classes):
                 function = respond
         functions.append((weights[name], function))
@@ -311,7 +314,7 @@ def responder_of(blend, classes):
     def response(X):
         return sharpened(sum(weight * function(X) for weight, function in functions), temperature)
 
-    return response, encode
+    return response, encode, sorted(columns)
 
 
 def _check_equal_codes(models):

@@ -21,6 +21,7 @@ COLOURS = (
 MAX_CHANNELS = 4  # a longer third axis is one of a volume, not of channels
 MAX_LEGEND = 20  # classes
 MAX_LEVELS = 4  # of a set in a split
+MAX_SUMS = 4  # outputs of a linear leaf
 HIDDEN_ALPHA = 0.45  # opacity of the value of a hidden subtree
 MAX_LINEWIDTH, MIN_LINEWIDTH = 12.0, 0.6  # points; the widest edge would have all samples
 MAX_FONT, MIN_FONT = 10.0, 5.0  # points
@@ -149,7 +150,8 @@ class Picture:
         forest = tree.forest
         self.is_number = forest.task == "regression" and forest.n_outputs == 1
         self.limits = self.value_limits()
-        self.has_legend = not self.is_number and 1 < forest.n_outputs <= MAX_LEGEND
+        self.has_boxes = self.is_number or tree.is_linear  # otherwise leaves have bars
+        self.has_legend = not self.has_boxes and 1 < forest.n_outputs <= MAX_LEGEND
         depth = max(place.depth for place in places)
         margin = max(4 - len(leaves), 0) / 2  # else very few leaves would be very wide
         ax.set_xlim(-margin, len(leaves) + margin)
@@ -224,7 +226,7 @@ class Picture:
             top, bottom = UNDER_TEXT - above.depth, TOP - place.depth
             middle = (top + bottom) / 2
             # A text box is lower than an image, so its edges continue to its centre, behind it.
-            has_box = self.is_number if not place.children else not self.style.has_images
+            has_box = not self.style.has_images if place.children else self.has_boxes
             first = top if self.style.has_images else -above.depth
             last = -place.depth if has_box else bottom
             points = [(above.x, first), (above.x, top), (above.x, middle), (place.x, middle)]
@@ -275,14 +277,18 @@ class Picture:
         if len(terms) == 1 and not n_hidden:
             [(name, weight)] = terms
             return [f"{name} {'>' if weight > 0 else '<'} {number(threshold / weight, precision)}"]
+        return [*(self.sum_lines(terms, n_hidden) or ["0"]), f"> {number(threshold, precision)}"]
+
+    def sum_lines(self, terms, n_hidden):
+        """Features times weights as lines of text, and the number of other features."""
         lines = []
         for name, weight in terms:
             sign = "\N{MINUS SIGN}" if weight < 0 else "+"
-            size = "" if abs(weight) == 1 else number(abs(weight), precision) + " "
+            size = "" if abs(weight) == 1 else number(abs(weight), self.style.precision) + " "
             lines.append(f"{sign} {size}{name}")
         if n_hidden:
             lines.append(f"+ {n_hidden} more feature{'s' * (n_hidden > 1)}")
-        return [*(lines or ["0"]), f"> {number(threshold, precision)}"]
+        return lines
 
     def draw_line(self, inset, row):
         """Draw the weights of a signal as a line."""
@@ -316,6 +322,9 @@ class Picture:
         """Draw the value of a leaf, or the mean value of a hidden subtree."""
         value = self.values[place.node]
         is_hidden = self.tree.child[place.node] > 0
+        if self.tree.is_linear:
+            self.draw_sums(place, is_hidden)
+            return
         if self.is_number:
             self.draw_number(place, value[0], is_hidden)
         else:
@@ -323,16 +332,41 @@ class Picture:
         lines = []
         if self.tree.forest.task == "classification" and not is_hidden:
             lines.append(self.style.outputs[value.argmax()])
+        text = self.numbered(place, lines + self.size_lines(place, is_hidden))
+        gid = f"{'hidden' if is_hidden else 'leaf'} {place.node}"
+        self.write(place.x, TEXT - place.depth, text, gid, 0.95, 0.27, va="top")
+
+    def size_lines(self, place, is_hidden):
+        """Weight of the samples in a leaf, and number of the nodes of a hidden subtree."""
+        lines = []
         if self.tree.weight.any():
             weight = self.tree.weight[place.node]
             lines.append(f"n = {number(weight, self.style.precision)}")
         if is_hidden:
             lines.append(f"+ {len(self.tree.subtree(place.node)) - 1} nodes")
-        elif n_slopes := len(self.tree.linear_leaf(place.node)[0]):
-            lines.append(f"+ {n_slopes} slope{'s' * (n_slopes > 1)}")
+        return lines
+
+    def draw_sums(self, place, is_hidden):
+        """Write the linear functions of a leaf, one for each output, in a box."""
+        lines, names = [], self.style.outputs
+        if self.tree.start:
+            lines += self.tree.start.split("; ")
+        for k in [] if is_hidden else range(len(names))[:MAX_SUMS]:
+            most = self.style.n_weights if self.is_number else 1
+            terms, n_hidden, constant = self.tree.slopes(place.node, k, most)
+            constant = number(constant, self.style.precision)
+            sums = self.sum_lines(terms, n_hidden)
+            if self.is_number:
+                lines += [constant, *sums]
+            else:
+                lines += [f"{names[k]}: {constant}", *sums]
+        if len(names) > MAX_SUMS and not is_hidden:
+            lines.append(f"+ {len(names) - MAX_SUMS} more outputs")
+        text = self.numbered(place, lines + self.size_lines(place, is_hidden))
+        style = {"edgecolor": "0.8" if is_hidden else COLOURS[0], "boxstyle": "round"}
+        box = {"facecolor": self.ax.get_facecolor(), **style}
         gid = f"{'hidden' if is_hidden else 'leaf'} {place.node}"
-        text = self.numbered(place, lines)
-        self.write(place.x, TEXT - place.depth, text, gid, 0.95, 0.27, va="top")
+        self.write(place.x, -place.depth, text, gid, 0.95, 0.7, bbox=box)
 
     def draw_bars(self, place, value, is_hidden):
         """Draw one bar for each output that is not 0."""

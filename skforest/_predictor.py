@@ -11,27 +11,29 @@ import numpy as np
 
 from ._matrix import dense
 
-FLOAT32 = np.dtype(np.float32)
-
 
 class Predictor:
-    """Predictions of a fitted estimator for rows of float32; made by ``estimator.predictor()``.
+    """Predictions of a fitted estimator for rows of one dtype; made by ``estimator.predictor()``.
 
     It returns what the estimator returns for the same numbers, to the last bit, in a fraction of
     the time for few rows: shape and dtype are checked, the values are not. It shares the arrays of
     the model, and stays as it is if the estimator is fitted again. Several threads may call it at
     once. It can be pickled.
 
-    Rows are C-contiguous arrays of float32 of shape (n_samples, n_features), or single rows of
-    shape (n_features,). A missing value is NaN. A category is the number of its level, as `encode`
-    returns it; any other number there is an unknown level. The predictions of a single row are
-    those of a table of one row, without the axis of the samples.
+    Rows are C-contiguous arrays of `dtype`, of shape (n_samples, n_features), or single rows of
+    shape (n_features,). The dtype is float32, except for models of columns whose training values
+    differ by less than float32 can represent, such as seconds since 1970. A missing value is NaN.
+    A category is the number of its level, as `encode` returns it; any other number there is an
+    unknown level. The predictions of a single row are those of a table of one row, without the
+    axis of the samples.
 
     ``predictor(X)`` returns class probabilities, or the predictions of a regressor.
 
     Attributes
     ----------
     n_features_in_ : int
+    dtype : numpy.dtype
+        float32 or float64.
 
     Examples
     --------
@@ -46,7 +48,12 @@ class Predictor:
     """
 
     def __init__(self, estimator):
-        self._respond, self._encode = estimator._responder()
+        self._respond, self._encode, columns = estimator._responder()
+        self.dtype, self._reason = np.dtype(np.float64 if columns else np.float32), ""
+        if columns:
+            names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))
+            name = names.tolist()[columns[0]]
+            self._reason = f", since float32 would change values of column {name!r}"
         self._estimator = copy(estimator)
         self.n_features_in_ = estimator.n_features_in_
 
@@ -65,7 +72,7 @@ class Predictor:
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features) or (n_features,), float32
+        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`
 
         Returns
         -------
@@ -75,7 +82,7 @@ class Predictor:
         Raises
         ------
         TypeError
-            If X is no ndarray of float32.
+            If X is no ndarray of `dtype`.
         ValueError
             If X is not C-contiguous, or has no rows or another number of features.
         """
@@ -85,8 +92,8 @@ class Predictor:
     def encode(self, X):
         """Rows of a table as the array that the predictor takes.
 
-        X is validated as by the estimator. Numbers are rounded to float32; estimators that scale
-        features read float64, so that predictions may differ in the last digits.
+        X is validated as by the estimator. Numbers are rounded to `dtype`. Estimators that scale
+        features read float64, so that predictions for float32 may differ in the last digits.
 
         Parameters
         ----------
@@ -94,17 +101,17 @@ class Predictor:
 
         Returns
         -------
-        rows : ndarray of shape (n_samples, n_features), float32
+        rows : ndarray of shape (n_samples, n_features), `dtype`
         """
-        return np.ascontiguousarray(dense(self._encode(X)), dtype=FLOAT32)
+        return np.ascontiguousarray(dense(self._encode(X)), dtype=self.dtype)
 
     def _rows(self, X):
         """X as a table; TypeError or ValueError if its type, dtype or shape is not as needed."""
-        if type(X) is not np.ndarray or X.dtype != FLOAT32:
+        if type(X) is not np.ndarray or X.dtype != self.dtype:
             what = f"ndarray of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
             raise TypeError(
-                f"X has type {what}; a predictor takes ndarrays of float32: pass "
-                "predictor.encode(X)"
+                f"X has type {what}; a predictor takes ndarrays of {self.dtype}{self._reason}: "
+                "pass predictor.encode(X)"
             )
         n_features = self.n_features_in_
         if X.ndim not in (1, 2) or X.shape[-1] != n_features or not len(X):
@@ -139,7 +146,7 @@ class ClassPredictor(Predictor):
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features) or (n_features,), float32
+        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`
 
         Returns
         -------

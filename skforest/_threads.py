@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import deque
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
@@ -41,13 +42,20 @@ class Control:
     """How the training of trees is ended early, and how it reports its progress.
 
     `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
-    `report` is called with the number of epochs done and the number of all epochs, where a single
-    tree is trained and its epochs are the only progress to show; else None.
+    `report` is called with the number of epochs done and the number of all epochs; the keyword
+    `loss` is that of held-out rows. Training that is stopped early calls it once more, with the
+    number of epochs done as both numbers and that of the best one as `best`. It is None where
+    nobody wants to know: without `verbose`, and where trees are counted instead.
     """
 
-    def __init__(self, report=None):
-        self.stop = np.zeros(1, dtype=np.uint8)
+    def __init__(self, report=None, stop=None):
+        self.stop = np.zeros(1, dtype=np.uint8) if stop is None else stop
         self.report = report
+
+    def labelled(self, label):
+        """The same, for training of another kind, which the progress names."""
+        report = None if self.report is None else partial(self.report, label=label)
+        return Control(report, self.stop)
 
 
 class NotInTime(TimeoutError):
@@ -250,26 +258,32 @@ def in_parallel(
     member. They change copies of what the function refers to.
     """
     progress = Progress(verbose, len(members), name, units)
-    reports = [progress.report_epochs] + ([] if tasks is None else [tasks.report])
+    control, results, is_ended = Control(), [], False
+    is_single = len(members) == 1
 
-    def report(n_done, n_epochs):
-        return any([own(n_done, n_epochs) for own in reports])
+    def control_of(number):
+        def report(n_done, n_epochs, **further):
+            progress.report_epochs(n_done, n_epochs, number, **further)
+            return is_single and tasks is not None and tasks.report(n_done, n_epochs)
 
-    control = Control(report if len(members) == 1 else None)
-    results, is_ended = [], False
+        # Trees are small, so they are counted; of bags, rounds or evaluations are.
+        is_shown = verbose and (is_single or units[0] != UNITS[0])
+        is_told = is_single and tasks is not None
+        return Control(report if is_shown or is_told else None, control.stop)
+
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
             if tasks is not None and len(members) > 1:
                 tasks.begin()
-            for result in _started(function, members, n_jobs, control, limit, tasks is not None):
+            has_callbacks = tasks is not None
+            for result in _started(function, members, n_jobs, control_of, limit, has_callbacks):
                 is_ended = is_ended or result is None
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue
                 results.append(result)
                 if limit is not None and not limit.left() and len(results) >= limit.at_least:
                     control.stop[0] = 1
-                if not progress.counts_parts:
-                    progress.update(len(results))
+                progress.end_member(len(results))
                 of_results = None if state is None else partial(state, results)
                 if tasks is not None and tasks.end(of_results, len(results) == len(members)):
                     control.stop[0] = 1
@@ -282,12 +296,14 @@ def in_parallel(
     return results
 
 
-def _started(function, members, n_jobs, control, limit, has_callbacks):
+def _started(function, members, n_jobs, control_of, limit, has_callbacks):
     """Start the training of all members; an iterable of their results, in order.
 
-    None stands for members whose training was ended before it was complete.
+    None stands for members whose training was ended before it was complete. ``control_of(number)``
+    is the `Control` of a member.
     """
-    wanted = takewhile(lambda _: not control.stop[0], members)
+    stop = control_of(0).stop
+    wanted = takewhile(lambda _: not stop[0], members)
     backend = _active_backend()
     if len(members) > 1 and not _has(backend, "sharedmem"):
         return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
@@ -298,7 +314,8 @@ def _started(function, members, n_jobs, control, limit, has_callbacks):
     function = configured(function)
     options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
     jobs = joblib.Parallel(n_jobs, **options)
-    return jobs(joblib.delayed(function)(member, control) for member in wanted)
+    calls = enumerate(wanted)
+    return jobs(joblib.delayed(function)(member, control_of(number)) for number, member in calls)
 
 
 def _calls_in_processes(function, members, limit, backend):
@@ -364,55 +381,176 @@ def in_threads(function, items, n_threads):
     return results
 
 
+@dataclass
+class Part:
+    """How far the training of a member has come."""
+
+    n_done: int
+    total: int
+    loss: float | None = None
+    least: float = np.inf  # of the losses
+    is_ended: bool = False
+
+
 class Progress:
     """Shows how many of `total` trees are trained, with tqdm where it is installed.
 
     `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
-    `units` are the names of a tree and of an epoch; with `counts_parts`, epochs are counted.
+    `units` are the names of a tree and of an epoch. Epochs are counted, over all trees, from the
+    first call of `report_epochs` on.
     """
 
-    def __init__(self, verbose, total, name, units=UNITS, counts_parts=False):
-        self.verbose, self.total, self.name, self.units = int(verbose), total, name, units
-        self.counts_parts, self.unit = counts_parts, units[counts_parts]
-        self.start = time.perf_counter()
-        self.n_done = self.n_shown = 0
-        # A single tree shows its epochs instead, once their number is known.
-        shows_bar = self.verbose and (total > 1 or counts_parts)
-        self.bar = _progress_bar(total, name, self.unit) if shows_bar else None
+    def __init__(self, verbose, total, name, units=UNITS):
+        self.verbose, self.name, self.units = int(verbose), name, units
+        self.n_members, self.parts, self.lock = total, {}, threading.Lock()
+        self.start, self.bar, self.counts_parts = time.perf_counter(), None, False
+        self.total, self.unit, self.shown, self.is_early = total, units[0], (0, 0), False
+        # A single tree, or bags, show their epochs instead, once the number of these is known.
+        if self.verbose and total > 1 and units[0] == UNITS[0]:
+            self.bar = _progress_bar(total, name, self.unit)
 
     def update(self, n_done):
-        """Show that `n_done` trees are trained."""
+        """Show that `n_done` trees, or epochs, are trained."""
         if not self.verbose:
             return
         if self.bar is not None:
             self.bar.update(n_done - self.bar.n)
             return
         step = 1 if self.verbose > 1 else max(1, self.total // 10)
-        if n_done - self.n_shown >= step or n_done == self.total:
-            self.n_shown = n_done
+        is_complete = n_done == self.total and self.shown != (n_done, n_done)
+        if n_done - self.shown[0] >= step or is_complete:
+            self.shown = n_done, self.total
             rate = n_done / max(time.perf_counter() - self.start, 1e-9)
+            losses = "".join(f", {name} {value}" for name, value in self._losses().items())
             print(
                 f"{self.name}: {n_done} of {self.total} {self.unit}s, {rate:.1f} {self.unit}s/s, "
-                f"{(self.total - n_done) / rate:.0f} s left",
+                f"{(self.total - n_done) / rate:.0f} s left{losses}",
                 flush=True,
             )
 
-    def report_epochs(self, n_done, n_epochs):
-        """Show epochs instead of trees: `n_done` of `n_epochs` are done.
+    def report_epochs(self, n_done, n_epochs, member=0, *, loss=None, best=None, label=""):
+        """Show that `n_done` of `n_epochs` epochs of a member are done; see `Control`.
 
-        A tree that is trained again, perhaps with other epochs, has another bar.
+        Where the only member is trained again, perhaps with other epochs, it has another bar,
+        which has the name `label`.
         """
-        is_other = not self.counts_parts or n_epochs != self.total or n_done <= self.n_done
-        if self.verbose and is_other:
+        if not self.verbose:
+            return
+        with self.lock:
+            part = self.parts.get(member)
+            is_again = part is not None and (part.is_ended or n_done <= part.n_done)
+            if best is not None:  # the end of what has begun
+                part.total, part.is_ended = n_done, True
+            elif part is None or is_again:
+                self._begin(member, n_done, n_epochs, label if is_again else "")
+            else:
+                part.n_done, part.total = n_done, n_epochs
+            part = self.parts[member]
+            part.is_ended |= n_done == n_epochs
+            if loss is not None:
+                part.loss, part.least = loss, min(part.least, loss)
+            self._show_parts()
+            if best is not None:
+                self.is_early = True
+                if self.n_members == 1:
+                    self._show_early_end(f", best {self.unit} {best}")
+
+    def _begin(self, member, n_done, n_epochs, label):
+        """Begin the epochs of a member."""
+        if self.n_members == 1 and self.counts_parts:  # another bar
             self.close()
-            self.__init__(self.verbose, n_epochs, self.name, self.units, True)
-        self.n_done = n_done
-        self.update(n_done)
+            self.start, self.shown, self.bar = time.perf_counter(), (0, 0), None
+            if label and (bar := _progress_bar(n_epochs, f"{self.name}, {label}", self.unit)):
+                self.bar = bar
+            elif label:
+                print(f"{self.name}: {label}", flush=True)
+        self.unit, self.counts_parts, self.planned = self.units[1], True, n_epochs
+        self.parts[member] = Part(n_done, n_epochs)
+        if self.bar is None:
+            self.bar = _progress_bar(n_epochs * self.n_members, self.name, self.unit)
+
+    def _show_parts(self):
+        """Show how many epochs of all members are done."""
+        parts = self.parts.values()
+        n_waiting = self.n_members - len(parts)
+        self.total = sum(part.total for part in parts) + n_waiting * self.planned
+        if self.bar is not None:
+            self.bar.total = self.total
+            self.bar.set_postfix(self._losses(), refresh=False)
+        self.update(sum(part.n_done for part in parts))
+
+    def _losses(self):
+        """Last and least loss of held-out rows, the mean over the members, as text."""
+        parts = [part for part in self.parts.values() if part.loss is not None]
+        if not parts:
+            return {}
+        losses = np.mean([(part.loss, part.least) for part in parts], axis=0)
+        return {name: f"{value:.4g}" for name, value in zip(("loss", "best"), losses)}
+
+    def _show_early_end(self, best=""):
+        """Say that training was stopped early."""
+        if self.bar is not None:
+            self.bar.set_description(f"{self.name}, stopped early{best}", refresh=False)
+        else:
+            print(f"{self.name}: stopped early{best}", flush=True)
+
+    def end_member(self, n_members):
+        """Show that the first `n_members` members are trained."""
+        if not self.verbose:
+            return
+        with self.lock:
+            if not self.counts_parts:
+                if self.bar is None and self.n_members > 1:
+                    self.bar = _progress_bar(self.n_members, self.name, self.unit)
+                self.update(n_members)
+                return
+            # Some are trained without a report, and training may end by itself.
+            part = self.parts.setdefault(n_members - 1, Part(0, 0))
+            part.total = part.n_done
+            self._show_parts()
+            if self.is_early and n_members == self.n_members > 1:
+                self._show_early_end()
 
     def close(self):
         """End the bar, also where training has been interrupted."""
         if self.bar is not None:
+            self.bar.refresh()
             self.bar.close()
+
+
+class Steps:
+    """Lines about steps: which of `total` has begun, how long it took, and the time left.
+
+    With `verbose` above 1, progress of the step itself follows, so its end has another line.
+    """
+
+    def __init__(self, verbose, name, total=None):
+        self.verbose, self.name, self.total = int(verbose), name, total
+        self.n_begun, self.seconds = 0, 0.0
+
+    def begin(self, step):
+        """Say that a step begins."""
+        self.n_begun += 1
+        self.step = step if self.total is None else f"[{self.n_begun}/{self.total}] {step}"
+        self.start = time.perf_counter()
+        if self.verbose:
+            end = " " if self.verbose == 1 else "\n"
+            print(f"{self.name}: {self.step} ...", end=end, flush=True)
+
+    def end(self, note=""):
+        """Say how long the step took, or a `note`, and how long the others will take."""
+        seconds = time.perf_counter() - self.start
+        self.seconds += seconds
+        text = note or _seconds(seconds)
+        if self.total is not None and self.n_begun < self.total:
+            left = self.seconds / self.n_begun * (self.total - self.n_begun)
+            text += f", about {_seconds(left)} left"
+        if self.verbose:
+            print(text if self.verbose == 1 else f"{self.name}: {self.step}: {text}", flush=True)
+
+
+def _seconds(seconds):
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
 
 
 def _progress_bar(total, name, unit):

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._feature_grid import FeatureGrid
 from ._feature_map import CODE, IS_MISSING, LEVEL, level_text
+from ._unwrap import refusal, unwrapped
 from .forest import Forest
 from .forest.packed import LINKS
 from .forest.statistics import levels
@@ -16,10 +17,11 @@ from .forest.statistics import levels
 class TreeContents:
     """Contents of the nodes of one tree of a forest of `n_trees`, in the units of the data.
 
-    `names` are those of the inputs, the columns of X.
+    `names` are those of the inputs, the columns of X; `is_first` says whether the tree is the
+    first one of a bag, `number` is its own.
     """
 
-    def __init__(self, forest, n_trees, names):
+    def __init__(self, forest, n_trees, names, number=0, is_first=False):
         self.forest = forest
         self.input_names = names
         self.feature_names = _feature_names(forest.feature_map, names)
@@ -30,6 +32,11 @@ class TreeContents:
         is_whole = forest.aggregate == "mean" or n_trees == 1
         is_whole &= not len(forest.slope_start) or forest.link == "identity"
         self.has_predictions = forest.gate != "margin" and is_whole
+        self.is_linear = len(forest.slope_start) > 0
+        # Boosting may begin with a linear function, which is a tree without splits.
+        self.start = None
+        if self.is_linear and is_first and len(self.child) == 1 and forest.slope_start[-1] > 0:
+            self.start = f"linear start; trees from tree={number + 1}"
         self._offset, self._scale = _units(forest.feature_map)
 
     # ----------------------------------------------------------------------------------- splits
@@ -143,6 +150,21 @@ class TreeContents:
             value = value - self._offset[features] @ slope
         return features, slope, value
 
+    def slopes(self, leaf, output, most):
+        """Names and slopes of the features of largest rank, the number of others, the constant.
+
+        As `terms`, for an output of a linear leaf.
+        """
+        features, slopes, value = self.linear_leaf(leaf)
+        first = self.forest.slope_start[-1 - self.child[leaf]]
+        rank = np.abs(self.forest.slope[first : first + len(features), output])
+        if len(self.forest.spread):
+            rank = rank * self.forest.spread[features]
+        used = np.flatnonzero(slopes[:, output])
+        largest = used[np.argsort(-rank[used], kind="stable")][:most]
+        named = [(self.feature_names[features[i]], float(slopes[i, output])) for i in largest]
+        return named, len(used) - len(largest), float(value[output])
+
 
 def _feature_names(feature_map, names):
     """Names of the features, as they are written in sums."""
@@ -162,6 +184,30 @@ def value_rows(forest):
     entries = (forest.value, forest.value_index, forest.value_start)
     shape = (len(forest.value_start) - 1, forest.n_outputs)
     return sparse.csr_matrix(entries, shape=shape, dtype=np.float64)
+
+
+def importances_of_forest(forest, importance_type):
+    """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
+
+    Trees that are summed correct each other, so only bags of them are comparable. Deviations are
+    NaN if there is one tree, or bag.
+    """
+    per_input = forest.feature_map.per_input
+    importance = per_input(forest.feature_importances(importance_type))
+    members = "trees" if forest.aggregate == "mean" else "bags"
+    ends = np.arange(len(forest) + 1) if members == "trees" else forest.bag_start
+    n_members = len(ends) - 1
+    if n_members < 2:
+        return importance, np.full(len(importance), np.nan), members
+    # Running sums: an array of trees times columns could be large.
+    deviation, square = np.zeros((2, len(importance)))
+    for first, last in zip(ends[:-1].tolist(), ends[1:].tolist()):
+        found = forest[first:last].feature_importances(importance_type)
+        found = per_input(found) - importance
+        deviation += found
+        square += found**2
+    variance = (square - deviation**2 / n_members) / (n_members - 1)
+    return importance, np.sqrt(np.maximum(variance, 0)), members
 
 
 def _units(feature_map):
@@ -188,14 +234,12 @@ def _set_text(names, most):
 
 
 def forest_of(estimator):
-    """Forest of an estimator; a Forest is returned as it is."""
+    """Forest of an estimator, also in searches and pipelines; a Forest is returned as it is."""
     if isinstance(estimator, Forest):
         return estimator
+    estimator = unwrapped(estimator).estimator
     if not hasattr(estimator, "fit"):
-        raise TypeError(
-            "estimator must be a fitted estimator of skforest or a Forest, got "
-            f"{type(estimator).__name__}"
-        )
+        raise refusal(estimator, needed="a fitted estimator of skforest or a Forest")
     check_is_fitted(estimator)
     forest = getattr(estimator, "forest_", None)
     if hasattr(estimator, "members_"):
@@ -204,15 +248,13 @@ def forest_of(estimator):
             f"{', '.join(map(repr, estimator.members_))}"
         )
     if not isinstance(forest, Forest):
-        raise TypeError(
-            f"estimator must be a fitted estimator of skforest, got {type(estimator).__name__}; "
-            "of a pipeline, pass the last step, and of a search, best_estimator_"
-        )
+        raise refusal(estimator)
     return forest
 
 
 def refuse_networks(estimator):
     """Raise TypeError if the splits of an estimator are networks."""
+    estimator = unwrapped(estimator).estimator
     if hasattr(estimator, "networks_"):
         name = type(estimator).__name__
         raise TypeError(f"the splits of a {name} are networks, not weighted sums of features")
@@ -224,9 +266,10 @@ def contents_of(estimator, tree, feature_names=None, shape=None):
     `shape` is that of the names ``x[0, 3]`` of features without names.
     """
     forest = forest_of(estimator)
-    check_int("tree", tree, 0, len(forest) - 1)
-    names = input_names(forest, feature_names, shape)
-    return TreeContents(forest[int(tree)], len(forest), names)
+    check_tree(forest, tree)
+    names = input_names(forest, unwrapped(estimator).names(feature_names), shape)
+    is_first = int(tree) in forest.bag_start[:-1]
+    return TreeContents(forest[int(tree)], len(forest), names, int(tree), is_first)
 
 
 def check_int(name, value, least, most=None, or_none=False):
@@ -237,6 +280,17 @@ def check_int(name, value, least, most=None, or_none=False):
     if not is_int or value < least or (most is not None and value > most):
         valid = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name}={value!r} must be an int {valid}{', or None' * or_none}")
+
+
+def check_tree(forest, tree):
+    """ValueError unless the forest has a tree with this number."""
+    try:
+        check_int("tree", tree, 0, len(forest) - 1)
+    except ValueError as error:
+        n_bags = len(forest.bag_start) - 1
+        bags = f" in {n_bags} bags" if n_bags > 1 and forest.aggregate == "sum" else ""
+        trees = f"{len(forest)} tree{'s' * (len(forest) > 1)}"
+        raise ValueError(f"{error}: the forest has {trees}{bags}") from None
 
 
 def check_names(parameter, names, n_names):

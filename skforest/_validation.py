@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from ._matrix import canonical_csr
+from ._matrix import BLOCK, canonical_csr, dense, value_range
 from ._table import (
     as_frame,
     find_categories,
@@ -29,6 +29,9 @@ from .forest.storage import as_levels
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 OWN_PACKAGES = ("skforest", "sklearn")  # at whose lines no user is warned
+# A predictor takes float64 where float32 would move a training value by more than this share of
+# the range of its column: then some rows change sides at one of a few hundred thresholds.
+FLOAT32_STEP = 2.0**-19
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 
@@ -205,6 +208,29 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             if "could not convert" in message or "float()" in message:
                 raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
             raise
+
+    def _find_float64_columns(self, X, weight, scale, is_known):
+        """Set the numbers of columns whose training values float32 does not hold well enough.
+
+        `scale` has the factors of the feature map, about the reciprocals of the ranges; empty:
+        float32 is read. `is_known`: add to those of earlier rows. Constant columns are in no split
+        and do not count.
+        """
+        found = set(getattr(self, "_float64_columns", []) if is_known else [])
+        if X.dtype == np.float64 and len(scale):
+            step = np.zeros(X.shape[1])
+            for start in range(0, X.shape[0], BLOCK):
+                block = dense(X[start : start + BLOCK])[weight[start : start + BLOCK] > 0]
+                with np.errstate(over="ignore", invalid="ignore"):
+                    moved = np.abs(block.astype(np.float32) - block)
+                # Numbers beyond the range of float32 become infinite, and the map clips them.
+                moved[~np.isfinite(moved)] = 0
+                step = np.maximum(step, moved.max(axis=0, initial=0))
+            is_moved = step * scale > FLOAT32_STEP
+            if is_moved.any():
+                low, high = value_range(X)
+                found |= set(np.flatnonzero(is_moved & (low < high)).tolist())
+        self._float64_columns = sorted(found)
 
     @property
     def _needs_dense(self):

@@ -30,7 +30,7 @@ from ._members import (
 )
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import NotInTime, TimeLimit
+from ._threads import NotInTime, Steps, TimeLimit
 from ._training_set import TrainingSet
 from ._validation import TableEstimator, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
@@ -329,15 +329,18 @@ class _Blend(TableEstimator):
         """Train members on folds; those that had enough time, and their responses."""
         kept, responses = [], []
         self._fit_seconds, self._predict_us = {}, {}
+        steps = Steps(self.verbose, type(self).__name__, len(members))
         for member in members:
             start = time.perf_counter()
             # The first member is trained, whatever the limit: there is always a model.
             own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_compared)
+            steps.begin(member.name)
             try:
                 if kept and limit is not None and not limit.left():
                     raise NotInTime(member.name)
                 response = member.train_folds(samples, own)
             except NotInTime:
+                steps.end("not in time")
                 continue
             except Exception as error:
                 error.add_note(f"The member {member.name!r} of the blend raised this.")
@@ -348,7 +351,7 @@ class _Blend(TableEstimator):
             responses.append(response)
             self._fit_seconds[member.name] = time.perf_counter() - start
             self._predict_us[member.name] = member.predict_us(samples)
-            self._report(f"{member.name} trained in {self._fit_seconds[member.name]:.1f} s")
+            steps.end()
         return kept, responses
 
     def _set_weights(self, members, responses, samples, seed):
@@ -387,13 +390,18 @@ class _Blend(TableEstimator):
     def _train_members(self, members, samples, limit):
         """Train those of positive weight on all rows, where there is reason to and time."""
         self.members_, self._is_refitted = {}, {}
+        steps = Steps(self.verbose, type(self).__name__)
         for member in members:
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
                 is_wanted = self.refit and self.weights_[name] >= MIN_REFITTED
                 has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
+                if is_wanted and has_time:
+                    steps.begin(f"{name} again on all rows")
                 member.train(samples, limit, is_wanted and has_time)
+                if is_wanted and has_time:
+                    steps.end()
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted

@@ -75,8 +75,9 @@ FIXED = (
 
 PARAMETERS = """
 n_estimators : int
-    Largest number of rounds, each of which adds a tree to every bag. At least 1. A single bag that
-    is trained again on all rows, see `early_stopping`, may have more.
+    Largest number of rounds, at least 1. A round adds a tree to every bag; a linear start is the
+    first one. With `early_stopping`, bags have as many rounds as are best on held-out rows; a
+    single bag is then trained again on all rows, with more rounds in proportion to its rows.
 learning_rate : "auto" or float
     Factor of the values of the leaves, more than 0. "auto": 0.1.
 max_depth : "auto", int or None
@@ -649,7 +650,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             first = training.trained_rounds(forest)
             # The trees of more rows learn more slowly: rounds grow with the rows.
             n_rounds = math.ceil(len(training.trees) * len(data) / np.count_nonzero(weight))
-            training = train(data.weight, np.zeros(len(data)), known=known_last, n_rounds=n_rounds)
+            again = {"known": known_last, "n_rounds": n_rounds}
+            again["control"] = control.labelled("training again on all rows")
+            training = train(data.weight, np.zeros(len(data)), **again)
             forest = self._packed(training, data)
         if self.warm_start:
             record["_trained_rounds"] = first, training.trained_rounds()

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from ._table import CATEGORY, as_frame, read_table, table_of_matrix
+from ._unwrap import unwrapped
 
 N_STEPS = 32  # points of a segment that are predicted together
 N_ROUNDS = 4  # of a search on a segment, which finds a point to 32^-4 of its length
@@ -70,7 +71,8 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
         If x or the background is sparse.
     ValueError
         If x is not one row with the columns of the background, `target` or `n_starts` is not
-        valid, x has the wanted prediction already, or no row of the background has it.
+        valid, x has the wanted prediction already, or no row of the background has it, or only
+        with values missing that x has.
 
     See Also
     --------
@@ -80,7 +82,8 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     -----
     The distance is the sum over columns of the absolute difference divided by the standard
     deviation of the column in the background [1]_. Another category, and a value in place of a
-    missing one, have the distance 1. Integers and bools stay such. The result is near x, but need
+    missing one, have the distance 1. Columns of whole numbers stay such, also where their dtype is
+    float. A value that x has does not become missing. The result is near x, but need
     not be the nearest possible point. The change is one of the model: it does not say what would
     happen if somebody changed a column in the world.
 
@@ -104,6 +107,9 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     """
     if not (isinstance(n_starts, Integral) and n_starts > 0):
         raise ValueError(f"n_starts={n_starts!r} must be an int of at least 1")
+    whole = unwrapped(estimator)
+    if not whole.transformers:  # otherwise rows are those that the pipeline takes
+        estimator = whole.estimator
     rows = _Rows(estimator, x, background)
     before, predictions = estimator.predict(rows.x), estimator.predict(background)
     if predictions.ndim > 1:
@@ -118,7 +124,14 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
         mixtures, _ = rows.mixtures(start, mask, steps)
         return is_wanted(estimator.predict(mixtures))
 
-    found = [_refined(rows, start, is_changed) for start in candidates[order[:n_starts]].tolist()]
+    found = []
+    for start in candidates[order].tolist():
+        if len(found) < n_starts and (one := _refined(rows, start, is_changed)) is not None:
+            found.append(one)
+    if not found:
+        raise ValueError(
+            "rows of background have a prediction as wanted only with values missing that x has"
+        )
     row, codes = min(found, key=lambda one: rows.distances(one[1])[0])
     changed = np.flatnonzero(rows.differences(codes)[0])
     return Counterfactual(
@@ -151,8 +164,13 @@ def _condition(estimator, target, prediction):
 
 
 def _refined(rows, start, is_changed):
-    """A row between x and a background row, near x; as `_Rows.mixtures` returns it."""
+    """A row between x and a background row, near x; as `_Rows.mixtures` returns it.
+
+    None if the prediction is not as wanted without values that are missing in the background row.
+    """
     mask = _fewest_columns(rows, start, is_changed)
+    if mask is None:
+        return None
     low, high = 0.0, 1.0  # unchanged, changed
     for _ in range(N_ROUNDS):
         steps = np.linspace(low, high, N_STEPS + 1)
@@ -163,9 +181,16 @@ def _refined(rows, start, is_changed):
 
 
 def _fewest_columns(rows, start, is_changed):
-    """Mask of columns to take from a background row; the others are as in x."""
-    difference = rows.differences(rows.codes[1 + start : 2 + start])[0]
-    mask = difference > 0
+    """Mask of columns to take from a background row; the others are as in x.
+
+    No value becomes missing. None if that is not enough.
+    """
+    other = rows.codes[1 + start]
+    difference = rows.differences(other[None])[0]
+    becomes_missing = np.isnan(other) & ~np.isnan(rows.codes[0])
+    mask = (difference > 0) & ~becomes_missing
+    if becomes_missing.any() and not is_changed(start, mask, [1.0])[0]:
+        return None
     for j in np.argsort(-difference, kind="stable")[: np.count_nonzero(mask)]:
         mask[j] = False
         mask[j] = not is_changed(start, mask, [1.0])[0]
@@ -238,10 +263,9 @@ class _Rows:
         self.x = self._native[:1]
 
     def _holds_integers(self, j):
-        if self._frame is None:
-            return self._native.dtype.kind in "biu"
-        dtype = self._frame[self.names[j]].dtype
-        return dtype.is_integer() or isinstance(dtype, nw.Boolean)
+        """Does a column hold whole numbers only? With missing values, their dtype is float."""
+        known = self.codes[np.isfinite(self.codes[:, j]), j]
+        return len(known) > 0 and (known == np.rint(known)).all()
 
     def differences(self, codes):
         """Differences of rows from x in each column, in units of its spread."""

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import RECORDS, BaseForest, take_rows
 from ._kernels.rows import tree_seed
 from ._target_statistics import indicators
+from ._unwrap import refusal, unwrapped
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
 SAMPLE_SIZE = 2**23  # numbers in them
@@ -151,8 +152,8 @@ def predict(estimator, X):
     y : dask array of shape (n_samples,) or (n_samples, n_outputs)
         Not yet computed. The same bits as `predict` of the estimator.
     """
-    check_is_fitted(estimator)
-    return _mapped(estimator, X, "predict", estimator._prediction_of(_no_response(estimator)))
+    own = _fitted(estimator)
+    return _mapped(estimator, X, "predict", own._prediction_of(_no_response(own)))
 
 
 def predict_proba(estimator, X):
@@ -169,14 +170,23 @@ def predict_proba(estimator, X):
         Not yet computed; a list with one array for each output if there are several. The same bits
         as `predict_proba` of the estimator.
     """
-    check_is_fitted(estimator)
-    if not is_classifier(estimator):
-        raise TypeError(f"estimator is a {type(estimator).__name__}, which has no predict_proba")
-    proba = _mapped(estimator, X, "predict_proba", _no_response(estimator))
-    if np.ndim(estimator.n_classes_) == 0:
+    own = _fitted(estimator)
+    if not is_classifier(own):
+        raise TypeError(f"estimator is a {type(own).__name__}, which has no predict_proba")
+    proba = _mapped(estimator, X, "predict_proba", _no_response(own))
+    if np.ndim(own.n_classes_) == 0:
         return proba
-    ends = np.cumsum(estimator.n_classes_)
-    return [proba[:, end - n : end] for n, end in zip(estimator.n_classes_, ends)]
+    ends = np.cumsum(own.n_classes_)
+    return [proba[:, end - n : end] for n, end in zip(own.n_classes_, ends)]
+
+
+def _fitted(estimator):
+    """The fitted estimator inside of searches and pipelines."""
+    estimator = unwrapped(estimator).estimator
+    if not hasattr(estimator, "_prediction_of"):
+        raise refusal(estimator, needed="a fitted estimator or blend of skforest")
+    check_is_fitted(estimator)
+    return estimator
 
 
 # ------------------------------------------------------------------------------------ partitions

@@ -14,10 +14,11 @@ from ._tree_contents import (
     check_names,
     forest_of,
     grid_shape,
+    importances_of_forest,
     input_names,
     refuse_networks,
 )
-from .explain import importances_of_forest
+from ._unwrap import inside, unwrapped
 from .forest import Forest
 
 CURVES = {
@@ -101,7 +102,8 @@ class FeatureImportancesDisplay:
         Parameters
         ----------
         estimator : estimator or Forest
-            Fitted, with `feature_importances_`; also an estimator of another package.
+            Fitted, with `feature_importances_`; also of another package, or in a search or a
+            pipeline, whose transformers then name the features.
         feature_names : array-like of str of shape (n_features,), default=None
             None: those that the estimator was fitted with, else ``x[0]``, ``x[1]``, and so on.
         feature_shape : tuple of int, default=None
@@ -118,6 +120,7 @@ class FeatureImportancesDisplay:
             Error bars show the standard deviation over trees, or over bags of trees that are
             summed; there are none for a single one, and for estimators without a forest.
         """
+        whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
         importances, spread, name = _importances(estimator)
         forest = estimator if isinstance(estimator, Forest) else None
         forest = getattr(estimator, "forest_", forest)
@@ -128,7 +131,7 @@ class FeatureImportancesDisplay:
             feature_shape = FeatureGrid(feature_shape, n_features).shape
         elif isinstance(forest, Forest) and forest.n_features == n_features:
             feature_shape = grid_shape(forest, None)
-        names = check_names("feature_names", feature_names, n_features)
+        names = check_names("feature_names", whole.names(feature_names), n_features)
         if names is None and isinstance(forest, Forest):
             names = input_names(forest, None, feature_shape)
         elif names is None:
@@ -239,7 +242,9 @@ def _importances(estimator):
             return estimator.feature_importances_, None, ""
         except AttributeError as error:  # of a blend after slim(), it says why
             name = type(estimator).__name__
-            raise TypeError(f"a {name} has no feature_importances_: {error}") from error
+            raise TypeError(
+                f"a {name} has no feature_importances_: {error}{inside(estimator)}"
+            ) from error
     kind = getattr(estimator, "importance_type", "impurity")
     importances, spread, members = importances_of_forest(own, kind)
     return importances, None if np.isnan(spread).any() else spread, members
@@ -306,7 +311,7 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
-        forest = forest_of(estimator)
+        forest, estimator = forest_of(estimator), unwrapped(estimator).estimator
         unknown = [name for name in curves or () if name not in CURVES]
         if unknown:
             raise ValueError(f"curves={curves!r} must be among {list(CURVES)}")

@@ -1,5 +1,6 @@
 """Shapley values and importances of the columns of fitted forests, boosting and blends."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -13,7 +14,8 @@ from ._kernels.shapley import ShapleyTrees
 from ._matrix import dense
 from ._table import as_frame
 from ._threads import in_parallel
-from ._tree_contents import value_rows
+from ._tree_contents import importances_of_forest, value_rows
+from ._unwrap import members_of, refusal, unwrapped
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .forest.statistics import probabilities
 from .training.blending import sharpened
@@ -74,7 +76,8 @@ def shapley_values(
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these.
+        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline, whose
+        transformers then make the features that are explained.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows to explain, as `predict` takes them.
     background : array-like, sparse matrix or dataframe of shape (n_rows, n_features), default=None
@@ -173,12 +176,16 @@ def shapley_values(
     """
     _check_parameters(units, max_exact, n_permutations)
     seed = draw_seed(random_state)
-    X = as_frame(X)
+    whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
+    game = _game(estimator, units)
+    X = as_frame(whole.transform(X))
     X = X if hasattr(X, "shape") else np.asarray(X)
     if background is None:
         order = np.random.default_rng([seed, 0]).permutation(X.shape[0])
         background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
-    game = _game(estimator, units)
+    else:
+        with _of_background():
+            background = whole.transform(background)
     parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
     for part in parts:
         part.map_rows(X, background)
@@ -196,7 +203,8 @@ def shapley_values(
         values += more_values
         variance += more_variance
     base = game.respond([(part.weight, part.forest, part.Z) for part in parts]).mean(axis=0)
-    return _explanation(estimator, X, values, np.tile(base, (X.shape[0], 1)), variance)
+    names = whole.names(getattr(estimator, "feature_names_in_", None))
+    return _explanation(estimator, names, X, values, np.tile(base, (X.shape[0], 1)), variance)
 
 
 def _check_parameters(units, max_exact, n_permutations):
@@ -266,7 +274,7 @@ def _game_of_blend(blend, units):
     if units == "raw":
         raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
     members = []
-    for name, model in blend.members_.items():
+    for name, model in members_of(blend).items():
         forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
         members.append((model, forest, blend.weights_[name]))
     sharpen = partial(sharpened, temperature=blend.temperature_)
@@ -291,14 +299,21 @@ def _clipping(members):
 def _predicting_forest(estimator, what, units=None):
     """The forest that an estimator predicts with."""
     if not isinstance(estimator, BaseForest):
-        raise TypeError(
-            f"{what} is a {type(estimator).__name__}; forests, trees and boosting of skforest are "
-            "explained, and blends of these; pass the fitted estimator itself, not a pipeline"
-        )
+        raise refusal(estimator, what, "a fitted estimator of skforest or a blend of these")
     check_is_fitted(estimator, "forest_")
     if units == "response" and estimator._has_own_link:
         raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
     return estimator._routing_forest
+
+
+@contextmanager
+def _of_background():
+    """Say of errors that the background raised them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.add_note("The rows of `background` raised this.")
+        raise
 
 
 class _Part:
@@ -312,11 +327,8 @@ class _Part:
 
     def map_rows(self, X, background):
         self.X = self._mapped(X)
-        try:
+        with _of_background():
             self.Z = self._mapped(background)
-        except (TypeError, ValueError) as error:
-            error.add_note("The rows of `background` raised this.")
-            raise
 
     def _mapped(self, X):
         """Mapped rows, float32: those of bytes have the same sums and sides of splits."""
@@ -448,10 +460,9 @@ def _n_columns(parts):
 # -------------------------------------------------------------------------------------- the result
 
 
-def _explanation(estimator, X, values, base_values, variance):
+def _explanation(estimator, names, X, values, base_values, variance):
     """Values as `shap.Explanation`, if shap is installed."""
     errors = np.sqrt(variance)
-    names = getattr(estimator, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
     classes = getattr(estimator, "classes_", None)
     outputs = None
@@ -483,7 +494,8 @@ def importances_table(estimator, importance_type="auto"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these and other estimators.
+        Fitted forest, tree, boosting, or blend of these and other estimators; also in a search or
+        a pipeline, whose transformers then name the features.
     importance_type : {"auto", "impurity", "count"}, default="auto"
         "impurity": decrease of impurity; "count": number of splits that a column takes part in;
         see `Forest.feature_importances`. "auto": the kind of `feature_importances_`, which is the
@@ -500,8 +512,8 @@ def importances_table(estimator, importance_type="auto"):
             `feature_importances_`.
         std : float
             Standard deviation of the importance over the trees; over bags for hinge forests and
-            oblique boosting; over the members of a blend, with their weights. NaN if there is only
-            one of them.
+            oblique boosting; over the members of a blend, with their weights. There is no such
+            column if there is only one of them.
 
     Raises
     ------
@@ -532,6 +544,7 @@ def importances_table(estimator, importance_type="auto"):
     """
     if importance_type not in IMPORTANCE_TYPES:
         raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
+    whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
     if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
         if importance_type != "auto":
             raise ValueError(
@@ -548,41 +561,19 @@ def importances_table(estimator, importance_type="auto"):
         if importance_type == "auto":
             importance_type = getattr(estimator, "importance_type", "impurity")
         importance, std, _ = importances_of_forest(estimator.forest_, importance_type)
-    names = getattr(estimator, "feature_names_in_", None)
+    names = whole.names(getattr(estimator, "feature_names_in_", None))
     if names is None:
         names = [f"x{j}" for j in range(len(importance))]
     order = np.argsort(-importance, kind="stable")
     names = [str(names[j]) for j in order]
-    columns = {"importance": importance[order], "std": std[order]}
+    columns = {"importance": importance[order]}
+    if not np.isnan(std).any():
+        columns["std"] = std[order]
     try:
         import pandas as pd
     except ImportError:
         return {"feature": names} | {key: values.tolist() for key, values in columns.items()}
     return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
-
-
-def importances_of_forest(forest, importance_type):
-    """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
-
-    Trees that are summed correct each other, so only bags of them are comparable. Deviations are
-    NaN if there is one tree, or bag.
-    """
-    per_input = forest.feature_map.per_input
-    importance = per_input(forest.feature_importances(importance_type))
-    members = "trees" if forest.aggregate == "mean" else "bags"
-    ends = np.arange(len(forest) + 1) if members == "trees" else forest.bag_start
-    n_members = len(ends) - 1
-    if n_members < 2:
-        return importance, np.full(len(importance), np.nan), members
-    # Running sums: an array of trees times columns could be large.
-    deviation, square = np.zeros((2, len(importance)))
-    for first, last in zip(ends[:-1].tolist(), ends[1:].tolist()):
-        found = forest[first:last].feature_importances(importance_type)
-        found = per_input(found) - importance
-        deviation += found
-        square += found**2
-    variance = (square - deviation**2 / n_members) / (n_members - 1)
-    return importance, np.sqrt(np.maximum(variance, 0)), members
 
 
 def _importances_of_blend(blend):

@@ -17,6 +17,7 @@ from ._docs import with_texts
 from ._feature_map import KINDS, VALUE
 from ._matrix import LIMIT
 from ._tree_contents import forest_of, refuse_networks, value_rows
+from ._unwrap import rewrapped, unwrapped, unwrapped_alone
 from .forest import Forest, load_with_header, package_versions
 from .forest.io import as_value_error, write_forest, write_forests
 from .forest.storage import Levels
@@ -139,12 +140,14 @@ def save(estimator, path, *, layout="file"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted. A `random_state` that is a generator is saved as None: predictions do not need it,
-        only another fit does. `partial_fit` cannot resume the training of a loaded estimator.
+        Fitted; a search, or a pipeline without transformers, is saved as its last estimator. A
+        `random_state` that is a generator is saved as None: predictions do not need it, only
+        another fit does. `partial_fit` cannot resume the training of a loaded estimator.
         Labels of dtype object, such as strings of a data frame, are loaded as an array of str of
         fixed length.
-    path : str or Path
-        An existing file is replaced once the new one is complete.
+    path : str, Path or binary file
+        An existing file is replaced once the new one is complete; to an open one, such as
+        `io.BytesIO` or a member of an archive, all is written at the end.
     layout : {"file", "folder"}, default="file"
         "file": one compressed .npz file, the smallest. "folder": one .npy file per array, which
         `load` can map into memory.
@@ -154,9 +157,8 @@ def save(estimator, path, *, layout="file"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If JSON cannot represent a parameter, labels are of mixed types, or a member of a blend is
-        not an estimator of skforest, or `estimator` is a pipeline or a search: save its last step
-        or its `best_estimator_`.
+        If JSON cannot represent a parameter, labels are of mixed types, a member of a blend is of
+        another package, or transformers of a pipeline change its rows.
     ValueError
         If arrays of strings among the parameters take more than 4 MiB: use lists.
 
@@ -178,6 +180,7 @@ def save(estimator, path, *, layout="file"):
     >>> bool((again.predict_proba(X) == forest.predict_proba(X)).all())
     True
     """
+    estimator = unwrapped_alone(estimator, "a file", "; or save the pipeline with skops or joblib")
     if hasattr(estimator, "members_"):
         _save_blend(estimator, path, layout)
         return
@@ -237,9 +240,8 @@ def load(path, *, mmap_mode=None):
     _class_of(name, path)
     with as_value_error(f"{path} is damaged"):
         _check_strings(header)
-        if not isinstance(forest, list):
-            return _restored(header, forest)
-        return _restored_blend(header, forest)
+        restored = _restored_blend if isinstance(forest, list) else _restored
+        return restored(header, forest)
 
 
 def _class_of(name, path):
@@ -326,8 +328,7 @@ def _check_state(estimator, task):
     if is_classifier(estimator) != (task != "regression"):
         raise ValueError(f"{type(estimator).__name__} has a forest for {task}")
     needed = {"n_features_in_": int, "n_outputs_": int}
-    if task == "regression":
-        needed["_is_1d"] = bool
+    needed |= {"_is_1d": bool} if task == "regression" else {}
     for name, kind in needed.items():
         if type(state.get(name)) is not kind:
             raise ValueError(f"the fitted attribute {name} is {state.get(name)!r}")
@@ -348,7 +349,7 @@ def slim(estimator):
     ----------
     estimator : estimator of skforest
         Fitted; it is not changed. Of a blend, all members that are estimators of skforest become
-        smaller.
+        smaller; of a search, its best estimator, and of a pipeline the last step of a copy.
 
     Returns
     -------
@@ -372,6 +373,8 @@ def slim(estimator):
     >>> bool((smaller.predict_proba(X) == forest.predict_proba(X)).all())
     True
     """
+    if unwrapped(estimator).estimator is not estimator:
+        return rewrapped(estimator, slim)
     smaller = copy.copy(estimator)
     for name in OF_TRAINING_ROWS + OF_WARM_START:
         vars(smaller).pop(name, None)
@@ -452,6 +455,7 @@ def to_dict(estimator):
     ('classification', [[0, 1, 2]])
     >>> text = json.dumps(model)
     """
+    estimator = unwrapped_alone(estimator, "a dict")
     refuse_networks(estimator)
     if getattr(estimator, "_has_own_link", False):
         raise TypeError(

@@ -37,7 +37,8 @@ def plot_tree(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline, whose transformers then name the
+        features.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     node : int, default=0
@@ -76,7 +77,8 @@ def plot_tree(
     artists : list of matplotlib.artist.Artist
         The artists of the plot. `get_gid` tells them apart: ``"edge 4"`` is the edge to node 4;
         ``"weights 4"`` and ``"split 4"`` are the image (axes) and the text of a split,
-        ``"value 4"`` and ``"leaf 4"`` the bars (axes) or value and the text of a leaf, and
+        ``"value 4"`` and ``"leaf 4"`` the bars (axes) or value and the text of a leaf (of a linear
+        leaf, the text alone), and
         ``"hidden 4"`` the text of a hidden subtree. ``"no"``, ``"yes"`` and ``"classes"`` (the
         legend) occur once.
 
@@ -101,8 +103,9 @@ def plot_tree(
     Weights and thresholds are in the units of the features, also if the forest centres and scales
     them. The value of a leaf is the prediction of the tree alone, on the scale of the predictions
     of the forest. If trees are summed, or leaf values are multiplied by margins, it is the stored
-    value: the contribution to the sum, before `baseline` and the inverse link. Of linear leaves,
-    it is the value where all features have their minimum, and the number of slopes is given.
+    value: the contribution to the sum, before `baseline` and the inverse link. A linear leaf shows
+    its constant and its largest slopes; boosting with a linear start begins with a tree of a
+    single such leaf, which says so.
 
     A split of a category shows the levels that go right, where ``(other)`` stands for missing
     values and unknown levels. In a sum, ``city (level number)`` counts the levels from 0.

@@ -26,6 +26,7 @@ from ._kernels.rows import tree_seed
 from ._matrix import min_max, scaled
 from ._targets import RoutingMixin
 from ._threads import in_parallel
+from ._unwrap import refusal, rewrapped, unwrapped
 from ._validation import check_n_jobs
 from .forest.statistics import route
 from .training.alternating import refine_tree
@@ -76,7 +77,8 @@ def refine(
     ----------
     estimator : estimator of skforest
         Fitted, with hard splits: a manifold, CO2 or non-greedy forest, or end-to-end trees, which
-        then have routing="hard". It is not changed.
+        then have routing="hard". It is not changed. Of a search, its best estimator is refined; of
+        a pipeline, the last step of a copy.
     X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
         Training rows: those that the estimator was fitted on, or others.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -148,6 +150,14 @@ def refine(
     >>> bool(better.score(X_test, y_test) > tree.score(X_test, y_test))
     True
     """
+    whole = unwrapped(estimator)
+    if whole.estimator is not estimator:
+        options = {
+            "n_sweeps": n_sweeps, "nu": nu, "learning_rate": learning_rate, "n_epochs": n_epochs,
+            "prune": prune, "n_jobs": n_jobs, "random_state": random_state, "verbose": verbose,
+        }  # fmt: skip
+        X = whole.transform(X)
+        return rewrapped(estimator, lambda own: refine(own, X, y, sample_weight, **options))
     _check_estimator(estimator)
     check_n_jobs(n_jobs)
     refined = copy.copy(estimator)
@@ -194,10 +204,8 @@ def refine(
 def _check_estimator(estimator):
     """Raise unless its forest is one that can be refined."""
     if not isinstance(estimator, BaseForest):
-        raise TypeError(
-            f"estimator is a {type(estimator).__name__}; a fitted manifold, CO2, non-greedy or "
-            "end-to-end estimator of skforest is needed"
-        )
+        needed = "a fitted manifold, CO2, non-greedy or end-to-end estimator of skforest"
+        raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
     if hasattr(estimator, "networks_"):

@@ -10,6 +10,7 @@ from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ._base import BaseForest
+from ._unwrap import inside, members_of, unwrapped, unwrapped_alone
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 
 BLOCK = 1 << 22  # proximities that exist at a time, besides those that are returned
@@ -29,8 +30,8 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these. All trees have the same weight; in a
-        blend, all trees of a member share its weight.
+        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline. All trees
+        have the same weight; in a blend, all trees of a member share its weight.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows, as `predict` takes them.
     Y : {array-like, sparse matrix, dataframe} of shape (n_rows, n_features), default=None
@@ -90,8 +91,12 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
     """
     if n_neighbors is not None and not (isinstance(n_neighbors, Integral) and n_neighbors > 0):
         raise ValueError(f"n_neighbors={n_neighbors!r} must be None or an int of at least 1")
-    members = _leaf_members(estimator)
+    whole = unwrapped(estimator)
+    members = _leaf_members(whole.estimator)
+    X = whole.transform(X)
     of_X = [_memberships(model, X) for _, model in members]
+    if Y is not None:
+        Y = whole.transform(Y)
     of_Y = of_X if Y is None else [_memberships(model, Y) for _, model in members]
     rows_of_leaf = [leaves.T.tocsr() for leaves in of_Y]
     n_samples, n_rows = of_X[0].shape[0], of_Y[0].shape[0]
@@ -114,7 +119,7 @@ def _leaf_members(estimator):
         check_is_fitted(estimator, "members_")
         members = [
             (estimator.weights_[name], model, f"the member {name!r} of the blend")
-            for name, model in estimator.members_.items()
+            for name, model in members_of(estimator).items()
         ]
     else:
         members = [(1.0, estimator, "estimator")]
@@ -122,7 +127,7 @@ def _leaf_members(estimator):
         if not isinstance(model, BaseForest):
             raise TypeError(
                 f"{what} is a {type(model).__name__}; forests, trees and boosting of skforest "
-                "have leaves; pass the fitted estimator itself, not a pipeline"
+                f"have leaves{inside(model)}"
             )
         check_is_fitted(model, "forest_")
     return [(weight, model) for weight, model, _ in members]
@@ -251,7 +256,8 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         self : object
         """
         forest = self.estimator
-        forest = forest.estimator if isinstance(forest, FrozenEstimator) else forest
+        if isinstance(forest, FrozenEstimator):
+            forest = unwrapped_alone(forest, "a leaf embedding")
         if not isinstance(forest, BaseForest):
             raise TypeError(
                 f"estimator={forest!r} is a {type(forest).__name__}; a forest, tree or boosting "
@@ -327,7 +333,8 @@ def prototypes(estimator, X, y, n_prototypes=3):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these; for classes or for real targets.
+        Fitted forest, tree, boosting, or blend of these, for classes or for real targets; also in
+        a search or a pipeline.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows to choose from, as `predict` takes them.
     y : array-like of shape (n_samples,)
@@ -380,7 +387,8 @@ def prototypes(estimator, X, y, n_prototypes=3):
     """
     if not (isinstance(n_prototypes, Integral) and n_prototypes > 0):
         raise ValueError(f"n_prototypes={n_prototypes!r} must be an int of at least 1")
-    members = _leaf_members(estimator)
+    whole = unwrapped(estimator)
+    members, X = _leaf_members(whole.estimator), whole.transform(X)
     leaves = [_memberships(model, X) for _, model in members]
     y = column_or_1d(y)
     check_consistent_length(leaves[0], y)

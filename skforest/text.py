@@ -33,7 +33,7 @@ def export_text(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     feature_names : array-like of str of shape (n_features,), default=None
@@ -83,10 +83,11 @@ def export_text(
     the mean of its column.
 
     A leaf of a forest that averages its trees shows the class, or the value, that the tree alone
-    predicts. If trees are summed, as in boosting, it shows the value that the tree adds to the
-    sum, before `baseline` and the inverse link. In hinge forests, that value is multiplied by the
-    margin: the smallest difference between both sides of a condition on the path. With soft
-    routing, the rules are those of the more probable side of every split.
+    predicts, and the probabilities of the classes if all leaves have the same class. If trees are
+    summed, as in boosting, it shows the value that the tree adds to the sum, before `baseline` and
+    the inverse link. In hinge forests, that value is multiplied by the margin: the smallest
+    difference between both sides of a condition on the path. With soft routing, the rules are
+    those of the more probable side of every split.
 
     Examples
     --------
@@ -138,6 +139,15 @@ class _Writer:
         self.outputs = outputs
         self.max_terms = max_terms
         self.decimals = decimals
+        self.shows_share = self._is_one_class()
+
+    def _is_one_class(self):
+        """Do several leaves have the same class, and no leaf another one?"""
+        contents = self.contents
+        leaves = np.flatnonzero(contents.child < 0)
+        if not contents.has_predictions or contents.forest.task != "classification":
+            return False
+        return len(leaves) > 1 and len({self.label(contents.value(leaf)) for leaf in leaves}) == 1
 
     def number(self, value):
         """A number with some decimals, or as many significant digits if it is small."""
@@ -188,6 +198,8 @@ class _Writer:
             if show_weights:
                 numbers = ", ".join(map(self.number, weight * value))
                 text = f"weights: [{numbers}] {text}"
+            elif self.shows_share:
+                text += f" (probabilities: [{', '.join(map(self.number, value))}])"
             return text
         numbers = [self.number(number) for number in value]
         if len(features):
@@ -196,16 +208,13 @@ class _Writer:
         text = f"value: [{', '.join(numbers)}]"
         if forest.gate == "margin":
             text += " * margin"
+        if contents.start:
+            text += f" ({contents.start})"
         return f"weight: {self.number(weight)} {text}" if show_weights else text
 
     def slopes(self, leaf, output):
         """Names and slopes of a linear leaf, the largest first, and the number of others."""
-        features, slopes, _ = self.contents.linear_leaf(leaf)
-        order = np.argsort(-np.abs(slopes[:, output]), kind="stable")
-        names = self.contents.feature_names
-        terms = [(names[features[i]], float(slopes[i, output])) for i in order]
-        shown = terms[: self.max_terms]
-        return shown, len(terms) - len(shown)
+        return self.contents.slopes(leaf, output, self.max_terms)[:2]
 
     def label(self, value):
         """Name of the class of largest probability, or those of all outputs in brackets."""
@@ -249,7 +258,7 @@ def export_graphviz(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator.
+        Fitted estimator; also in a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     out_file : str, Path or text file, default=None
@@ -362,7 +371,6 @@ class _Graph:
         self.values = {node: self.contents.value(node) for node, _, _ in self.shown}
         every = np.stack(list(self.values.values()))
         self.limits = every.min(), every.max()
-        self.is_linear = len(self.contents.forest.slope_start) > 0
 
     def places(self):
         """Nodes to show, with their depths and parents."""
@@ -412,8 +420,9 @@ class _Graph:
             number = f"{share:.1%}" if self.proportion else f"{contents.weight[node]:.10g}"
             lines.append(f"samples = {number}")
         value = self.values[node]
-        if self.is_linear:
+        if contents.is_linear:
             lines += self.linear_value(node) if is_leaf else []
+            lines += [contents.start] if contents.start else []
         elif len(value) <= MAX_GRAPH_VALUES:
             numbers = ", ".join(map(writer.number, value))
             numbers = f"[{numbers}]" if len(value) > 1 else numbers
@@ -442,7 +451,7 @@ class _Graph:
         """Colour of a node as #rrggbb."""
         forest, value = self.contents.forest, self.values[node]
         low, high = self.limits
-        if self.is_linear:
+        if self.contents.is_linear:
             return "#ffffff"
         if len(value) == 1:
             k, strength = 0, (value[0] - low) / (high - low) if high > low else 0.5

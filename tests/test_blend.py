@@ -579,9 +579,27 @@ def test_progress(capsys):
     X, y = classes()
     classifier(verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
-    assert re.match(r"BlendedForestClassifier: ManifoldForest trained in \d", lines[0])
-    assert re.match(r"BlendedForestClassifier: co2 has score -\d\.\d+ and weight", lines[3])
+    first, second, *others = [line.partition(": ") for line in lines]
+    assert re.fullmatch(r"\[1/2\] ManifoldForest ... \d\.\d s, about \d\.\d s left", first[2])
+    assert re.fullmatch(r"\[2/2\] co2 ... \d\.\d s", second[2])
+    assert re.match(r"co2 has score -\d\.\d+ and weight", others[-1][2])
+    again = [line[2] for line in others if "again" in line[2]]
+    assert again and all(
+        re.fullmatch(r"\S+ again on all rows ... \d\.\d s", line) for line in again
+    )
+    assert {line[0] for line in (first, second, *others)} == {"BlendedForestClassifier"}
+    classifier(verbose=2).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert "BlendedForestClassifier: [1/2] ManifoldForest ..." in lines
+    ends = [line for line in lines if re.match(r"\w+: \[1/2\] ManifoldForest: \d\.\d s, ab", line)]
+    assert len(ends) == 1
+
+
+def test_members_that_end_too_late_are_named(capsys):
+    X, y = classes()
+    with pytest.warns(UserWarning, match="time_limit"):
+        classifier(verbose=1, time_limit=1e-9).fit(X, y)
+    assert "[2/2] co2 ... not in time\n" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------ folds, groups, scoring

@@ -159,6 +159,31 @@ def test_columns_of_a_data_frame(rule, changes):
     pd.testing.assert_frame_equal(found.row[stays], x[stays])
 
 
+@pytest.mark.parametrize("is_frame", [True, False])
+def test_present_values_do_not_become_missing_and_integers_stay_whole(is_frame):
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, 300).astype(float)
+    income = np.where(rng.random(300) < 0.3, np.nan, rng.normal(3000, 900, 300))
+    y = np.where(np.isnan(income), rng.random(300) < 0.9, age > 60).astype(int)
+    age[rng.random(300) < 0.1] = np.nan
+    X = pd.DataFrame({"age": age, "income": income})
+    forest = skforest.ManifoldForestClassifier(30, random_state=0).fit(X, y)
+    rows = np.flatnonzero(X.notna().all(axis=1) & (forest.predict(X) == 0))[:15]
+    if not is_frame:
+        forest = skforest.ManifoldForestClassifier(30, random_state=0).fit(X.to_numpy(), y)
+    table = X if is_frame else X.to_numpy()
+    for i in rows:
+        found = counterfactual(forest, table[i : i + 1], table, target=1)
+        row = found.row.to_numpy()[0] if is_frame else found.row
+        assert np.isfinite(row).all() and row[0] == round(row[0])
+    only = X.assign(age=age * 0 + 30, income=np.where(y == 1, np.nan, 1000.0))
+    forest.fit(only if is_frame else only.to_numpy(), y)
+    table = only if is_frame else only.to_numpy()
+    start = int(np.flatnonzero(y == 0)[0])
+    with pytest.raises(ValueError, match="only with values missing that x has"):
+        counterfactual(forest, table[start : start + 1], table, target=1)
+
+
 def test_tables_with_a_forest():
     X = mixed_table()
     y = (X["colour"] == "blue") | (X["size"] > 0.5)

@@ -17,11 +17,13 @@ from sklearn.linear_model import LogisticRegression
 import skforest
 from skforest import (
     BlendedForestClassifier,
+    BlendedForestRegressor,
     CO2ForestClassifier,
     CO2ForestRegressor,
     E2EDecisionForestClassifier,
     FeatureImportancesDisplay,
     ManifoldForestClassifier,
+    ManifoldForestRegressor,
     NonGreedyTreeClassifier,
     ObliqueBoostingRegressor,
     PartitionDisplay,
@@ -312,7 +314,77 @@ def test_bad_input_of_partitions():
             display.from_estimator(forest, **options)
     blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
     with pytest.raises(TypeError, match="pass one of its members_"):
-        PartitionDisplay.from_estimator(blend, X)
+        PartitionDisplay.from_estimator(blend, X, tree=0)
+    with pytest.raises(ValueError, match="X has 2 columns, the blend takes 4"):
+        PartitionDisplay.from_estimator(blend, X[:, :2])
+
+
+def mixed_table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "n": rng.integers(0, 9, 90)})
+    frame["kind"] = pd.Categorical(np.repeat(["u", "v", "v"], 30))
+    frame["c"] = np.where(rng.random(90) < 0.3, np.nan, rng.normal(size=90))
+    return frame, frame["a"] + (frame["kind"] == "u") + frame["c"].fillna(2) + frame["n"] / 9
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("regression", [True, False])
+def test_the_plane_has_the_predictions_of_a_blend(regression, library):
+    frame, y = mixed_table()
+    y = y if regression else np.where(y > 2, "high", "low")
+    cls = BlendedForestRegressor if regression else BlendedForestClassifier
+    if library == "polars":
+        frame = pytest.importorskip("polars").from_pandas(frame)
+    blend = cls([ManifoldForestRegressor(5)] if regression else ["manifold"], cv=2).fit(frame, y)
+    values = {"kind": "u", "c": None}
+    display = PartitionDisplay.from_estimator(
+        blend, frame, y, features=("a", "n"), values=values, grid_resolution=9
+    )
+    table = pd.DataFrame(frame.to_dict(as_series=False)) if library == "polars" else frame
+    x, n = np.meshgrid(display.x, display.y)
+    rows = table.iloc[[0] * 81].assign(a=x.ravel(), n=n.ravel(), c=np.nan)
+    found = blend.predict(rows) if regression else blend.predict_proba(rows)
+    assert display.response.reshape(found.shape) == pytest.approx(found)
+    assert display.values == {"kind": "u", "c": "missing"}
+    assert display.text_.get_text() == "where kind = u, c = missing"
+
+
+def test_the_plane_of_a_blend_of_an_array():
+    frame, y = mixed_table()
+    X = frame.assign(kind=frame["kind"].cat.codes).to_numpy()
+    forest = ManifoldForestRegressor(5, categorical_features=[2])
+    blend = BlendedForestRegressor([forest], cv=2).fit(X, y)
+    display = PartitionDisplay.from_estimator(blend, X, grid_resolution=5, values={2: 1.0, 3: 0.5})
+    x, n = np.meshgrid(display.x, display.y)
+    rows = np.stack([x.ravel(), n.ravel(), np.full(25, 1.0), np.full(25, 0.5)], axis=1)
+    assert display.response.ravel() == pytest.approx(blend.predict(rows))
+    assert display.values == {"x[2]": "1", "x[3]": "0.5"}
+
+
+def test_values_of_other_features():
+    frame, y = mixed_table()
+    model = CO2ForestRegressor(3, max_depth=3, random_state=0).fit(frame, y)
+    options = {"features": ("a", "n"), "grid_resolution": 4}
+    plain = PartitionDisplay.from_estimator(model, frame, **options)
+    assert plain.values == {"kind": "v", "c": f"{frame['c'].median():.4g}".replace("-", "\u2212")}
+    display = PartitionDisplay.from_estimator(model, frame, values={"kind": "u", 3: 2}, **options)
+    assert display.values == {"kind": "u", "c": "2"}
+    value, row, column = pixel(display, 0.5, 3)
+    typical = frame.head(1).assign(a=display.x[column], n=display.y[row], kind="u", c=2.0)
+    assert value == pytest.approx(model.predict(typical)[0])
+    for values, message in (
+        ({"a": 1}, "'a' is a feature of the plane"),
+        ({"z": 1}, "there is no feature 'z'"),
+        ({4: 1}, "an entry of values=4 must be an int from 0 to 3"),
+        ({"kind": "w"}, r"'w' is none of the levels of 'kind': \['u', 'v'\]"),
+        ({"c": "w"}, "'c' must be a number, got 'w'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PartitionDisplay.from_estimator(model, frame, values=values, **options)
+    two = PartitionDisplay.from_estimator(
+        NonGreedyTreeClassifier(max_depth=2).fit(frame[["a", "n"]], y > 2), frame[["a", "n"]]
+    )
+    assert two.text_ is None
 
 
 def test_the_picture_is_the_one_that_was_looked_at(tmp_path):

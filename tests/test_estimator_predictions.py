@@ -6,13 +6,16 @@ import threading
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from makers import N_ROWS as N
 from makers import classes, response, targets, task
+from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
+import skforest
 from skforest import refine
 from skforest._matrix import scaled
 
@@ -290,6 +293,76 @@ def test_a_predictor_serves_several_threads(estimator):
     for thread in threads:
         thread.join()
     assert not different
+
+
+def precise_columns(y, rng):
+    """Columns that are beyond float32, and others that look like it."""
+    n = len(y)
+    whole = rng.integers(0, 300, n) + 300 * y  # seconds that tell the classes
+    return {
+        "seconds": 1_700_000_000 + whole,
+        "quarters": 1e9 + 0.25 * whole,
+        "ids": 2.0**40 + whole,
+    }, {
+        "years": 1990 + rng.integers(0, 9, n) + 9 * y,
+        "days": 738_000 + whole,
+        "wide ids": rng.integers(10**9, 2 * 10**9, n) * (1 + y),
+        "kelvin": 290 + 5 * rng.random(n) + 5 * y,
+        "constant": np.full(n, 1e9 + 0.25),
+    }
+
+
+def as_tables(column, rng):
+    X = np.c_[rng.normal(size=len(column)), column].astype(np.float64)
+    return X, pd.DataFrame(X, columns=["noise", "own"]), sparse.csr_matrix(X)
+
+
+@pytest.mark.every_class
+def test_a_predictor_of_columns_beyond_float32_takes_float64(estimator, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    beyond, others = precise_columns(y, rng)
+    for number, column in enumerate(beyond.values()):
+        X, frame, _ = as_tables(column, rng)
+        model = estimator.fit(X if number else frame, y)
+        scales = len(model.forest_.scale) > 0  # otherwise `predict` reads float32, too
+        skforest.save(model, tmp_path / "model")
+        weighted = clone(model).fit(np.r_[X, X], np.r_[y, y], np.r_[np.ones(80), np.zeros(80)])
+        for one in (model, skforest.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+            predictor = one.predictor()
+            assert predictor.dtype == (np.float64 if scales else np.float32)
+            rows = predictor.encode(X if number else frame)
+            expected = response(model, X if number else frame)
+            np.testing.assert_array_equal(predictor(rows), expected)
+            np.testing.assert_array_equal(predictor(rows[5]), expected[5])
+        assert weighted.predictor().dtype == predictor.dtype
+        if scales:
+            name = "1" if number else "'own'"
+            with pytest.raises(
+                TypeError, match=f"float64, since .* values of column {name}: pass"
+            ):
+                predictor(rows.astype(np.float32))
+    for column in others.values():
+        X = as_tables(column, rng)[0]
+        model = estimator.fit(X, y)
+        assert model.predictor().dtype == np.float32
+
+
+def test_predictors_of_blends_and_sparse_rows_beyond_float32():
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    X, _, rows = as_tables(precise_columns(y, rng)[0]["seconds"], rng)
+    members = [skforest.CO2ForestClassifier(3), skforest.ManifoldForestClassifier(3)]
+    for own in (members, members[::-1]):
+        blend = skforest.BlendedForestClassifier(own, cv=2, random_state=0).fit(X, y)
+        blend.weights_ = dict.fromkeys(blend.members_, 0.5)
+        predictor = blend.predictor()
+        assert predictor.dtype == np.float64
+        expected = blend.predict_proba(X)
+        np.testing.assert_array_equal(predictor(predictor.encode(X)), expected)
+    hinge = skforest.RandomHingeForestClassifier(3, n_bags=1, random_state=0).fit(rows, y)
+    predictor = hinge.predictor()
+    np.testing.assert_array_equal(predictor(predictor.encode(rows)), hinge.predict_proba(X))
 
 
 def test_a_predictor_says_what_it_takes(estimator):

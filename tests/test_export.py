@@ -21,8 +21,18 @@ from makers import mixed_target as target
 from makers import random_forest, whole_table
 from sklearn.base import is_classifier
 from sklearn.datasets import load_digits, make_friedman1
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 import skforest
 from skforest import (
@@ -559,6 +569,75 @@ def test_the_example_of_to_onnx_runs():
     text = inspect.getdoc(to_onnx).replace("# doctest: +SKIP", "")
     example = doctest.DocTestParser().get_doctest(text, {}, "to_onnx", None, 0)
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize(
+    "cls", [ManifoldForestRegressor, CO2ForestRegressor, RandomHingeForestRegressor]
+)
+def test_columns_beyond_float32(cls, friedman, tmp_path):
+    """ONNX takes float64 where the estimator does; manifold forests and their graphs round."""
+    X, y = friedman
+    X = np.c_[1_700_000_000 + np.floor(600 * X[:, 3]), X[:, :2]]
+    model = small(cls).fit(X, y)
+    graph = pytest.importorskip("onnx") and to_onnx(model)
+    kind = graph.graph.input[0].type.tensor_type.elem_type
+    assert kind == (1 if cls is ManifoldForestRegressor else 11)  # FLOAT, DOUBLE
+    expected = model.predict(X)
+    np.testing.assert_allclose(in_onnx(graph, X)["variable"][:, 0], expected, atol=1e-4)
+    np.testing.assert_allclose(in_c(to_c(model), X, 1, tmp_path)[:, 0], expected, rtol=1e-12)
+
+
+# --------------------------------------------------------------------------------------- pipelines
+
+TRANSFORMERS = {
+    "imputer": lambda: (SimpleImputer(strategy="median"), StandardScaler()),
+    "ranges": lambda: (StandardScaler(with_mean=False), MinMaxScaler((-1, 2), clip=True)),
+    "nested": lambda: (make_pipeline(RobustScaler(with_scaling=False)), MaxAbsScaler()),
+    "one": lambda: (StandardScaler(with_std=False),),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("cls", [ManifoldForestRegressor, CO2ForestRegressor])
+def test_scalers_of_pipelines_are_exported(name, cls, friedman, tmp_path):
+    X, y = friedman
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X) * 10.0 ** np.arange(10)
+    frame = pd.DataFrame(X, columns=list("abcdefghij"))
+    for number, rows in enumerate((X, frame)):
+        steps = make_pipeline(*TRANSFORMERS[name](), small(cls)).fit(rows[:100], y[:100])
+        expected = steps.predict(rows)
+        found = in_c(to_c(steps), X, 1, tmp_path)[:, 0]
+        np.testing.assert_array_equal(found, expected)
+        model = pytest.importorskip("onnx") and to_onnx(steps)
+        assert [one.name for one in model.graph.input] == (list(frame) if number else ["X"])
+        found = in_onnx(model, rows)["variable"][:, 0]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_blends_in_pipelines_are_exported(friedman, tmp_path):
+    X, y = friedman
+    members = [ManifoldForestRegressor(3), ("co2", CO2ForestRegressor(3))]
+    steps = make_pipeline(StandardScaler(), BlendedForestRegressor(members, cv=2)).fit(X, y)
+    found = in_c(to_c(steps), X, 1, tmp_path)[:, 0]
+    np.testing.assert_allclose(found, steps.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(in_onnx(steps, X)["variable"][:, 0], steps.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        SimpleImputer(add_indicator=True),
+        SimpleImputer(missing_values=0.0),
+        QuantileTransformer(n_quantiles=9),
+        make_pipeline(PCA(3)),
+    ],
+)
+def test_other_transformers_are_named(step, friedman):
+    X, y = friedman
+    steps = make_pipeline(StandardScaler(), step, ManifoldForestRegressor(2)).fit(X, y)
+    name = type(step[0] if isinstance(step, Pipeline) else step).__name__
+    with pytest.raises(TypeError, match=f"a {name}, is not part of .* pass estimator"):
+        to_c(steps)
 
 
 # ---------------------------------------------------------------------------- what is not exported

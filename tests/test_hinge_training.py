@@ -231,7 +231,8 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
     monkeypatch.setattr("skforest._threads._progress_bar", lambda total, name, unit: None)
     model = quick(cls, verbose=2).fit(X, y)
-    assert f"{cls.__name__}: 2 of 2 bags" in capsys.readouterr().out
+    n = sum(map(len, model.loss_curve_))
+    assert f"{cls.__name__}: {n} of {n} evaluations" in capsys.readouterr().out
     model.set_params(verbose=0)
     before = dict(vars(model)) | {"max_iter": 10**9, "early_stopping": False}
     model.set_params(max_iter=10**9, early_stopping=False)

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gzip
 import io
 import json
 import os
@@ -18,9 +19,8 @@ from conftest import ESTIMATORS, fitted_attributes, small
 from makers import response
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 import skforest
 from skforest._matrix import is_mapped
@@ -415,13 +415,107 @@ def test_saving_an_unfitted_estimator(estimator, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_pipelines_searches_and_forests_are_refused(tmp_path):
+class Stream(io.RawIOBase):
+    """A file that is read or written from start to end only, a few bytes at a time."""
+
+    def __init__(self, content=b""):
+        self.content, self.written = io.BytesIO(content), b""
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return True
+
+    def readinto(self, buffer):
+        part = self.content.read(min(len(buffer), 1000))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def write(self, part):
+        self.written += bytes(part)
+        return len(part)
+
+
+def saved_in_files(write, read, folder):
+    """What comes back from files of several kinds: in memory, compressed, streams, archives."""
+    file = io.BytesIO(b"before")
+    file.seek(6)
+    write(file)
+    file.seek(6)
+    yield read(file)
+    assert file.tell() == len(file.getvalue())  # read to the end
+    stream = Stream()
+    write(stream)
+    yield read(Stream(stream.written))
+    with gzip.open(folder / "model.gz", "wb") as file:
+        write(file)
+    with gzip.open(folder / "model.gz", "rb") as file:
+        yield read(file)
+    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
+        with archive.open("model.npz", "w") as file:
+            write(file)
+        with archive.open("model.npz") as file:
+            yield read(file)
+    write(folder / "model.npz")
+    with open(folder / "model.npz", "rb", buffering=0) as file:
+        yield read(file)
+    assert stream.written == (folder / "model.npz").read_bytes()
+
+
+def test_estimators_in_open_files(estimator, tmp_path):
+    model = fitted(estimator)
+    for found in saved_in_files(functools.partial(skforest.save, model), skforest.load, tmp_path):
+        assert_same(found, model)
+
+
+def test_blends_and_forests_in_open_files(tmp_path):
+    X, y = task(skforest.ManifoldForestClassifier())
+    members = [("manifold", skforest.ManifoldForestClassifier(3)), skforest.CO2ForestClassifier(2)]
+    blend = skforest.BlendedForestClassifier(members, cv=2, random_state=0).fit(X, y)
+    for found in saved_in_files(functools.partial(skforest.save, blend), skforest.load, tmp_path):
+        np.testing.assert_array_equal(found.predict_proba(X), blend.predict_proba(X))
+    forest = blend.members_["manifold"].forest_
+    for found in saved_in_files(forest.save, skforest.Forest.load, tmp_path):
+        np.testing.assert_array_equal(found.response(X), forest.response(X))
+    file = io.BytesIO()
+    forest.save(file)
+    with pytest.raises(ValueError, match="BytesIO.* contains a Forest, not an estimator"):
+        skforest.load(io.BytesIO(file.getvalue()))
+
+
+def test_open_files_that_cannot_be_used(tmp_path):
+    forest = trained(skforest.ManifoldForestClassifier(3, random_state=0))
+    file = io.BytesIO()
+    with pytest.raises(ValueError, match='layout="folder" needs a path'):
+        skforest.save(forest, file, layout="folder")
+    with pytest.raises(TypeError, match="cannot be saved"):
+        skforest.save(copy.copy(forest).set_params(verbose=object()), file)
+    assert file.getvalue() == b""  # all is written at the end
+    skforest.save(forest, file)
+    content = file.getvalue()
+    with pytest.raises(ValueError, match="mmap_mode='r' needs"):
+        skforest.load(io.BytesIO(content), mmap_mode="r")
+    for damaged in (b"", b"PK", content[:-30], content[: len(content) // 2]):
+        with pytest.raises(ValueError, match="is not a saved forest"):
+            skforest.load(Stream(damaged))
+    stream = Stream(pickle.dumps(list(range(10**5))))
+    with pytest.raises(ValueError, match="looks like a pickle"):
+        skforest.load(stream)
+    assert stream.content.tell() == 8  # no more was read
+    for text in (io.StringIO("PK and more"), io.StringIO()):
+        with pytest.raises(TypeError, match="text file; open it in binary mode"):
+            skforest.save(forest, text)
+    with pytest.raises(TypeError, match="text file; open it in binary mode"):
+        skforest.load(io.StringIO("PK and more"))
+
+
+def test_meta_estimators_and_forests_are_refused(tmp_path):
     forest = skforest.ManifoldForestClassifier(3, random_state=0)
     X, y = task(forest)
-    search = GridSearchCV(forest, {"max_depth": [1, 2]}, cv=2).fit(X, y)
+    bagging = BaggingClassifier(forest, n_estimators=1)
     others = {
-        "got Pipeline; of a pipeline, pass the last step": make_pipeline(forest).fit(X, y),
-        "got GridSearchCV; .* of a search, best_estimator_": search,
+        "got BaggingClassifier; pass .*, such as estimators_": bagging.fit(X, y),
         "is a Forest, which has the methods save and slim": forest.fit(X, y).forest_,
     }
     for message, other in others.items():

@@ -13,12 +13,16 @@ from matplotlib.figure import Figure
 from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
-from skforest import CO2ForestClassifier, Forest, ManifoldForestClassifier, plot_tree
+from skforest import (
+    CO2ForestClassifier,
+    Forest,
+    ManifoldForestClassifier,
+    ObliqueBoostingRegressor,
+    plot_tree,
+)
 
 STUMP = {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [2.5]}
 
@@ -481,6 +485,45 @@ def test_half_precision_and_files(tmp_path):
     assert (images(first)[0] == images(second)[0]).all() and images(first)[0].any()
 
 
+def text_of(artists, gid):
+    return next(artist.get_text() for artist in artists if artist.get_gid() == gid)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_linear_leaves_are_functions_in_the_units_of_the_data(n_outputs):
+    rng = np.random.default_rng(0)
+    X = 100 * rng.normal(size=(300, 3)) + 7
+    y = np.abs(X @ [[1.0, 2.0], [0.3, 0.0], [0.0, 0.0]])[:, :n_outputs].squeeze()
+    model = ObliqueBoostingRegressor(1, n_bags=1, max_depth=1, linear_leaves=True, random_state=0)
+    model.set_params(linear_start=None, early_stopping=False, n_directions=0).fit(X, y)
+    artists = plot_tree(model, precision=9, node_ids=True, ax=Figure().subplots())
+    assert not any(artist.get_gid().startswith("value") for artist in artists)
+    tree = model.forest_
+    for leaf in (1, 2):
+        row = X[tree.apply(X)[:, 0] == leaf][0]
+        lines = text_of(artists, f"leaf {leaf}").replace("\N{MINUS SIGN}", "-").split("\n")
+        assert lines[0].startswith(f"#{leaf}: ") and lines[-1].startswith("n = ")
+        lines[0] = lines[0].partition(": ")[2]
+        if n_outputs == 1:
+            formula = re.sub(r" x", " * x", " ".join(lines[:-1])).replace("+ x", "+ 1 * x")
+            assert eval(formula, {"x": row}) == pytest.approx(tree.response([row])[0, 0])  # noqa: S307
+        else:
+            assert [line[:6] for line in lines if ":" in line] == ["y[0]: ", "y[1]: "]
+    hidden = plot_tree(model, max_depth=1, ax=Figure().subplots())
+    assert {a.get_gid() for a in hidden} >= {"leaf 1", "leaf 2"}
+
+
+def test_a_linear_start_is_announced():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    model = ObliqueBoostingRegressor(2, n_bags=1, linear_start=1.0, early_stopping=False)
+    artists = plot_tree(model.fit(X, y), ax=Figure().subplots())
+    text = text_of(artists, "leaf 0")
+    assert text.startswith("linear start\ntrees from tree=1\n")
+    assert "\n+ 7 more features\nn = 442" in text
+    with pytest.raises(ValueError, match="from 0 to 1: the forest has 2 trees$"):
+        plot_tree(model, tree=50)
+
+
 @pytest.mark.parametrize(
     "parameters, message",
     [
@@ -515,9 +558,6 @@ def test_unsupported_estimators_and_axes(rng):
         plot_tree("forest")
     with pytest.raises(TypeError, match="estimator must be .*, got DecisionTreeClassifier"):
         plot_tree(DecisionTreeClassifier().fit(X, y))
-    pipeline = make_pipeline(StandardScaler(), ManifoldForestClassifier(1)).fit(X, y)
-    with pytest.raises(TypeError, match="got Pipeline; of a pipeline, pass the last step"):
-        plot_tree(pipeline)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
         plot_tree(random_forest(rng), ax=Figure())
 

@@ -32,13 +32,17 @@ def without_tqdm(monkeypatch):
 LINE = (
     r"(?P<name>\w+): (?P<done>\d+) of (?P<total>\d+) (?P<unit>tree|bag|epoch|round|evaluation)s, "
     r"(?P<rate>[\d.]+) (?P=unit)s/s, (?P<left>\d+) s left"
+    r"(?:, loss (?P<loss>\S+), best (?P<best>\S+))?"
 )
+
+
+NOTE = r"\w+: (stopped early(, best \w+ \d+)?|training again on all rows)$"
 
 
 def lines(capsys):
     out, err = capsys.readouterr()
     assert err == ""
-    found = [re.fullmatch(LINE, line) for line in out.splitlines()]
+    found = [re.fullmatch(LINE, line) for line in out.splitlines() if not re.search(NOTE, line)]
     assert all(found), out
     return [match.groupdict() for match in found]
 
@@ -95,11 +99,100 @@ def test_rounds_and_bags_of_boosting(capsys, without_tqdm):
     X, y = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 7
     options = {"learning_rate": 0.01, "linear_start": None, "verbose": 2, "random_state": 0}
     model = skforest.ObliqueBoostingRegressor(4, n_bags=1, **options).fit(X + y[:, None], y)
-    shown = [tuple(line[key] for key in ("done", "total", "unit")) for line in lines(capsys)]
+    out = capsys.readouterr().out
+    shown = [re.fullmatch(LINE, line) or line for line in out.splitlines()]
+    assert shown.pop(4) == "ObliqueBoostingRegressor: training again on all rows"
+    shown = [line.group("done", "total", "unit", "loss") for line in shown]
     expected = [(str(n), str(total), "round") for total in (4, 5) for n in range(1, total + 1)]
-    assert shown == expected and model.n_iter_ == [5]
-    skforest.ObliqueBoostingRegressor(4, n_bags=3, **options).fit(X, y)
-    assert {(line["total"], line["unit"]) for line in lines(capsys)} == {("3", "bag")}
+    assert [line[:3] for line in shown] == expected and model.n_iter_ == [5]
+    losses = [f"{-score:.4g}" for score in model.validation_scores_[0][1:]]
+    assert [line[3] for line in shown] == losses + 5 * [None]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_rounds_of_all_bags_are_counted(capsys, without_tqdm, n_jobs):
+    X, y = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 7
+    options = {"n_bags": 3, "verbose": 2, "random_state": 0, "n_jobs": n_jobs}
+    boosting = skforest.ObliqueBoostingRegressor(4, early_stopping=False, **options)
+    for model, n, unit in (
+        (boosting, 4, "round"),
+        (skforest.RandomHingeForestRegressor(5, max_iter=70, **options), 2, "evaluation"),
+    ):
+        model.fit(X, y)
+        shown = [tuple(line[key] for key in ("done", "total", "unit")) for line in lines(capsys)]
+        n = sum(map(len, model.loss_curve_)) // 3 if unit == "evaluation" else n
+        assert shown == [(str(k), str(3 * n), unit) for k in range(1, 3 * n + 1)]
+
+
+def stopped_models():
+    early = {"early_stopping": True, "n_iter_no_change": 3, "random_state": 0, "verbose": 1}
+    joint = early | {"validation_fraction": 0.3, "n_iter_no_change": 1}
+    boosting = {"linear_start": None, "linear_leaves": False, "learning_rate": 0.5}
+    return {
+        "round": skforest.ObliqueBoostingRegressor(500, n_bags=1, **boosting, **early),
+        "rounds of bags": skforest.ObliqueBoostingRegressor(500, n_bags=3, **boosting, **early),
+        "evaluation": skforest.RandomHingeForestRegressor(5, n_bags=1, **early),
+        "epoch": skforest.NonGreedyTreeRegressor(max_depth=2, **joint),
+        "epoch of a tree": skforest.E2EDecisionForestRegressor(
+            1, max_depth=2, greedy_epochs=3, **joint
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", stopped_models())
+def test_progress_ends_where_training_is_stopped(name, capsys, without_tqdm):
+    """At a total of its own; it says which round was the best, and the loss."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 3)), rng.normal(size=120)  # nothing to learn
+    model = stopped_models()[name].fit(X, y)
+    out = capsys.readouterr().out.splitlines()
+    scores = model.validation_scores_
+    scores = scores if isinstance(scores, list) else [scores]  # of a single tree
+    unit = name.split()[0].rstrip("s")
+    first = 0 if unit == "round" else 1
+    is_single = len(scores) == 1
+    notes = [line.partition(": ")[2] for line in out if re.search(NOTE, line)]
+    again = ["training again on all rows"] if name == "round" and model.n_iter_ != [0] else []
+    best = first + int(np.argmax(scores[0]))
+    end = f"stopped early, best {unit} {best}" if is_single else "stopped early"
+    assert notes == [end, *again]
+    shown = [match.groupdict() for match in (re.fullmatch(LINE, line) for line in out) if match]
+    held_out = [line for line in shown if line["loss"]]
+    n_done = sum(len(own) - (1 - first) for own in scores)
+    assert (held_out[-1]["done"], held_out[-1]["total"]) == (str(n_done), str(n_done))
+    least = np.mean([-max(own[1 - first :]) for own in scores])
+    assert float(held_out[-1]["best"]) == pytest.approx(least, rel=1e-3)
+    last = np.mean([-own[-1] for own in scores])
+    assert float(held_out[-1]["loss"]) == pytest.approx(last, rel=1e-3)
+
+
+def test_bars_end_at_totals_of_their_own(capsys):
+    pytest.importorskip("tqdm")
+    X, y = np.random.default_rng(0).normal(size=(2, 120, 3))
+    models = stopped_models()
+    model = models["round"].fit(X, y[:, 0] + X[:, 0])
+    first, second = [text.split("\r")[-1] for text in capsys.readouterr().err.split("\n")[:2]]
+    n, best = len(model.validation_scores_[0]) - 1, np.argmax(model.validation_scores_[0])
+    name = "ObliqueBoostingRegressor"
+    assert re.match(rf"{name}, stopped early, best round {best}: 100%\|█+\| {n}/{n} \[", first)
+    assert re.search(r"round.*, loss=[\d.]+, best=[\d.]+\]$", first)
+    n = model.n_iter_[0]
+    assert re.match(rf"{name}, training again on all rows: 100%\|█+\| {n}/{n} \[", second)
+    model = models["rounds of bags"].fit(X, y[:, 0])
+    last = capsys.readouterr().err.split("\r")[-1]
+    n = sum(len(scores) - 1 for scores in model.validation_scores_)
+    assert re.match(rf"{name}, stopped early: 100%\|█+\| {n}/{n} \[", last)
+
+
+def test_nothing_is_reported_without_verbose(monkeypatch):
+    """Training calls nothing after a round."""
+    made = []
+    control = _threads.Control
+    monkeypatch.setattr(_threads, "Control", lambda *args: made.append(args) or control(*args))
+    X, y = task(skforest.ObliqueBoostingRegressor())
+    for n_bags in (1, 2):
+        skforest.ObliqueBoostingRegressor(2, n_bags=n_bags, early_stopping=False).fit(X, y)
+    assert made and all(args[0] is None for args in made if args)
 
 
 def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):

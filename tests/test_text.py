@@ -229,6 +229,41 @@ def test_linear_leaves_are_in_the_units_of_the_features():
     assert 'fillcolor="#ffffff"' in dot and "more)" in dot
 
 
+def test_a_linear_start_is_announced():
+    X, y = make_friedman1(200, random_state=0)
+    model = ObliqueBoostingRegressor(2, n_bags=2, linear_start=1.0, early_stopping=False)
+    model.set_params(linear_leaves=False, max_depth=1, random_state=0).fit(X, y)
+    for tree, following in ((0, 1), (2, 3)):
+        text = f"linear start; trees from tree={following}"
+        assert export_text(model, tree).endswith(f"] ({text})\n")
+        assert f'\\n{text}"' in export_graphviz(model, tree)
+        assert "start" not in export_text(model, following)
+    assert "linear start" in export_text(model.forest_)
+    values = re.findall(r"\[(.*)\]", export_text(model, max_terms=None, decimals=9))
+    expected = (model.forest_[0].response(X[7:8]) - model.forest_[0].baseline)[0, 0]
+    assert eval(values[0], {"x": X[7]}) == pytest.approx(expected)  # noqa: S307
+
+
+def test_the_largest_slopes_are_those_in_comparable_units():
+    X, y = make_friedman1(300, random_state=0)
+    X[:, 0] *= 1e-3  # a large slope in the units of the data
+    model = ObliqueBoostingRegressor(1, n_bags=1, linear_start=1.0, early_stopping=False)
+    model.fit(X, 1000 * X[:, 0] + 10 * X[:, 3])
+    assert re.search(r"\+ [\d.]+ \* x\[3\] \+ \(", export_text(model, max_terms=1))
+
+
+def test_a_rare_class_has_its_probabilities():
+    X = np.arange(200.0)[:, None]
+    y = np.where(np.isin(np.arange(200), [3, 7, 9, 13]), "bad", "ok")
+    forest = ManifoldForestClassifier(1, max_depth=1, min_samples_leaf=20, bootstrap=False)
+    text = export_text(forest.fit(X, y), decimals=4)
+    rows = re.findall(r"class: ok \(probabilities: \[(.*), (.*)\]\)", text)
+    found = sorted(forest.predict_proba(X)[[0, -1]].tolist())
+    assert np.array(sorted(rows), float) == pytest.approx(np.array(found), abs=1e-4)
+    shown = export_text(forest, show_weights=True)
+    assert "probabilities" not in shown and shown.count("weights") == 2
+
+
 def test_names_of_features_and_classes():
     X, y = load_iris(return_X_y=True)
     forest = CO2ForestClassifier(1, max_depth=1, random_state=0).fit(X, y)

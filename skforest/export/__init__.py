@@ -42,7 +42,8 @@ def to_c(estimator, path=None, *, name="predict"):
     ----------
     estimator : estimator of skforest
         Fitted, of any kind but `skforest.torch.E2ENetworkTree`. The members of a blend must be
-        forests of this package.
+        forests of this package. Of a search, its best estimator; a pipeline may have the scalers
+        of scikit-learn and `SimpleImputer` for all columns alike, which become a part of it.
     path : str or Path, default=None
         Where to write the source. None: it is returned only.
     name : str, default="predict"
@@ -120,7 +121,8 @@ def to_onnx(estimator, path=None, *, opset=None):
     ----------
     estimator : estimator of skforest
         Fitted, of any kind but `skforest.torch.E2ENetworkTree`. The members of a blend must be
-        forests of this package.
+        forests of this package. Of a search, its best estimator; a pipeline may have the scalers
+        of scikit-learn and `SimpleImputer` for all columns alike, which become a part of it.
     path : str or Path, default=None
         Where to write the model. If its constants have about 2 GB or more, they are written to a
         second file beside it, whose name ends with ``.data``, and the returned model refers to

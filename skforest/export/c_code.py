@@ -50,6 +50,16 @@ from .model import without_boxes
 WIDTH = 98  # of a line of numbers
 MAX_FLOAT = float(np.finfo(np.float32).max)
 LANES = 32  # chains of additions of a dense projection, as in _kernels/simd.h
+# Statements of operations on columns, see `columns`; NaN stays, unless it is filled.
+OPERATIONS = {
+    "subtract": "v -= VALUE;",
+    "divide": "v /= VALUE;",
+    "multiply": "v *= VALUE;",
+    "add": "v += VALUE;",
+    "fill": "v = isnan(v) ? VALUE : v;",
+    "at least": "v = v < VALUE ? VALUE : v;",
+    "at most": "v = v > VALUE ? VALUE : v;",
+}
 TINY = 1e-12  # smallest probability that a temperature is applied to, as in training/blending
 
 
@@ -304,6 +314,11 @@ def _function(model, name, calls):
     """The public function, and its arrays."""
     parts, body = [], "".join(calls)
     is_sum = "response[k]" in body
+    changes = []
+    for number, (operation, values) in enumerate(model.operations):
+        array = f"{name}_operation_{number}"
+        parts.append(array_text(array, values))
+        changes.append(f"        {OPERATIONS[operation].replace('VALUE', f'{array}[j]')}\n")
     if is_sum:
         body = f"    for (k = 0; k < {model.n_columns}; k++)\n        out[k] = 0;\n{body}"
     if model.temperature != 1:
@@ -323,6 +338,11 @@ def _function(model, name, calls):
     declared = "    int k;\n" if body.count("(k = ") else ""
     head = f"\nvoid {name}(const double *x, double *out);\n\n"
     head += f"void {name}(const double *x, double *out)\n{{\n"
+    if changes:
+        n = model.n_inputs
+        declared += f"    int j;\n    double changed[{n}];\n"
+        changes = f"        double v = x[j];\n{''.join(changes)}        changed[j] = v;\n"
+        body = f"    for (j = 0; j < {n}; j++) {{\n{changes}    }}\n    x = changed;\n{body}"
     return [*parts, head, declared, filled(body, name, **words), "}\n"]
 
 

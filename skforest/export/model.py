@@ -10,6 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import BaseForest
 from .._targets import same_classes
+from .._unwrap import active_steps, inside, members_of, unwrapped, unwrapped_alone
+from .columns import operations_of
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
 KNOWN = ("skforest._base",)
@@ -54,10 +56,13 @@ class ExportedModel:
     temperature : float
     quantile_rank : ndarray of shape (n_columns,), int, or None
         Place of each column among the sorted ones.
+    operations : list of (str, ndarray of shape (n_inputs,))
+        What happens to the columns of X first: see `columns`.
     """
 
     def __init__(self, estimator):
         self.estimator_name = type(estimator).__name__
+        self.operations = []
         self.classes = None
         if is_classifier(estimator):
             self.classes = [np.asarray(labels) for labels in estimator._every_classes]
@@ -90,8 +95,9 @@ class ExportedModel:
 
     @property
     def is_scaling(self):
-        """bool: does some member scale its inputs, in float64?"""
-        return any(len(member.forest.scale) > 0 for member in self.members)
+        """bool: do transformers, or some member, change the inputs, in float64?"""
+        scales = any(len(member.forest.scale) > 0 for member in self.members)
+        return scales or len(self.operations) > 0
 
     def input_name(self, j):
         """Name of a column of X."""
@@ -103,6 +109,8 @@ def exported(estimator):
 
     Raises NotFittedError if it is not fitted, TypeError if it is of another kind.
     """
+    whole = unwrapped(estimator)
+    estimator = unwrapped_alone(estimator, "the exported model", operations_of=operations_of)
     if not hasattr(estimator, "fit"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
@@ -111,7 +119,19 @@ def exported(estimator):
     if not is_blend:
         check_is_fitted(estimator)
         _check_kind(estimator, "estimator")
-    return ExportedModel(estimator)
+    model = ExportedModel(estimator)
+    for steps in whole.transformers:
+        for _, step in active_steps(steps):
+            model.operations += operations_of(step)
+    if model.operations:
+        if model.levels:
+            raise TypeError(
+                "estimator is a pipeline that scales columns, some of which are categories; it "
+                "cannot be exported"
+            )
+        names = getattr(whole.transformers[0], "feature_names_in_", None)
+        model.input_names = None if names is None else [str(name) for name in names]
+    return model
 
 
 def _check_kind(estimator, what):
@@ -119,8 +139,8 @@ def _check_kind(estimator, what):
     name = type(estimator).__name__
     if not isinstance(estimator, BaseForest):
         raise TypeError(
-            f"{what} is a {name}, which cannot be exported; only estimators of skforest can, and "
-            "of a pipeline the last step"
+            f"{what} is a {name}, which cannot be exported; only estimators of skforest can"
+            f"{inside(estimator)}"
         )
     if type(estimator)._response.__module__ not in KNOWN or estimator._has_own_link:
         raise TypeError(
@@ -133,11 +153,12 @@ def _members(estimator, classes):
     """The forests of an estimator or a blend, with their weights."""
     if not hasattr(estimator, "members_"):
         return [_member(estimator, 1.0, classes)]
-    for name, member in estimator.members_.items():
+    members = members_of(estimator)
+    for name, member in members.items():
         _check_kind(member, f"the member {name!r} of the blend")
     return [
         _member(member, float(estimator.weights_[name]), classes)
-        for name, member in estimator.members_.items()
+        for name, member in members.items()
     ]
 
 

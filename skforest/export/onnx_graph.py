@@ -140,7 +140,21 @@ class Inputs:
         self.numbers = self.is_missing = None
         if columns:
             self.numbers = graph.side_by_side(columns)
+            for operation, values in model.operations:
+                self.numbers = self._after(operation, values)
             self.is_missing = graph.op("IsNaN", self.numbers)
+
+    def _after(self, operation, values):
+        """The numbers after an operation on the columns."""
+        graph, numbers = self.graph, self.numbers
+        kinds = {"subtract": "Sub", "divide": "Div", "multiply": "Mul", "add": "Add"}
+        if operation in kinds:
+            return graph.op(kinds[operation], numbers, values)
+        is_missing = graph.op("IsNaN", numbers)
+        if operation == "fill":
+            return graph.op("Where", is_missing, values, numbers)
+        limited = graph.op("Max" if operation == "at least" else "Min", numbers, values)
+        return graph.op("Where", is_missing, np.nan, limited)
 
     def features(self, forest):
         """The features of a forest, float32 of shape (N, n_features)."""

@@ -8,7 +8,6 @@ shape and dtype that it declares must agree with its size in bytes, and the memo
 in the dtypes of a `Forest`, must be in proportion to the size of the file.
 """
 
-import io
 import json
 import math
 import os
@@ -27,6 +26,7 @@ import sklearn
 
 from .._matrix import is_mapped
 from .._version import __version__
+from .file_object import ArchiveBytes, ArchiveFile, content_of, write_to
 from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 
 FORMAT = 2
@@ -187,14 +187,20 @@ def _stored(metadata, arrays, layout):
 
 
 def _write(path, header, arrays, layout):
+    if hasattr(path, "write") and layout == "folder":
+        raise ValueError('layout="folder" needs a path, not an open file')
     text = json.dumps(header)
     n_bytes = CHARACTER_MEMORY * len(text) + _json_memory(text.encode("ascii"))
     n_bytes += ARRAY_MEMORY * (len(arrays) + 1)
     for name, array in arrays.items():
         n_bytes += _array_memory(array.shape, _dtype_of(name, header, array.dtype))
+    write_archive = partial(_write_archive, text=text, arrays=arrays, n_bytes=n_bytes)
+    if hasattr(path, "write"):
+        write_to(path, write_archive)
+        return
     with _replacements() as write_file:
         if layout == "file":
-            write_file(path, lambda file: _write_archive(file, text, arrays, n_bytes))
+            write_file(path, write_archive)
             return
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
@@ -278,14 +284,17 @@ def read_forest(path, mmap_mode=None):
     `mmap_mode` "r" maps the arrays of a folder into memory. ValueError, with the path, if the file
     or folder is not a saved forest.
     """
-    path = Path(path)
     if mmap_mode not in (None, "r"):
         raise ValueError(f'mmap_mode is {mmap_mode!r}; it must be None or "r"')
-    if path.is_dir():
+    if hasattr(path, "read") and mmap_mode is None:
+        content = content_of(path)
+        with ArchiveBytes(content) as file:
+            return _read_archive(path, file.read(8), file, len(content))
+    if not hasattr(path, "read") and (path := Path(path)).is_dir():
         return _read_folder(path, mmap_mode)
     if mmap_mode is not None:
         raise ValueError(f"mmap_mode={mmap_mode!r} needs a forest saved with layout='folder'")
-    with _ArchiveFile(path) as file:
+    with ArchiveFile(path) as file:
         return _read_archive(path, file.read(8), file, os.fstat(file.fileno()).st_size)
 
 
@@ -336,6 +345,7 @@ def _read_archive(path, start, file, size):
             "that you trust)"
         )
     with as_value_error(message):
+        file.longest_read = MAX_DIRECTORY
         archive = zipfile.ZipFile(file)
         file.longest_read = None
         members = {member.filename: member for member in archive.infolist()}
@@ -365,20 +375,6 @@ def _read_archive(path, start, file, size):
             arrays[name.replace(_DELTA, "", 1)] = array
         _count_defaults(arrays, memory)
         return header, arrays
-
-
-class _ArchiveFile(io.FileIO):
-    """A file of which not much is read at once while zipfile reads the directory of an archive.
-
-    Each entry of the directory takes ten times its size in memory.
-    """
-
-    longest_read = MAX_DIRECTORY
-
-    def read(self, size=-1):
-        if self.longest_read is not None and size > self.longest_read:
-            raise ValueError("its directory is too long")
-        return super().read(size)
 
 
 class _Memory:

@@ -570,8 +570,8 @@ class Forest:
 
         Parameters
         ----------
-        path : str or Path
-            A file there is replaced once the new one is complete.
+        path : str, Path or binary file
+            A file there is replaced once the new one is complete; an open one is written to.
         layout : {"file", "folder"}, default="file"
             "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
             map into memory.

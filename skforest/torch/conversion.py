@@ -12,6 +12,7 @@ from torch.nn.utils import skip_init
 
 from .._base import draw_seed
 from .._feature_map import FeatureMap
+from .._unwrap import refusal, unwrapped_alone
 from ..forest import Forest
 from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..training.hinge_packing import CompleteTrees, compacted
@@ -226,11 +227,10 @@ def from_estimator(estimator, *, dtype=torch.float32):
     >>> bool(abs(p.detach().numpy() - forest.predict_proba(X)).max() < 1e-4)
     True
     """
+    estimator = unwrapped_alone(estimator, "the module")
     if not isinstance(estimator, RandomHingeForestClassifier | RandomHingeForestRegressor):
-        raise TypeError(
-            "estimator must be a RandomHingeForestClassifier or a RandomHingeForestRegressor, "
-            f"got {type(estimator).__name__}"
-        )
+        needed = "a RandomHingeForestClassifier or a RandomHingeForestRegressor"
+        raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
     if forest.n_classes is not None:

@@ -304,7 +304,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     def _responder(self):
         check_is_fitted(self, "forest_")
         fitted = copy(self)
-        return fitted._response, fitted._validate_predict
+        return fitted._response, fitted._validate_predict, []
 
     # Both are documented in the base class; they follow hard routing.
 

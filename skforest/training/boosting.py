@@ -312,11 +312,13 @@ class BoostingTraining:
                 least, best = loss, number
             patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
             is_stalled = number - best >= patience and len(self.held_out_rows)
-            if number == n_rounds or is_stalled or self.stop[0]:
+            shown = loss if len(self.held_out_rows) else None
+            is_ended = report is not None and number and report(number, n_rounds, loss=shown)
+            if number == n_rounds or is_stalled or is_ended or self.stop[0]:
                 break
             self._add_round(number)
-            if report is not None and report(number + 1, n_rounds):
-                break
+        if report is not None and is_stalled and number < n_rounds:
+            report(number, number, best=best)
         total = self.weight.sum()
         self.losses = [loss / total for loss in self.losses]
         self.losses.append(self._training_loss(self.raw[self.train_rows]) / total)

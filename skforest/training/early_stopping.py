@@ -70,6 +70,25 @@ class EarlyStopping:
         self.scores, self.best = [], None
         self._least, self._n_stalled = np.inf, 0
 
+    def ends(self, loss, splits, report, n_done, n_epochs):
+        """Report an epoch, see `Control`; `should_stop` after it, if rows are held out.
+
+        Parameters
+        ----------
+        loss : float or None
+            Of the held-out rows; None if there are none.
+        splits : object or None
+            Result of the epoch.
+        report : callable or None
+        n_done, n_epochs : int
+        """
+        if report is not None:
+            report(n_done, n_epochs, **({} if loss is None else {"loss": loss}))
+        should_stop = loss is not None and self.should_stop(loss, splits)
+        if should_stop and n_done < n_epochs and report is not None:
+            report(n_done, n_done, best=1 + int(np.argmax(self.scores)))
+        return should_stop
+
     def should_stop(self, loss, splits):
         """Record an epoch; has the loss not decreased for `n_iter_no_change` epochs?
 

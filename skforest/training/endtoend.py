@@ -256,12 +256,13 @@ class _Training:
             curve.append(loss)
             self.steepness.append(steepness)
             self.n_active.append(self._active_leaves())
-            if report is not None:
-                report(epoch + 1, annealing.finetune_epochs)
+            loss = planes = None
             if len(self.stopping.rows):
                 planes = annealing.at_final_steepness(*self.trainer.planes(), epoch + 1)
-                if self.stopping.should_stop(self._validation_loss(planes), planes):
-                    break
+                loss = self._validation_loss(planes)
+            n_epochs = annealing.finetune_epochs
+            if self.stopping.ends(loss, planes, report, epoch + 1, n_epochs):
+                break
         return curve
 
     def planes(self):

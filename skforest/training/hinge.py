@@ -230,9 +230,10 @@ class HingeTraining:
                 return
             self.loss_curve.append(loss)
             self.n_done += len(steps)
-            if report is not None:
-                report(len(self.loss_curve), -(-settings.n_steps // size))
             watched = self._validation_loss() if early_stopping else loss
+            if report is not None:
+                held_out = {"loss": watched} if early_stopping else {}
+                report(len(self.loss_curve), -(-settings.n_steps // size), **held_out)
             if not (np.isfinite(loss) and np.isfinite(watched)):
                 self._fail()
                 break
@@ -247,6 +248,9 @@ class HingeTraining:
             if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
                 factor *= PLATEAU[1]
             if early_stopping and stalled >= settings.n_iter_no_change:
+                n_done = len(self.loss_curve)
+                if report is not None and self.n_done < settings.n_steps:
+                    report(n_done, n_done, best=n_done - stalled)
                 break
         if self.best is not None:
             self.trainer.restore(self.best)

@@ -214,8 +214,6 @@ class _Training:
             if self.stop[0]:
                 break
             self.loss_curve.append(bound)
-            if report is not None:
-                report(epoch + 1, n_epochs)
             if not self.lists_all_classes:
                 self._add_classes()
             if self.settings.stable:
@@ -225,9 +223,10 @@ class _Training:
                     last = np.inf
                 else:
                     last = bound
-            if not len(self.stopping.rows):
-                continue
-            if self.stopping.should_stop(self._validation_loss(), self._planes_and_leaves()):
+            loss = splits = None
+            if len(self.stopping.rows):
+                loss, splits = self._validation_loss(), self._planes_and_leaves()
+            if self.stopping.ends(loss, splits, report, epoch + 1, n_epochs):
                 break
 
     def result(self):
