@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import deque
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from functools import partial
 from itertools import takewhile
 
@@ -40,14 +41,19 @@ BLOCKS_PER_THREAD = 4
 class Control:
     """How the training of trees is ended early, and how it reports its progress.
 
-    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
-    `report` is called with the number of epochs done and the number of all epochs, where a single
-    tree is trained and its epochs are the only progress to show; else None.
+    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0, and its
+    result is dropped. `report` is called with the number of epochs done and the number of all
+    epochs, where a single tree is trained and its epochs are the only progress to show; else None.
+    `limit` is a `TimeLimit` at which training ends with the best model so far; None: no limit.
     """
 
-    def __init__(self, report=None):
+    def __init__(self, report=None, limit=None):
         self.stop = np.zeros(1, dtype=np.uint8)
-        self.report = report
+        self.report, self.limit = report, limit
+
+    def is_late(self):
+        """Has the time limit passed?"""
+        return self.limit is not None and not self.limit.left()
 
 
 class NotInTime(TimeoutError):
@@ -55,18 +61,48 @@ class NotInTime(TimeoutError):
 
 
 class TimeLimit:
-    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results."""
+    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results.
 
-    def __init__(self, deadline, at_least=0):
+    `seconds` are those that the user gave, with which a warning says what was left out; None: no
+    warning. With `keeps_parts`, members end by themselves, with the best model so far, and only
+    those begin that will probably end in time; without, incomplete members are dropped.
+    """
+
+    def __init__(self, deadline, at_least=0, seconds=None, keeps_parts=False):
         self.deadline, self.at_least = deadline, at_least
+        self.seconds, self.keeps_parts = seconds, keeps_parts
+        self.longest = 0.0  # seconds of a member
+        self.least = 0.0  # share of a member for which there must be time, see `check`
+        self.is_cut = False  # has a member ended before it was complete?
+
+    @classmethod
+    def of(cls, seconds, start, at_least=1):
+        """The limit of a parameter `time_limit` that begins at `start`; None without a limit."""
+        return None if seconds is None else cls(start + seconds, at_least, seconds)
 
     def __getstate__(self):
         # `time.perf_counter` counts from another time in other processes.
         end = time.time() + self.deadline - time.perf_counter()
-        return {"end": end, "at_least": self.at_least}
+        return vars(self) | {"deadline": end}
 
     def __setstate__(self, state):
-        self.__init__(state["end"] - time.time() + time.perf_counter(), state["at_least"])
+        vars(self).update(state)
+        self.deadline += time.perf_counter() - time.time()
+
+    def ending_in_parts(self):
+        """The same limit with `keeps_parts`."""
+        other = copy(self)
+        other.keeps_parts = True
+        return other
+
+    def check(self, seconds):
+        """Raise NotInTime if too little of what takes so many seconds would be trained."""
+        if self.least * seconds > self.left():
+            raise NotInTime(f"there is no time for {seconds:.3g} seconds of training")
+
+    def part(self, share, at_least=0):
+        """A limit after a share of the time that is left."""
+        return TimeLimit(time.perf_counter() + share * self.left(), at_least)
 
     def left(self):
         """Seconds that are left; not negative."""
@@ -75,6 +111,10 @@ class TimeLimit:
     @contextmanager
     def applied(self, control, results):
         """End training, by its `Control`, at the deadline; `results` is the list of those made."""
+        if self.keeps_parts:
+            control.limit = self
+            yield
+            return
 
         def end():
             if len(results) >= self.at_least:
@@ -87,6 +127,29 @@ class TimeLimit:
             yield
         finally:
             timer.cancel()
+
+
+def earlier(one, other):
+    """The limit that ends first, of two that may be None."""
+    return min((one, other), key=lambda limit: np.inf if limit is None else limit.deadline)
+
+
+def until_late(function, members, limit):
+    """The function, which returns None for members that would probably not end in time.
+
+    A member needs as long as the longest so far. The first `at_least` members begin in any case.
+    """
+    first = set(members[: limit.at_least])
+
+    def limited(member, control):
+        if member not in first and limit.left() <= limit.longest:
+            return None
+        start = time.perf_counter()
+        result = function(member, control)
+        limit.longest = max(limit.longest, time.perf_counter() - start)
+        return result
+
+    return limited
 
 
 def until_stopped(function):
@@ -190,7 +253,10 @@ class SharedFunction:
     def call(self, member, limit):
         """Result for a member, in a process that has a `Control` of its own."""
         control, function = Control(), self.function
-        if limit is not None:
+        if limit is not None and limit.keeps_parts:
+            if not (limit.at_least or limit.left()):
+                return None
+        elif limit is not None:
             function = until_stopped(function)
         # Backends of clusters would spread threads over the cluster.
         with (
@@ -257,6 +323,7 @@ def in_parallel(
 
     control = Control(report if len(members) == 1 else None)
     results, is_ended = [], False
+    ends_at_once = limit is not None and not limit.keeps_parts
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
             if tasks is not None and len(members) > 1:
@@ -266,7 +333,7 @@ def in_parallel(
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue
                 results.append(result)
-                if limit is not None and not limit.left() and len(results) >= limit.at_least:
+                if ends_at_once and not limit.left() and len(results) >= limit.at_least:
                     control.stop[0] = 1
                 if not progress.counts_parts:
                     progress.update(len(results))
@@ -295,6 +362,8 @@ def _started(function, members, n_jobs, control, limit, has_callbacks):
         return jobs(_calls_in_processes(function, wanted, limit, backend))
     if limit is not None or has_callbacks:
         function = until_stopped(function)
+    if limit is not None and limit.keeps_parts:
+        function = until_late(function, members, limit)
     function = configured(function)
     options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
     jobs = joblib.Parallel(n_jobs, **options)
@@ -307,10 +376,10 @@ def _calls_in_processes(function, members, limit, backend):
     if type(backend).__name__ == "RayBackend":
         shared = RayFunction(shared)
     for number, member in enumerate(members):
-        is_limited = limit is not None and number >= limit.at_least
-        yield delayed(type(shared).call)(
-            shared, member, TimeLimit(limit.deadline) if is_limited else None
-        )
+        own = None
+        if limit is not None and (limit.keeps_parts or number >= limit.at_least):
+            own = TimeLimit(limit.deadline, number < limit.at_least, None, limit.keeps_parts)
+        yield delayed(type(shared).call)(shared, member, own)
 
 
 def in_blocks(function, X, most, n_jobs):

@@ -6,7 +6,7 @@ cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libr
 """
 
 import time
-import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
+from ._folds import sample_folds
 from ._members import (
     BlendedRows,
     OtherMember,
@@ -26,12 +27,12 @@ from ._members import (
     has_response,
     responder_of,
     response_of,
-    sample_folds,
 )
+from ._schedule import common_rows, named, train_in_time
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import NotInTime, TimeLimit
-from ._training_set import TrainingSet
+from ._threads import TimeLimit
+from ._training_set import TrainingSet, check_groups
 from ._validation import TableEstimator, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
@@ -230,20 +231,29 @@ class _Blend(TableEstimator):
 
     def _fit(self, X, y, sample_weight, groups):
         start = time.perf_counter()
-        limit = None if self.time_limit is None else TimeLimit(start + self.time_limit)
+        limit = TimeLimit.of(self.time_limit, start)
         samples = self._read_samples(X, y, sample_weight, groups)
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
         members = self._new_members(random)
-        kept, responses = self._train_folds(members, samples, limit)
-        self._set_weights(kept, responses, samples, random.randint(2**31 - 1))
+        kept = self._train_folds(members, samples, limit)
+        compared, responses = self._compare(kept, samples)
+        self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
         self.left_out_ = [member.name for member in members if member not in kept]
-        if self.left_out_:
-            warnings.warn(
-                f"time_limit={self.time_limit}: {', '.join(self.left_out_)} left out of the blend",
-                stacklevel=3,
-            )
+        if limit is not None:
+            self._warn_of_limit(kept)
+
+    def _warn_of_limit(self, members):
+        """Warn if members were left out, or are smaller, for lack of time."""
+        done = [f"{', '.join(self.left_out_)} left out of the blend"] if self.left_out_ else []
+        for member in members:
+            if member.n_done < member.n_folds:
+                done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s")
+            elif member.is_cut:
+                done.append(f"the training of {member.name} was cut short")
+        if done:
+            warn_caller(f"time_limit={self.time_limit:.3g}: {'; '.join(done)}")
 
     def _read_samples(self, X, y, sample_weight, groups):
         """X, y and weights, validated, in folds."""
@@ -264,13 +274,15 @@ class _Blend(TableEstimator):
         decoded, classes = self._decoded(target)
         X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
         cv = 5 if self.cv is None else self.cv
+        number = None if groups is None else check_groups(groups, len(rows.row_of_sample))
+        groups = None if groups is None else np.asarray(groups).ravel()
         folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         weight = weight if has_weights else None
         # Without `refit`, all trees are kept: all folds are left out by as many. Folds of groups
         # and splitters may differ, and scorers may need rows of all classes.
         has_equal_folds = isinstance(cv, Integral) and groups is None
         compares_all = not (self.refit and has_equal_folds and self.scoring is None)
-        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all)
+        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all, number)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
@@ -326,30 +338,27 @@ class _Blend(TableEstimator):
         return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
     def _train_folds(self, members, samples, limit):
-        """Train members on folds; those that had enough time, and their responses."""
-        kept, responses = [], []
-        self._fit_seconds, self._predict_us = {}, {}
+        """Train members on folds; those that had enough time."""
+        if limit is not None:
+            return train_in_time(members, samples, limit, partial(criterion_of, self))
         for member in members:
-            start = time.perf_counter()
-            # The first member is trained, whatever the limit: there is always a model.
-            own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_compared)
-            try:
-                if kept and limit is not None and not limit.left():
-                    raise NotInTime(member.name)
-                response = member.train_folds(samples, own)
-            except NotInTime:
-                continue
-            except Exception as error:
-                error.add_note(f"The member {member.name!r} of the blend raised this.")
-                raise
+            with named(member):
+                member.train_folds(samples)
+        return members
+
+    def _compare(self, members, samples):
+        """The rows that all members predict, as `BlendedRows`, and responses for these."""
+        self._fit_seconds, self._predict_us = {}, {}
+        samples, responses = common_rows(members, samples)
+        if self.time_limit is not None and self.max_predict_us is None:
+            samples.n_batches = 1
+        for member, response in zip(members, responses):
             shape = len(samples.compared), samples.n_columns
             check_response(response, shape, member.name)
-            kept.append(member)
-            responses.append(response)
-            self._fit_seconds[member.name] = time.perf_counter() - start
+            self._fit_seconds[member.name] = member.seconds
             self._predict_us[member.name] = member.predict_us(samples)
-            self._report(f"{member.name} trained in {self._fit_seconds[member.name]:.1f} s")
-        return kept, responses
+            self._report(f"{member.name} trained in {member.seconds:.1f} s")
+        return samples, responses
 
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
@@ -379,8 +388,7 @@ class _Blend(TableEstimator):
                 blended,
                 samples.compared_y[:, 0].astype(np.int64),
                 samples.compared_weight,
-                samples.compared_fold,
-                samples.n_compared,
+                *samples.temperature_folds(),
                 may_flatten=is_whole,
             )
 
@@ -391,9 +399,9 @@ class _Blend(TableEstimator):
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
-                is_wanted = self.refit and self.weights_[name] >= MIN_REFITTED
-                has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
-                member.train(samples, limit, is_wanted and has_time)
+                # Trees of splits that are no folds may have few rows.
+                is_small = self.weights_[name] < MIN_REFITTED and samples.splits is None
+                member.train(samples, limit, self.refit and not is_small)
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted
