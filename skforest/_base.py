@@ -276,10 +276,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         )
         trees, records = map(list, zip(*done))
         del done
-        if limit is not None and any("ended" in record for record in records):
-            self._time_limit.is_cut = True
-        if limit is not None and limit.seconds is not None:
-            self._warn_of_limit(limit.seconds, len(trees), len(members), records)
+        if limit is not None:
+            unit = self._progress_units[0]
+            if done := self._time_limit.report(len(trees), len(members), unit, records):
+                warn_caller(done)
         if found is not None:
             found.extend(records)
         for name in RECORDS:
@@ -289,20 +289,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             if len(before) == members[0] and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
         return self._joined(trees, consume=True)
-
-    def _warn_of_limit(self, seconds, n_trained, n_wanted, records):
-        """Warn if a time limit has ended training; records say which members it cut off."""
-        cut = [record["ended"] for record in records if "ended" in record]
-        if n_trained == n_wanted and not cut:
-            return
-        unit = self._progress_units[0]
-        done = [] if n_wanted == 1 else [f"{n_trained} of {n_wanted} {unit}s"]
-        if cut:
-            n_done, n_parts, part = min(cut)
-            done.append(
-                f"{n_done} of {n_parts} {part}s" + (f" of a {unit}" if n_wanted > 1 else "")
-            )
-        warn_caller(f"time_limit={seconds:.3g}: {', '.join(done)}")
 
     def _partial_state(self, done):
         """Fitted attributes with only the trees that `_fit_forest` has trained so far."""

@@ -133,13 +133,8 @@ class _Member:
     seconds = step_seconds = final_seconds = 0.0
 
     def predict_us(self, samples):
-        """Microseconds to predict a row: the least of some batches."""
-        X, seconds = samples.batch(PREDICTED), []
-        for _ in range(samples.n_batches):
-            start = time.perf_counter()
-            response_of(self.fitted, X, samples.classes)
-            seconds.append(time.perf_counter() - start)
-        return 1e6 * min(seconds) / PREDICTED * self.growth
+        """Microseconds to predict a row."""
+        return predict_us(self.fitted, samples) * self.growth
 
     def train_folds(self, samples, limit=None):
         """Train without each of the folds; return the responses of the compared rows.
@@ -241,6 +236,7 @@ class OtherMember(_Member):
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
         self.fitted = None  # a model whose prediction can be timed
+        self.trial_seconds = None
 
     def begin(self, samples, limit=None):
         """Prepare training; with a limit, NotInTime if a trial says that there is no time."""
@@ -249,7 +245,11 @@ class OtherMember(_Member):
         self.total = np.zeros((len(samples.fold), samples.n_columns))
         self.n_predicted = np.zeros(len(samples.fold))
         # It is trained once more in the end.
-        if limit is not None and not limit.at_least and 2 * self._trial(samples) > limit.left():
+        if limit is None or limit.at_least:
+            return
+        if self.trial_seconds is None:
+            self.trial_seconds = self._trial(samples)
+        if 2 * self.trial_seconds > limit.left():
             raise NotInTime(f"{self.name}: there is no time for a fold")
 
     def _trial(self, samples):
@@ -349,6 +349,29 @@ def criterion_of(blend, samples):
     return R2(y, weight)
 
 
+def check_scoring(blend, samples):
+    """Raise the error that `scoring` raises for right predictions of the rows, if it does."""
+    if blend.scoring is None:
+        return
+    try:
+        score = criterion_of(blend, samples).score(_exact_response(samples))
+    except Exception as error:
+        error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
+        raise
+    if np.isnan(score):
+        raise ValueError(f"scoring={blend.scoring!r} is {score} for predictions that are right")
+
+
+def _exact_response(samples):
+    """A response that predicts the compared rows rightly, though without certainty."""
+    if samples.classes is None:
+        return samples.compared_y.copy()
+    columns = zip(samples.compared_y.astype(np.int64).T, samples.classes)
+    return np.concatenate(
+        [0.1 / len(labels) + 0.9 * np.eye(len(labels))[codes] for codes, labels in columns], axis=1
+    )
+
+
 def _predicting(blend, X, response):
     """An estimator whose predictions for X are those of a response."""
 
@@ -420,6 +443,31 @@ def responder_of(blend, classes):
         return sharpened(sum(weight * function(X) for weight, function in functions), temperature)
 
     return response, encode
+
+
+def predict_us(model, samples):
+    """Microseconds to predict a row: the least of some batches."""
+    X, seconds = samples.batch(PREDICTED), []
+    for _ in range(samples.n_batches):
+        start = time.perf_counter()
+        response_of(model, X, samples.classes)
+        seconds.append(time.perf_counter() - start)
+    return 1e6 * min(seconds) / PREDICTED
+
+
+def mean_importances(blend):
+    """Weighted mean of the importances of the members of a fitted blend that have them."""
+    total, has_any = np.zeros(blend.n_features_in_), False
+    for name, model in blend.members_.items():
+        # A forest of this package raises an error that says why it has none.
+        default = () if isinstance(model, BaseForest) else (None,)
+        found = getattr(model, "feature_importances_", *default)
+        if np.shape(found) == total.shape:  # their sum is 1, except in other packages
+            total += blend.weights_[name] * (found / (found.sum() or 1))
+            has_any = True
+    if not has_any:
+        raise AttributeError("no member of this blend has feature_importances_")
+    return total / (total.sum() or 1)
 
 
 def _check_equal_codes(models):

@@ -134,3 +134,15 @@ def common_rows(members, samples):
     if not mask.any():  # then some response is not valid, which is an error
         return samples, responses
     return samples.restricted(mask), [response[mask] for response in responses]
+
+
+def shortened(members, trained):
+    """Which members a time limit left out or made smaller, in words; "" if there are none."""
+    left_out = [member.name for member in members if member not in trained]
+    done = [f"{', '.join(left_out)} left out of the blend"] if left_out else []
+    for member in trained:
+        if member.n_done < member.n_folds:
+            done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s")
+        elif member.is_cut:
+            done.append(f"the training of {member.name} was cut short")
+    return "; ".join(done)

@@ -95,6 +95,23 @@ class TimeLimit:
         other.keeps_parts = True
         return other
 
+    def report(self, n_trained, n_wanted, unit, records):
+        """What training has done within the limit, in words; "" if that is all, or not to be said.
+
+        Members that were cut short have, in their records, the number of their parts that are
+        done, that of all, and the name of one.
+        """
+        cut = [record["ended"] for record in records if "ended" in record]
+        self.is_cut |= bool(cut)
+        if self.seconds is None or (n_trained == n_wanted and not cut):
+            return ""
+        done = [] if n_wanted == 1 else [f"{n_trained} of {n_wanted} {unit}s"]
+        if cut:
+            n_done, n_parts, part = min(cut)
+            whole = f" of a {unit}" if n_wanted > 1 else ""
+            done.append(f"{n_done} of {n_parts} {part}s{whole}")
+        return f"time_limit={self.seconds:.3g}: {', '.join(done)}"
+
     def check(self, seconds):
         """Raise NotInTime if too little of what takes so many seconds would be trained."""
         if self.least * seconds > self.left():

@@ -17,18 +17,29 @@ from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_param
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._folds import sample_folds
+from ._leaderboard import (
+    BLEND,
+    FOREST,
+    baseline_rows,
+    comparison,
+    leaderboard,
+    leaderboard_html,
+    score_name,
+)
 from ._members import (
     BlendedRows,
     OtherMember,
     OwnMember,
     check_names,
     check_response,
+    check_scoring,
     criterion_of,
     has_response,
+    mean_importances,
     responder_of,
     response_of,
 )
-from ._schedule import common_rows, named, train_in_time
+from ._schedule import common_rows, named, shortened, train_in_time
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import TimeLimit
@@ -236,24 +247,25 @@ class _Blend(TableEstimator):
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
         members = self._new_members(random)
+        check_scoring(self, samples)
         kept = self._train_folds(members, samples, limit)
+        limit = None if limit is None else TimeLimit(limit.deadline)  # members do not warn
         compared, responses = self._compare(kept, samples)
         self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
+        forest = OwnMember(FOREST, self._baseline())
+        score = comparison(self, criterion_of(self, compared), compared)
+        self._baselines |= baseline_rows(forest, samples, compared, score, limit)
+        self._baselines[BLEND]["fit_seconds"] = time.perf_counter() - start
         self.left_out_ = [member.name for member in members if member not in kept]
-        if limit is not None:
-            self._warn_of_limit(kept)
+        if limit is not None and (done := shortened(members, kept)):
+            warn_caller(f"time_limit={self.time_limit:.3g}: {done}")
 
-    def _warn_of_limit(self, members):
-        """Warn if members were left out, or are smaller, for lack of time."""
-        done = [f"{', '.join(self.left_out_)} left out of the blend"] if self.left_out_ else []
-        for member in members:
-            if member.n_done < member.n_folds:
-                done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s")
-            elif member.is_cut:
-                done.append(f"the training of {member.name} was cut short")
-        if done:
-            warn_caller(f"time_limit={self.time_limit:.3g}: {'; '.join(done)}")
+    def _baseline(self):
+        """A random forest, for the leaderboard."""
+        given = {name: getattr(self, name) for name in ("categorical_features", "n_jobs")}
+        forest = MEMBERS["manifold"][is_regressor(self)]
+        return forest(projection="axis", random_state=0, **given)
 
     def _read_samples(self, X, y, sample_weight, groups):
         """X, y and weights, validated, in folds."""
@@ -377,10 +389,14 @@ class _Blend(TableEstimator):
                 f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used"
             )
         self.member_scores_ = dict(zip(names, scores))
+        compare = comparison(self, criterion, samples)
+        self._board_scores = {name: compare(part) for name, part in zip(names, responses)}
         self.weights_ = dict(zip(names, weights.tolist()))
+        blended = sum(weight * response for weight, response in zip(weights, responses))
+        predict_us = float(np.dot(weights > 0, costs))
+        self._baselines = {BLEND: {"score": compare(blended), "predict_us": predict_us}}
         self.temperature_ = 1.0
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
-            blended = sum(weight * response for weight, response in zip(weights, responses))
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
@@ -432,42 +448,23 @@ class _Blend(TableEstimator):
     def feature_importances_(self):
         """Weighted mean of the importances of the members that have them, with sum 1."""
         check_is_fitted(self, "members_")
-        total, has_any = np.zeros(self.n_features_in_), False
-        for name, model in self.members_.items():
-            # A forest of this package raises an error that says why it has none.
-            default = () if isinstance(model, BaseForest) else (None,)
-            found = getattr(model, "feature_importances_", *default)
-            if np.shape(found) == total.shape:  # their sum is 1, except in other packages
-                total += self.weights_[name] * (found / (found.sum() or 1))
-                has_any = True
-        if not has_any:
-            raise AttributeError("no member of this blend has feature_importances_")
-        return total / (total.sum() or 1)
+        return mean_importances(self)
 
     @property
     def leaderboard_(self):
-        """Scores, weights and times of the members."""
+        """Scores, weights and times of the members, the blend, a constant and a random forest."""
         check_is_fitted(self, "members_")
-        names = sorted(self.member_scores_, key=self.member_scores_.get, reverse=True)
-        columns = {
-            "score": self.member_scores_,
-            "weight": self.weights_,
-            "fit_seconds": self._fit_seconds,
-            "predict_us": self._predict_us,
-            "refitted": self._is_refitted,
-        }
-        columns = {key: [values[name] for name in names] for key, values in columns.items()}
-        try:
-            import pandas as pd
-        except ImportError:
-            return {"member": names} | columns
-        return pd.DataFrame(columns, index=pd.Index(names, name="member"))
+        return leaderboard(self)
+
+    @property
+    def score_name_(self):
+        """Name and unit of the scores."""
+        check_is_fitted(self, "members_")
+        return score_name(self)
 
     def _model_html(self):
         """The leaderboard."""
-        if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
-            return ""
-        return self.leaderboard_.to_html(float_format="{:.4g}".format)
+        return leaderboard_html(self) if hasattr(self, "members_") else ""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -35,6 +35,7 @@ LAYERS = {
         "_folds",
         "_members",
         "_schedule",
+        "_leaderboard",
     ],
     "estimators": ["manifold", "co2", "nongreedy", "hinge", "endtoend", "boosting"],
     "blend": ["blend"],
