@@ -66,18 +66,19 @@ members : "auto" or list of str, estimator or (str, estimator)
     What is blended. "auto": "manifold" (for classes only), "co2", "hinge" and "boosting", the
     estimators of this package with default parameters. A list contains these names, and
     estimators, with or without a name: forests of this package with other parameters, or any
-    estimators of scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state`
-    or `n_jobs` of a member that is None is set from that of the blend. Estimators with a name have
-    their parameters as ``name__parameter``.
+    estimators of scikit-learn. A `random_state` or `n_jobs` of a member that is None is set from
+    that of the blend. Estimators with a name have their parameters as ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is their number, at least 2; they are
     stratified by class, equal rows are in one fold unless they repeat by chance or their X has
     several targets, and so are all rows of a group if `groups` are passed to `fit`. A splitter
-    must put every row into the test rows of one fold.
+    may leave rows without a prediction, as TimeSeriesSplit does, or predict some several times:
+    members are then trained on the training rows of each split alone, weights are found on the
+    rows that are predicted, and all members of positive weight are trained again on all rows.
 scoring : str, callable or None
     What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
-    ``scorer(estimator, X, y)`` that predicts all rows of X at once. None: minus the log loss of
-    classes, R2 of targets.
+    ``scorer(estimator, X, y)`` that predicts all rows of X at once. It is tried on right
+    predictions before anything is trained. None: minus the log loss of classes, R2 of targets.
 n_rounds : int
     Number of rounds of greedy selection, at least 1. Each adds a member; the weight of a member is
     its share of the members that were added up to the best round.
@@ -90,9 +91,12 @@ refit : bool
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
-    Seconds after which no member begins training and forests of this package end theirs. The
-    first member is trained in any case. What was left out is in `left_out_`. The model then
-    depends on the speed of the machine.
+    Seconds after which training ends. Oblique boosting, if it is a member, begins with one bag,
+    which is trained in any case; then the others from the fastest to the slowest, each if it will
+    probably end in time, and those of positive weight have the rest of the time. The order of
+    `members` matters only for estimators of other packages. What was trained is kept. A warning
+    says which members are smaller; `left_out_` has those that are left out. The model then depends
+    on the speed of the machine.
 max_predict_us : float or None
     Largest time to predict a row, in microseconds, measured with batches of 1000 rows and
     `n_jobs` threads. Members that would exceed it together are not blended. The model then depends
@@ -118,8 +122,14 @@ member_scores_ : dict of str to float
 score_ : float
     The same of the blend, from which its weights were chosen.
 leaderboard_ : DataFrame, or dict of lists without pandas
-    For each member its score, weight, time to train in seconds, time to predict a row in
-    microseconds, and whether it was trained again on all rows; the best score first.
+    For each member, the blend, a constant (the shares of the classes, or the mean), and a random
+    forest: score, weight, time to train in seconds, time to predict a row in microseconds, and
+    whether it was trained again on all rows; the best score first. Scores are those of `scoring`
+    on held-out rows. Unless ``calibrate=False``, the log loss is that with a temperature of each
+    model, which is found on one half of these rows and applied to the other. With a `time_limit`,
+    there may be no random forest.
+score_name_ : str
+    Name and unit of these scores.
 temperature_ : float
     Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
     did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
