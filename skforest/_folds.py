@@ -69,9 +69,12 @@ def sample_folds(cv, X, y, rows, groups, is_class):
         return fold, code.shape[1], None, None
     # Equal rows are one: it is left out with any of its samples.
     of_row = rows.most_of_samples(code)
-    for k, column in enumerate(of_row.T):
-        if not (column == TRAINS).any():
-            raise ValueError(f"cv has no training rows with positive weight in split {k}")
+    n_trained = (of_row == TRAINS).sum(axis=0)
+    if not n_trained.all():
+        split = np.flatnonzero(n_tested)[n_trained.argmin()]
+        raise ValueError(f"cv has no training rows with positive weight in split {split}")
+    # A time limit may end training after some splits: those with the most rows come first.
+    of_row = of_row[:, np.argsort(-n_trained, kind="stable")]
     code[present] = of_row[rows.row_of_sample[present]]
     code[~is_present] = 0
     is_test = code[present] == IS_LEFT_OUT

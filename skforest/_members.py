@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -208,7 +208,8 @@ class OwnMember(_Member):
         self.is_refitted &= not self.keeps_folds
         if self.is_refitted:
             before = model.__dict__.copy()
-            model._time_limit = limit
+            own = TimeLimit.of(model.time_limit, time.perf_counter())
+            limit = model._time_limit = earlier(limit, own)
             try:
                 model.forest_ = model._fit_forest(self.data, range(self.n_wanted))
             except NotInTime:
@@ -266,8 +267,7 @@ class OtherMember(_Member):
     def extend(self, n, samples, limit=None):
         """Train without the next folds, and predict them."""
         for k in range(self.n_done, self.n_done + n):
-            needed = self.step_seconds + self.final_seconds
-            if limit is not None and k >= limit.at_least and limit.left() <= needed:
+            if limit is not None and k >= limit.at_least and limit.left() <= self.step_seconds:
                 break
             start = time.perf_counter()
             train, left_out = samples.split(k)
@@ -315,6 +315,31 @@ def _takes_weight(model):
         return True
     is_routed = get_config()["enable_metadata_routing"]
     return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
+
+
+def entry_of(item, known, is_class):
+    """Name and estimator of an entry of `members`.
+
+    `known` are the classes by name, as pairs of a classifier and a regressor.
+    """
+    if isinstance(item, str):
+        if item not in known:
+            raise ValueError(f"members contains {item!r}; the names are {list(known)}")
+        return item, known[item][not is_class]()
+    name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+    if not isinstance(name, (str, type(None))):
+        raise TypeError(f"members contains {item!r}; its name must be a str")
+    if isinstance(estimator, str):
+        return name, entry_of(estimator, known, is_class)[1]
+    if not isinstance(estimator, BaseEstimator):
+        raise TypeError(f"members contains {item!r}, which is not an estimator")
+    if not (is_classifier if is_class else is_regressor)(estimator):
+        kind = "classifier" if is_class else "regressor"
+        raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
+    if is_class and not hasattr(estimator, "predict_proba"):
+        raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
+    own = type(estimator).__name__
+    return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
 
 def check_names(members, parameters):

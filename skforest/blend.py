@@ -34,6 +34,7 @@ from ._members import (
     check_response,
     check_scoring,
     criterion_of,
+    entry_of,
     has_response,
     mean_importances,
     responder_of,
@@ -311,7 +312,7 @@ class _Blend(TableEstimator):
         wanted = self._auto_members if isinstance(self.members, str) else self.members
         members = []
         for item in wanted:
-            name, estimator = self._named(item)
+            name, estimator = entry_of(item, MEMBERS, is_classifier(self))
             # Each member draws a seed, whether it uses it or not, so that others do not depend on
             # its parameters.
             seed = int(random.randint(2**31 - 1))
@@ -337,27 +338,6 @@ class _Blend(TableEstimator):
         if not members:
             raise ValueError("members is empty; a blend needs at least one")
         return members
-
-    def _named(self, item):
-        """Name and estimator of an entry of `members`."""
-        if isinstance(item, str):
-            if item not in MEMBERS:
-                raise ValueError(f"members contains {item!r}; the names are {list(MEMBERS)}")
-            return item, MEMBERS[item][is_regressor(self)]()
-        name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
-        if not isinstance(name, (str, type(None))):
-            raise TypeError(f"members contains {item!r}; its name must be a str")
-        if isinstance(estimator, str):
-            return name, self._named(estimator)[1]
-        if not isinstance(estimator, BaseEstimator):
-            raise TypeError(f"members contains {item!r}, which is not an estimator")
-        if not (is_classifier if is_classifier(self) else is_regressor)(estimator):
-            kind = "classifier" if is_classifier(self) else "regressor"
-            raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
-        if is_classifier(self) and not hasattr(estimator, "predict_proba"):
-            raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
-        own = type(estimator).__name__
-        return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
     def _train_folds(self, members, samples, limit):
         """Train members on folds; those that had enough time."""

@@ -535,6 +535,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         data, held_out = self._with_validation(data)
         task = self._task(data, monotonic, groups, held_out)
         known = self._known_rounds() if self._continues_rounds else {}
+        if known and self._time_limit is not None:  # no bag of the last fit is thrown away
+            self._time_limit.at_least = len(known)
         records = []
         forest = super()._fit_forest(data, bags, records, task=task, known=known)
         unseen = dict(record["unseen"] for record in records if "unseen" in record)

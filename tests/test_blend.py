@@ -669,6 +669,7 @@ def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):
     if isinstance(cv, list):
         cv[1] = cv[1][0], np.arange(40)
     splits = list(cv) if isinstance(cv, list) else list(cv.split(X, y))
+    splits.sort(key=lambda split: -len(split[0]))
     other = ExtraTreesClassifier if is_classifier(blend) else ExtraTreesRegressor
     blend = clone(blend).set_params(
         cv=cv, members=[*blend.members, ("other", other(5, random_state=1))]

@@ -622,3 +622,21 @@ def test_groups_are_routed():
         found = cross_validate(model, X, y, cv=GroupKFold(2), **options)["estimator"][0]
     first = next(GroupKFold(2).split(X, y, groups))[0]
     assert_same_trees(found, model.fit(X[first], y[first], groups=groups[first]))
+
+
+def test_a_limit_keeps_the_bags_to_which_rounds_are_added():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, n_bags=3, early_stopping=False, warm_start=True)
+    before = model.fit(X, y).forest_
+    with pytest.warns(UserWarning, match="time_limit=1e-09: 3 of 3 bags, 2. of 40 rounds"):
+        model.set_params(n_estimators=40, time_limit=1e-9).fit(X, y)
+    assert len(model.n_iter_) == 3 and min(model.n_iter_) >= 20
+    assert len(model.forest_) >= len(before)
+
+
+def test_a_bag_that_is_cut_short_is_not_trained_again():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier, n_estimators=1000, n_bags=1, time_limit=1e-9)
+    with pytest.warns(UserWarning, match="time_limit=1e-09: 1 of 1000 rounds"):
+        model.fit(X, y)
+    assert model.n_iter_ == [1] and len(model.validation_scores_[0]) == 2
