@@ -385,6 +385,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         fixed = {name: getattr(self, name, None) for name in FIXED}
         fixed["feature_shape"] = None if self._grid is None else self._grid.shape
         fixed["X_val"] = None if self._given_validation is None else "rows"  # given, or not?
+        fixed["groups"] = None if self._given_groups is None else "rows"
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
             self._check_grid_of_forest()

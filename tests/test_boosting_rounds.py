@@ -598,6 +598,9 @@ def test_groups_are_held_out_together(cls, n_bags):
     shuffled = model.fit(X[order], y[order], groups=groups[order].astype(str)).forest_
     np.testing.assert_array_equal(named.threshold, shuffled.threshold)
     assert "_given_groups" not in vars(model)
+    model = clone(model).set_params(warm_start=True).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="groups=None, but warm_start=True continues"):
+        model.set_params(n_estimators=30).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
     cheapest member is taken alone where none is within the budget.
     """
     parts = [criterion.reduce(response) for response in responses]
+    if len(parts) == 1:
+        return np.ones(1), criterion.score(parts[0])
     weights = greedy_weights(criterion, parts, n_rounds, costs, budget)
     n_rows, random = len(responses[0]), np.random.RandomState(seed)
     n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
