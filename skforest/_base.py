@@ -17,7 +17,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import _fit_context, is_classifier
 from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import (  # noqa: F401
     HasMethods,
     Interval,
@@ -33,9 +32,25 @@ from ._kernels.rows import tree_seed
 from ._matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
-from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
-from ._training_set import TrainingSet, rescale_weights
-from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
+from ._threads import (
+    CallbackSupportMixin,
+    FitTasks,
+    TimeLimit,
+    in_blocks,
+    in_parallel,
+    with_callbacks,
+)
+from ._training_set import TrainingSet, check_groups, rescale_weights
+from ._validation import (  # noqa: F401
+    MAX_COUNT,
+    TableEstimator,
+    draw_seed,
+    resolve_max_samples,
+    set_resolved,
+    store_parameters,
+    summary_html,
+    warn_caller,
+)
 from .forest import Forest
 from .forest.edit import join
 from .forest.statistics import decision_path, responses
@@ -70,9 +85,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
+        "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
     }
+    time_limit = None  # of single trees
     _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
     _time_limit = None  # a TimeLimit of training
+    _keeps_parts = False  # does a member that has no more time end with the best model so far?
+    _given_groups = None  # groups of samples that are held out together
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
@@ -108,8 +127,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         with self._unchanged_on_error():
             start = time.perf_counter()
             self._tasks = tasks
+            if self.time_limit is not None:
+                self._time_limit = TimeLimit.of(self.time_limit, start)
             self._fit(X, y, sample_weight)
-            self.__dict__.pop("_tasks", None)
+            for name in ("_tasks", "_time_limit"):
+                self.__dict__.pop(name, None)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:
                 tasks.context.call_on_fit_task_end(
@@ -208,6 +230,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         data = self._merged(X, y, sample_weight, encode, known_map)
         if is_warm_start and len(self.forest_.spread):
             data = data.with_deviation(self.forest_.spread)
+        if self._given_groups is not None:
+            data = data.with_groups(check_groups(self._given_groups, len(data.row_of_sample)))
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
@@ -238,6 +262,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
         # A subclass that overrides this method may still change the trees.
         are_final = type(self)._fit_forest is BaseForest._fit_forest
+        limit = self._time_limit
+        if limit is not None and self._keeps_parts:
+            limit = limit.ending_in_parts()
         done = in_parallel(
             fit_member,
             members,
@@ -245,12 +272,16 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             self.verbose,
             name=type(self).__name__,
             units=self._progress_units,
-            limit=self._time_limit,
+            limit=limit,
             tasks=self.__dict__.pop("_tasks", None),  # copies that train in processes have none
             state=self._partial_state if are_final else None,
         )
         trees, records = map(list, zip(*done))
         del done
+        if limit is not None:
+            unit = self._progress_units[0]
+            if done := self._time_limit.report(len(trees), len(members), unit, records):
+                warn_caller(done)
         if found is not None:
             found.extend(records)
         for name in RECORDS:
@@ -566,37 +597,3 @@ def _reads_csr(forest):
     keeps_zeros = not moves.any() and not len(feature_map.source)
     has_others = len(forest.dense) or len(forest.box_corner)
     return has_many_terms and keeps_zeros and not has_others
-
-
-# ------------------------------------------------------------------------------------- parameters
-
-
-def store_parameters(estimator, arguments):
-    """Set the parameters of an estimator from the ``locals()`` of its ``__init__``."""
-    for name, value in arguments.items():
-        if name not in ("self", "__class__"):
-            setattr(estimator, name, value)
-
-
-def set_resolved(estimator, auto):
-    """Set the attribute ``name_`` of parameters: the given value where they are "auto"."""
-    for name, value in auto.items():
-        given = getattr(estimator, name)
-        setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
-
-
-def resolve_max_samples(max_samples, n_rows):
-    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
-    if max_samples is None:
-        return n_rows
-    if isinstance(max_samples, Integral):
-        if max_samples > n_rows:
-            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
-        return int(max_samples)
-    return max(1, round(max_samples * n_rows))
-
-
-def draw_seed(random_state):
-    """62 random bits as an int; `random_state` is an int, a RandomState or None."""
-    high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
-    return (int(high) << 31) + int(low)

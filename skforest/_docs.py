@@ -93,6 +93,11 @@ verbose : int
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`. Other
     parameters of training that are changed in between apply to the new trees only.
+time_limit : float or None
+    Seconds, more than 0, after which training ends with the trees that are complete, at least one.
+    A bag of boosted or hinge trees ends with its best model so far, and no further one begins that
+    would probably not end in time. A warning says what was trained. The model then depends on the
+    speed of the machine. None: no limit.
 """
 
 # Of estimators that take no "balanced_subsample".

@@ -6,26 +6,28 @@ Also the criterion by which their predictions of the rows of these folds are wei
 import time
 from copy import copy
 from functools import partial
-from numbers import Integral
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ._base import BaseForest, take_rows
 from ._targets import same_classes
-from ._threads import NotInTime
+from ._threads import NotInTime, TimeLimit, earlier
+from ._training_set import IS_LEFT_OUT, TRAINS
 from .training.blending import R2, LogLoss, Scorer, sharpened
 
-PREDICTED = 1000  # rows of the batch whose prediction is timed
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
 # classes, at least 2: with more rows, weights hardly change.
 COMPARED = 5000
+ROW_FOLDS = 5  # parts of the compared rows where they are of one fold
+PREDICTED = 1000  # rows of the batch whose prediction is timed
+REFIT = 1.5  # seconds of a training on all rows over those that the trees of the folds took
+TRIAL_ROWS = 500  # rows of the trial that says how long another estimator takes, about
 
 
 class BlendedRows:
@@ -33,13 +35,18 @@ class BlendedRows:
 
     Members are compared on the rows of the first `n_compared` folds, or of all folds. `parts` are
     rows, folds and weights of copies, where copies of a row may be in several folds, else None.
+    `splits`, int8 of shape (n_samples, n_folds), says which samples train and which are predicted
+    without a fold, see `TrainingSet.with_folds`; None: those of the fold are predicted, all others
+    train. `groups` are those of `fit`, as numbers, or None.
     """
 
-    def __init__(self, X, y, weight, rows, folds, classes, compares_all):
+    n_batches = 3  # whose prediction is timed
+
+    def __init__(self, X, y, weight, rows, folds, classes, compares_all, groups=None):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
-        self.classes = classes  # of every output; None in regression
+        self.classes, self.groups = classes, groups  # classes of every output; None in regression
         self.rows = rows  # TrainingSet
-        fold, n_folds, self.parts = folds
+        fold, n_folds, self.parts, self.splits = folds
         self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
         self.first = first = rows.first_samples()
         of_row = fold[first]
@@ -59,11 +66,39 @@ class BlendedRows:
             return self.rows.y.shape[1]
         return sum(len(labels) for labels in self.classes)
 
+    def restricted(self, mask):
+        """The same, where members are compared on some of the compared rows only."""
+        if mask.all():
+            return self
+        other = copy(self)
+        for name in ("compared", "compared_fold", "compared_y", "compared_weight"):
+            setattr(other, name, getattr(self, name)[mask])
+        other.compared_count = self.compared_count[mask]
+        return other
+
+    def temperature_folds(self):
+        """Fold of each compared row and their number, at least 2, to check a temperature."""
+        found, fold = np.unique(self.compared_fold, return_inverse=True)
+        if len(found) > 1:
+            return fold, len(found)
+        return np.arange(len(fold)) % ROW_FOLDS, ROW_FOLDS
+
+    def split(self, number):
+        """Samples that train without a fold, and those that are predicted then."""
+        if self.splits is not None:
+            return [
+                np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
+            ]
+        is_own = self.fold == number
+        return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
+
     def in_folds(self, data):
         """The TrainingSet of a member, whose rows are in several folds if copies of them are.
 
-        Returns it, the fold of each of its rows, and the row of `data` that each was.
+        Returns it, the fold of each of its rows, or `splits`, and the row of `data` that each was.
         """
+        if self.splits is not None:
+            return data, data.most_of_samples(self.splits), np.arange(len(data))
         fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
         if self.parts is None:
             return data, fold, rows
@@ -82,71 +117,104 @@ class BlendedRows:
         split.is_in_copies = True
         return split, fold, rows
 
-    def batch(self):
-        """Samples whose prediction is timed."""
-        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), PREDICTED))
+    def batch(self, n):
+        """As many samples, repeated where there are fewer."""
+        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
 class _Member:
-    """An estimator of a blend; `fitted` is the model that was trained last."""
+    """An estimator of a blend; `fitted` is the model that was trained last.
+
+    `step_seconds` are those of one tree, bag or fold, and `seconds` those of all of them.
+    """
+
+    growth = 1.0  # trees if it is trained again, over those of the folds
+    is_refitted = False
+    seconds = step_seconds = final_seconds = 0.0
 
     def predict_us(self, samples):
-        """Microseconds to predict a row: the least of three batches."""
-        X, seconds = samples.batch(), []
-        for _ in range(3):
-            start = time.perf_counter()
-            response_of(self.fitted, X, samples.classes)
-            seconds.append(time.perf_counter() - start)
-        return 1e6 * min(seconds) / PREDICTED * self.growth
+        """Microseconds to predict a row."""
+        return predict_us(self.fitted, samples) * self.growth
+
+    def train_folds(self, samples, limit=None):
+        """Train without each of the folds; return the responses of the compared rows.
+
+        A row has the mean of the responses of the models that did not see it; NaN without any.
+        """
+        self.begin(samples, limit)
+        self.extend(self.n_folds, samples, limit)
+        return self.response(samples)
 
 
 class OwnMember(_Member):
     """A forest of this package, trained tree by tree."""
 
+    unit = "tree"
+
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
         self.fitted = estimator
-        self.growth = 1.0  # trees if it is trained again, over those of the folds
-        self.is_refitted = False
 
-    def train_folds(self, samples, limit):
-        """Train trees that leave a fold out; return the responses of the compared rows."""
+    def begin(self, samples, limit=None):
+        """Prepare training: the rows in folds, and the number of trees."""
         model = self.estimator
         model._validate_params()
-        model._time_limit = limit
+        self.unit = model._progress_units[0]
+        self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
+        model._time_limit, model._given_groups = limit, samples.groups
         # Settings that are chosen from the data are chosen on all rows. They are few; what they
         # leak is small.
         self.data = model._prepare(samples.X, samples.y, samples.weight)
-        data, fold, row = samples.in_folds(self.data)
+        self.in_folds, self.fold, self.row = samples.in_folds(self.data)
         self.n_wanted = model._member_counts(False)[1]
         n_left_out, n_trees = samples.n_folds, self.n_wanted
-        if not model._keeps_folds(samples.n_folds):
+        self.keeps_folds = samples.splits is None and model._keeps_folds(samples.n_folds)
+        if not self.keeps_folds:
             n_left_out = samples.n_compared
             n_trees = -(-n_trees * n_left_out // samples.n_folds)
-        n_trees = max(n_trees, n_left_out)
-        self.growth = max(1.0, self.n_wanted / n_trees)
-        data = data.with_folds(fold, n_left_out)
-        model.forest_ = model._fit_forest(data, range(n_trees))
-        response, n_predicting = model._mean_of_members(data, data.is_left_out)
-        if len(row) > len(self.data):
-            response = _mean_by_row(response, np.where(n_predicting, data.weight, 0.0), row)
-        response = self.data.of_samples(response)[samples.compared]
-        if not n_predicting[fold < samples.n_compared].all():
-            raise NotInTime(f"{self.name}: no tree left some fold out within the time limit")
-        return response
+        self.n_folds = max(n_trees, n_left_out)  # of trees, each without a fold
+        self.n_left_out, self.n_done = n_left_out, 0
+        self.is_cut = False  # has a limit ended the training of a bag?
+        self.growth = max(1.0, self.n_wanted / self.n_folds)
+        self.in_folds = self.in_folds.with_folds(self.fold, n_left_out)
+
+    def extend(self, n, samples, limit=None):
+        """Train the next trees, each without one of the folds."""
+        model, start = self.estimator, time.perf_counter()
+        model._time_limit = earlier(limit, self._limit)
+        forest = model._fit_forest(self.in_folds, range(self.n_done, self.n_done + n))
+        model.forest_ = model._joined([model.forest_, forest]) if self.n_done else forest
+        self.is_cut |= model._time_limit is not None and model._time_limit.is_cut
+        self.n_done = model._member_counts(True)[2]
+        self.seconds += time.perf_counter() - start
+        self.step_seconds = self.seconds / self.n_done
+        self.final_seconds = self.step_seconds * self.n_wanted
+        self.growth = max(1.0, self.n_wanted / self.n_done)
+
+    def response(self, samples):
+        """Mean responses of the compared rows by the trees that left them out; NaN if none did."""
+        data = self.in_folds
+        response, n_predicting = self.estimator._mean_of_members(data, data.is_left_out)
+        if len(self.row) > len(self.data):
+            weight = np.where(n_predicting, data.weight, 0.0)
+            response = _mean_by_row(response, weight, self.row)
+        return self.data.of_samples(response)[samples.compared]
 
     def train(self, samples, limit, is_wanted):
         """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
         model = self.estimator
-        self.is_refitted = is_wanted or self.n_wanted < samples.n_folds
-        if model._keeps_folds(samples.n_folds):
-            self.is_refitted = False
+        has_time = limit is None or limit.left() > REFIT * self.final_seconds
+        self.is_refitted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
+        self.is_refitted &= not self.keeps_folds
         if self.is_refitted:
             before = model.__dict__.copy()
-            model._time_limit = limit
+            own = TimeLimit.of(model.time_limit, time.perf_counter())
+            limit = model._time_limit = earlier(limit, own)
             try:
                 model.forest_ = model._fit_forest(self.data, range(self.n_wanted))
             except NotInTime:
+                self.is_refitted = False
+            if limit is not None and limit.is_cut and not self.is_cut:
                 self.is_refitted = False
             if model._member_counts(True)[2] < min(self.n_wanted, len(before["forest_"])):
                 self.is_refitted = False
@@ -155,39 +223,79 @@ class OwnMember(_Member):
                 model.__dict__.update(before)
         if self.is_refitted:
             model._finish_fit(self.data)
-        model.__dict__.pop("_time_limit", None)
-        del self.data
+        for name in ("_time_limit", "_given_groups"):
+            model.__dict__.pop(name, None)
+        del self.data, self.in_folds
 
 
 class OtherMember(_Member):
     """Any other estimator: cross-validated, then trained on all rows."""
 
+    unit, is_cut = "fold", False
+    is_refitted = True
+
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
         self.fitted = None  # a model whose prediction can be timed
-        self.growth = 1.0
-        self.is_refitted = True
+        self.trial_seconds = None
 
-    def train_folds(self, samples, limit):
-        """Responses of the compared rows, each by an estimator that did not see its fold."""
-        response = np.full((len(samples.fold), samples.n_columns), np.nan)
-        for k in range(samples.n_compared):
-            if limit is not None and not limit.left() and k >= limit.at_least:
-                raise NotInTime(self.name)
-            model = self._fitted(
-                samples, np.flatnonzero((samples.fold >= 0) & (samples.fold != k))
-            )
-            own = np.flatnonzero(samples.fold == k)
-            found = response_of(model, take_rows(samples.X, own), samples.classes)
+    def begin(self, samples, limit=None):
+        """Prepare training; with a limit, NotInTime if a trial says that there is no time."""
+        self.n_folds = self.n_left_out = samples.n_compared
+        self.n_wanted, self.n_done = self.n_folds, 0
+        self.total = np.zeros((len(samples.fold), samples.n_columns))
+        self.n_predicted = np.zeros(len(samples.fold))
+        # It is trained once more in the end.
+        if limit is None or limit.at_least:
+            return
+        if self.trial_seconds is None:
+            self.trial_seconds = self._trial(samples)
+        if 2 * self.trial_seconds > limit.left():
+            raise NotInTime(f"{self.name}: there is no time for a fold")
+
+    def _trial(self, samples):
+        """Seconds of the first training, by one on few of its samples; 0 if that fails."""
+        train, _ = samples.split(0)
+        few = train[:: max(2, len(train) // TRIAL_ROWS)]
+        start = time.perf_counter()
+        try:
+            self._fitted(samples, few)
+        except Exception:  # few rows may lack a class; the error of all rows is shown
+            return 0.0
+        return (time.perf_counter() - start) * len(train) / len(few)
+
+    def extend(self, n, samples, limit=None):
+        """Train without the next folds, and predict them."""
+        for k in range(self.n_done, self.n_done + n):
+            if limit is not None and k >= limit.at_least and limit.left() <= self.step_seconds:
+                break
+            start = time.perf_counter()
+            train, left_out = samples.split(k)
+            model = self._fitted(samples, train)
+            found = response_of(model, take_rows(samples.X, left_out), samples.classes)
             is_proba = samples.classes is not None
-            check_response(found, (len(own), samples.n_columns), self.name, is_proba)
-            response[own] = found
-        self.fitted = model
-        return response[samples.compared]
+            check_response(found, (len(left_out), samples.n_columns), self.name, is_proba)
+            self.total[left_out] += found
+            self.n_predicted[left_out] += 1
+            self.fitted, self.n_done = model, k + 1
+            self.seconds += time.perf_counter() - start
+            self.step_seconds = self.seconds / self.n_done
+            n_present = np.count_nonzero(samples.fold >= 0)
+            self.final_seconds = self.step_seconds * n_present / len(train)
+        if not self.n_done:
+            raise NotInTime(f"{self.name}: there is no time for a fold")
+
+    def response(self, samples):
+        """Mean responses of the compared rows; NaN where no model predicted them."""
+        with np.errstate(invalid="ignore"):
+            return (self.total / self.n_predicted[:, None])[samples.compared]
 
     def train(self, samples, limit, is_wanted):
-        """Train on all rows."""
-        self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
+        """Train on all rows, or keep the model of the last fold if there is no time."""
+        self.is_refitted = limit is None or limit.left() > self.final_seconds
+        if self.is_refitted:
+            self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
+        del self.total, self.n_predicted
 
     def _fitted(self, samples, own):
         model, options = clone(self.estimator), {}
@@ -207,6 +315,31 @@ def _takes_weight(model):
         return True
     is_routed = get_config()["enable_metadata_routing"]
     return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
+
+
+def entry_of(item, known, is_class):
+    """Name and estimator of an entry of `members`.
+
+    `known` are the classes by name, as pairs of a classifier and a regressor.
+    """
+    if isinstance(item, str):
+        if item not in known:
+            raise ValueError(f"members contains {item!r}; the names are {list(known)}")
+        return item, known[item][not is_class]()
+    name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+    if not isinstance(name, (str, type(None))):
+        raise TypeError(f"members contains {item!r}; its name must be a str")
+    if isinstance(estimator, str):
+        return name, entry_of(estimator, known, is_class)[1]
+    if not isinstance(estimator, BaseEstimator):
+        raise TypeError(f"members contains {item!r}, which is not an estimator")
+    if not (is_classifier if is_class else is_regressor)(estimator):
+        kind = "classifier" if is_class else "regressor"
+        raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
+    if is_class and not hasattr(estimator, "predict_proba"):
+        raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
+    own = type(estimator).__name__
+    return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
 
 def check_names(members, parameters):
@@ -239,6 +372,29 @@ def criterion_of(blend, samples):
         n_classes = [len(labels) for labels in samples.classes]
         return LogLoss(y.astype(np.int64), n_classes, weight)
     return R2(y, weight)
+
+
+def check_scoring(blend, samples):
+    """Raise the error that `scoring` raises for right predictions of the rows, if it does."""
+    if blend.scoring is None:
+        return
+    try:
+        score = criterion_of(blend, samples).score(_exact_response(samples))
+    except Exception as error:
+        error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
+        raise
+    if np.isnan(score):
+        raise ValueError(f"scoring={blend.scoring!r} is {score} for predictions that are right")
+
+
+def _exact_response(samples):
+    """A response that predicts the compared rows rightly, though without certainty."""
+    if samples.classes is None:
+        return samples.compared_y.copy()
+    columns = zip(samples.compared_y.astype(np.int64).T, samples.classes)
+    return np.concatenate(
+        [0.1 / len(labels) + 0.9 * np.eye(len(labels))[codes] for codes, labels in columns], axis=1
+    )
 
 
 def _predicting(blend, X, response):
@@ -317,6 +473,31 @@ def responder_of(blend, classes):
     return response, encode, sorted(columns)
 
 
+def predict_us(model, samples):
+    """Microseconds to predict a row: the least of some batches."""
+    X, seconds = samples.batch(PREDICTED), []
+    for _ in range(samples.n_batches):
+        start = time.perf_counter()
+        response_of(model, X, samples.classes)
+        seconds.append(time.perf_counter() - start)
+    return 1e6 * min(seconds) / PREDICTED
+
+
+def mean_importances(blend):
+    """Weighted mean of the importances of the members of a fitted blend that have them."""
+    total, has_any = np.zeros(blend.n_features_in_), False
+    for name, model in blend.members_.items():
+        # A forest of this package raises an error that says why it has none.
+        default = () if isinstance(model, BaseForest) else (None,)
+        found = getattr(model, "feature_importances_", *default)
+        if np.shape(found) == total.shape:  # their sum is 1, except in other packages
+            total += blend.weights_[name] * (found / (found.sum() or 1))
+            has_any = True
+    if not has_any:
+        raise AttributeError("no member of this blend has feature_importances_")
+    return total / (total.sum() or 1)
+
+
 def _check_equal_codes(models):
     """Raise ValueError unless all members of a blend give categories the same codes."""
     first = None
@@ -361,92 +542,3 @@ def _mean_by_row(values, weight, row):
     sums = [np.bincount(row, np.where(weight > 0, weight * column, 0.0)) for column in values.T]
     with np.errstate(invalid="ignore"):
         return np.stack(sums, axis=1) / np.bincount(row, weight)[:, None]
-
-
-def sample_folds(cv, X, y, rows, groups, is_class):
-    """Fold of each sample, -1 for those of weight 0, the number of folds, and the `parts`.
-
-    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples; `parts`
-    are those of BlendedRows.
-    """
-    is_present = rows.row_of_sample >= 0
-    present = np.flatnonzero(is_present)
-    if isinstance(cv, Integral) and groups is None:
-        copies, row = rows.in_copies()
-        n_folds = min(cv, len(copies))
-        # Rows are in an order that depends on their values alone: no shuffling.
-        order = np.lexsort(copies.y.T) if is_class else np.arange(len(copies))
-        of_copy = np.empty(len(copies), dtype=np.int64)
-        of_copy[order] = np.arange(len(copies)) % n_folds
-        # The samples of a row are in the folds of its copies, in turn.
-        present = present[np.argsort(rows.row_of_sample[present], kind="stable")]
-        own = rows.row_of_sample[present]
-        number = np.arange(len(own)) - np.searchsorted(own, own)
-        first, n_copies = np.searchsorted(row, own), np.bincount(row)[own]
-        fold = np.full(len(is_present), -1)
-        fold[present] = of_copy[first + number % n_copies]
-        return fold, n_folds, (row, of_copy, copies.weight) if len(row) > len(rows) else None
-    samples = np.arange(len(is_present))  # those that the splitter sees
-    if groups is not None:
-        groups = _check_groups(groups, len(is_present))
-    if isinstance(cv, Integral):
-        samples, groups = present, groups[present]
-        cv = _group_splitter(cv, groups, is_class and y.ndim == 1)
-    splitter = check_cv(cv, y[samples], classifier=is_class)
-    try:
-        splits = splitter.split(take_rows(X, samples), y[samples], groups)
-        tests = [test for _, test in splits]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"cv yields no pairs of training and test rows: {error}") from error
-    fold = np.full(len(is_present), -1)
-    n_times = np.zeros(len(is_present), dtype=int)
-    for k, test in enumerate(tests):
-        test = _check_test_rows(test, len(samples))
-        fold[samples[test]] = k
-        n_times[samples[test]] += 1
-    if (n_times[present] != 1).any():
-        raise ValueError("cv must put every row into the test rows of one fold")
-    found, of_present = np.unique(fold[present], return_inverse=True)
-    if len(found) < 2:
-        raise ValueError("cv must have at least 2 folds with rows of positive weight")
-    fold[:] = -1
-    fold[present] = of_present
-    return fold, len(found), None
-
-
-def _group_splitter(n_folds, groups, is_stratified):
-    """A splitter that leaves out whole groups."""
-    n_folds = min(n_folds, len(np.unique(groups)))
-    if n_folds < 2:
-        raise ValueError("groups must have at least 2 groups with rows of positive weight")
-    return (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
-
-
-def _check_test_rows(test, n_samples):
-    """Test rows of a fold, numbers or a mask, as an ndarray; ValueError if they are no rows."""
-    test = np.asarray(test)
-    if test.dtype == bool and test.shape == (n_samples,):
-        return test
-    if test.ndim != 1 or (test.size and test.dtype.kind not in "iu"):
-        raise ValueError(f"cv must yield row numbers or masks of {n_samples} rows, got {test}")
-    if test.size and not 0 <= test.min() <= test.max() < n_samples:
-        raise ValueError(f"cv has test rows outside of 0 .. {n_samples - 1}")
-    return test.astype(np.int64)
-
-
-def _check_groups(groups, n_samples):
-    """The parameter `groups` as an array of shape (n_samples,)."""
-    groups = np.asarray(groups)
-    if groups.shape not in ((n_samples,), (n_samples, 1)):
-        raise ValueError(
-            f"groups.shape == {groups.shape}, expected {(n_samples,)}, one group per row"
-        )
-    groups = groups.ravel()
-    try:
-        is_missing = any(group is None or group != group for group in groups.tolist())
-        np.unique(groups)
-    except TypeError:  # of pandas.NA, and of an order of strings and numbers
-        raise ValueError("groups must be numbers or strings, without missing values") from None
-    if is_missing:
-        raise ValueError("groups contains NaN or None; rows without a group need one of their own")
-    return groups

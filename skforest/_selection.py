@@ -17,6 +17,7 @@ from .forest.statistics import squared_error
 # Of the forests that are compared on held-out rows.
 N_TREES = 10
 MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
+TRIAL_SHARE = 0.25  # of the time that a limit leaves
 MIN_ROWS = 30  # with fewer, the first setting is taken
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
 
@@ -47,11 +48,16 @@ def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
         return settings[0]
     train, test = _split(data, estimator._seed)
     trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
-    errors = []
-    for setting in settings:
+    errors, limit = [], estimator._time_limit
+    for number, setting in enumerate(settings):
+        if errors and limit is not None and not limit.left():
+            break
         # The copy trains trees and does nothing else with them.
         trial = copy(estimator)
         own = {"refine": None, "max_samples": None, "verbose": 0, "_tasks": None}
+        if limit is not None:
+            # In equal times, those with better trees or with more of them are better.
+            own["_time_limit"] = limit.part(TRIAL_SHARE / (len(settings) - number), at_least=1)
         trial.__dict__.update(setting | shared, **own)
         with local_threads():
             errors.append(squared_error(trial._fit_forest(train, trees), test))

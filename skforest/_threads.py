@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import deque
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -41,21 +42,26 @@ BLOCKS_PER_THREAD = 4
 class Control:
     """How the training of trees is ended early, and how it reports its progress.
 
-    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0.
-    `report` is called with the number of epochs done and the number of all epochs; the keyword
-    `loss` is that of held-out rows. Training that is stopped early calls it once more, with the
-    number of epochs done as both numbers and that of the best one as `best`. It is None where
-    nobody wants to know: without `verbose`, and where trees are counted instead.
+    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0, and its
+    result is dropped. `report` is called with the number of epochs done and the number of all
+    epochs; the keyword `loss` is that of held-out rows. Training that is stopped early calls it
+    once more, with the number of epochs done as both numbers and that of the best one as `best`.
+    It is None where nobody wants to know: without `verbose`, and where trees are counted instead.
+    `limit` is a `TimeLimit` at which training ends with the best model so far; None: no limit.
     """
 
-    def __init__(self, report=None, stop=None):
+    def __init__(self, report=None, stop=None, limit=None):
         self.stop = np.zeros(1, dtype=np.uint8) if stop is None else stop
-        self.report = report
+        self.report, self.limit = report, limit
+
+    def is_late(self):
+        """Has the time limit passed?"""
+        return self.limit is not None and not self.limit.left()
 
     def labelled(self, label):
         """The same, for training of another kind, which the progress names."""
         report = None if self.report is None else partial(self.report, label=label)
-        return Control(report, self.stop)
+        return Control(report, self.stop, self.limit)
 
 
 class NotInTime(TimeoutError):
@@ -63,18 +69,65 @@ class NotInTime(TimeoutError):
 
 
 class TimeLimit:
-    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results."""
+    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results.
 
-    def __init__(self, deadline, at_least=0):
+    `seconds` are those that the user gave, with which a warning says what was left out; None: no
+    warning. With `keeps_parts`, members end by themselves, with the best model so far, and only
+    those begin that will probably end in time; without, incomplete members are dropped.
+    """
+
+    def __init__(self, deadline, at_least=0, seconds=None, keeps_parts=False):
         self.deadline, self.at_least = deadline, at_least
+        self.seconds, self.keeps_parts = seconds, keeps_parts
+        self.longest = 0.0  # seconds of a member
+        self.least = 0.0  # share of a member for which there must be time, see `check`
+        self.is_cut = False  # has a member ended before it was complete?
+
+    @classmethod
+    def of(cls, seconds, start, at_least=1):
+        """The limit of a parameter `time_limit` that begins at `start`; None without a limit."""
+        return None if seconds is None else cls(start + seconds, at_least, seconds)
 
     def __getstate__(self):
         # `time.perf_counter` counts from another time in other processes.
         end = time.time() + self.deadline - time.perf_counter()
-        return {"end": end, "at_least": self.at_least}
+        return vars(self) | {"deadline": end}
 
     def __setstate__(self, state):
-        self.__init__(state["end"] - time.time() + time.perf_counter(), state["at_least"])
+        vars(self).update(state)
+        self.deadline += time.perf_counter() - time.time()
+
+    def ending_in_parts(self):
+        """The same limit with `keeps_parts`."""
+        other = copy(self)
+        other.keeps_parts = True
+        return other
+
+    def report(self, n_trained, n_wanted, unit, records):
+        """What training has done within the limit, in words; "" if that is all, or not to be said.
+
+        Members that were cut short have, in their records, the number of their parts that are
+        done, that of all, and the name of one.
+        """
+        cut = [record["ended"] for record in records if "ended" in record]
+        self.is_cut |= bool(cut)
+        if self.seconds is None or (n_trained == n_wanted and not cut):
+            return ""
+        done = [] if n_wanted == 1 else [f"{n_trained} of {n_wanted} {unit}s"]
+        if cut:
+            n_done, n_parts, part = min(cut)
+            whole = f" of a {unit}" if n_wanted > 1 else ""
+            done.append(f"{n_done} of {n_parts} {part}s{whole}")
+        return f"time_limit={self.seconds:.3g}: {', '.join(done)}"
+
+    def check(self, seconds):
+        """Raise NotInTime if too little of what takes so many seconds would be trained."""
+        if self.least * seconds > self.left():
+            raise NotInTime(f"there is no time for {seconds:.3g} seconds of training")
+
+    def part(self, share, at_least=0):
+        """A limit after a share of the time that is left."""
+        return TimeLimit(time.perf_counter() + share * self.left(), at_least)
 
     def left(self):
         """Seconds that are left; not negative."""
@@ -83,6 +136,10 @@ class TimeLimit:
     @contextmanager
     def applied(self, control, results):
         """End training, by its `Control`, at the deadline; `results` is the list of those made."""
+        if self.keeps_parts:
+            control.limit = self
+            yield
+            return
 
         def end():
             if len(results) >= self.at_least:
@@ -95,6 +152,29 @@ class TimeLimit:
             yield
         finally:
             timer.cancel()
+
+
+def earlier(one, other):
+    """The limit that ends first, of two that may be None."""
+    return min((one, other), key=lambda limit: np.inf if limit is None else limit.deadline)
+
+
+def until_late(function, members, limit):
+    """The function, which returns None for members that would probably not end in time.
+
+    A member needs as long as the longest so far. The first `at_least` members begin in any case.
+    """
+    first = set(members[: limit.at_least])
+
+    def limited(member, control):
+        if member not in first and limit.left() <= limit.longest:
+            return None
+        start = time.perf_counter()
+        result = function(member, control)
+        limit.longest = max(limit.longest, time.perf_counter() - start)
+        return result
+
+    return limited
 
 
 def until_stopped(function):
@@ -198,7 +278,10 @@ class SharedFunction:
     def call(self, member, limit):
         """Result for a member, in a process that has a `Control` of its own."""
         control, function = Control(), self.function
-        if limit is not None:
+        if limit is not None and limit.keeps_parts:
+            if not (limit.at_least or limit.left()):
+                return None
+        elif limit is not None:
             function = until_stopped(function)
         # Backends of clusters would spread threads over the cluster.
         with (
@@ -269,8 +352,9 @@ def in_parallel(
         # Trees are small, so they are counted; of bags, rounds or evaluations are.
         is_shown = verbose and (is_single or units[0] != UNITS[0])
         is_told = is_single and tasks is not None
-        return Control(report if is_shown or is_told else None, control.stop)
+        return Control(report if is_shown or is_told else None, control.stop, control.limit)
 
+    ends_at_once = limit is not None and not limit.keeps_parts
     try:
         with nullcontext() if limit is None else limit.applied(control, results):
             if tasks is not None and len(members) > 1:
@@ -281,7 +365,7 @@ def in_parallel(
                 if is_ended:  # results of later members, which may be complete, are dropped
                     continue
                 results.append(result)
-                if limit is not None and not limit.left() and len(results) >= limit.at_least:
+                if ends_at_once and not limit.left() and len(results) >= limit.at_least:
                     control.stop[0] = 1
                 progress.end_member(len(results))
                 of_results = None if state is None else partial(state, results)
@@ -311,6 +395,8 @@ def _started(function, members, n_jobs, control_of, limit, has_callbacks):
         return jobs(_calls_in_processes(function, wanted, limit, backend))
     if limit is not None or has_callbacks:
         function = until_stopped(function)
+    if limit is not None and limit.keeps_parts:
+        function = until_late(function, members, limit)
     function = configured(function)
     options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
     jobs = joblib.Parallel(n_jobs, **options)
@@ -324,10 +410,10 @@ def _calls_in_processes(function, members, limit, backend):
     if type(backend).__name__ == "RayBackend":
         shared = RayFunction(shared)
     for number, member in enumerate(members):
-        is_limited = limit is not None and number >= limit.at_least
-        yield delayed(type(shared).call)(
-            shared, member, TimeLimit(limit.deadline) if is_limited else None
-        )
+        own = None
+        if limit is not None and (limit.keeps_parts or number >= limit.at_least):
+            own = TimeLimit(limit.deadline, number < limit.at_least, None, limit.keeps_parts)
+        yield delayed(type(shared).call)(shared, member, own)
 
 
 def in_blocks(function, X, most, n_jobs):

@@ -32,6 +32,9 @@ MAX_COPIES = 100  # of a row, where copies of it are held out one by one
 SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 
+TRAINS, IS_LEFT_OUT = 1, 2  # see `TrainingSet.with_folds`
+
+
 @dataclass
 class _Whole:
     """All rows and weights, which samples share for `deviation` and `varying`.
@@ -56,7 +59,8 @@ class TrainingSet:
     kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
     `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
     target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
-    `fold`, where it is not None, is the fold of each row that is left out in turn, and
+    `fold`, where it is not None, is the fold of each row that is left out in turn, see
+    `with_folds`, `group` the number of the group with which a row is held out, and
     `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
     `count` are the first weights, without those of classes or of a sample of the rows.
     `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
@@ -86,6 +90,7 @@ class TrainingSet:
         self.feature_map = feature_map
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
+        self.group = None
         self.is_in_copies = False
         self._whole = _Whole(self.X, self.weight)
 
@@ -151,7 +156,11 @@ class TrainingSet:
         return other
 
     def with_folds(self, fold, n_folds):
-        """The same rows in folds, int of shape (n_rows,): member i leaves fold i % n_folds out."""
+        """The same rows in folds, int of shape (n_rows,): member i leaves fold i % n_folds out.
+
+        Or of shape (n_rows, n_folds), where the entry of the fold is `TRAINS` for the rows that
+        the member is trained on and `IS_LEFT_OUT` for those that it predicts.
+        """
         other = copy(self)
         other.fold, other.n_folds = fold, n_folds
         return other
@@ -161,13 +170,26 @@ class TrainingSet:
         if self.fold is None:
             return self
         mask = self.is_left_out(member)
-        other = self.sample(np.where(mask, 0.0, self.weight))
+        trains = ~mask if self.fold.ndim == 1 else self.fold[:, member % self.n_folds] == TRAINS
+        other = self.sample(np.where(trains, self.weight, 0.0))
         other.left_out_weight = np.where(mask, self.weight, 0.0)
         return other
 
     def is_left_out(self, member):
         """Mask of the rows that a member leaves out."""
-        return self.fold == member % self.n_folds
+        number = member % self.n_folds
+        return self.fold == number if self.fold.ndim == 1 else self.fold[:, number] == IS_LEFT_OUT
+
+    def with_groups(self, group):
+        """The same rows with the groups of the samples, as int; that of a row is the least."""
+        other = copy(self)
+        other.group = self.least_of_samples(group)
+        return other
+
+    @property
+    def n_groups(self):
+        """Number of groups; every row is one by itself where there are none."""
+        return len(self) if self.group is None else len(np.unique(self.group))
 
     def sample(self, weight):
         """The sample of one tree: the same rows and `spread`, with the weights of the tree."""
@@ -179,7 +201,7 @@ class TrainingSet:
         """Some of the rows."""
         other = copy(self)
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
-        for name in ("count", "target", "fold", "left_out_weight"):
+        for name in ("count", "target", "fold", "left_out_weight", "group"):
             values = getattr(self, name)
             setattr(other, name, None if values is None else values[rows])
         return other
@@ -195,6 +217,7 @@ class TrainingSet:
         whole.target = np.concatenate([self.target, target])
         whole.weight = np.concatenate([self.weight, np.zeros(len(other))])
         whole.count = np.concatenate([self.count, other.count])
+        whole.group = None  # no other rows are held out
         return whole
 
     def of_samples(self, values):
@@ -215,6 +238,13 @@ class TrainingSet:
         samples = np.flatnonzero(self.row_of_sample >= 0)
         found = np.full(len(self), values.max())
         np.minimum.at(found, self.row_of_sample[samples], values[samples])
+        return found
+
+    def most_of_samples(self, values):
+        """The largest values, int of shape (n_samples, n_columns), of the samples of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        found = np.full((len(self), values.shape[1]), values.min())
+        np.maximum.at(found, self.row_of_sample[samples], values[samples])
         return found
 
     def in_copies(self, also_repeated=True):
@@ -404,6 +434,24 @@ def check_sample_weight(sample_weight, n_samples):
     if not np.isfinite(total):
         raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
     return weight
+
+
+def check_groups(groups, n_samples):
+    """The argument `groups` of a fit as numbers of groups, int of shape (n_samples,)."""
+    groups = np.asarray(groups)
+    if groups.shape not in ((n_samples,), (n_samples, 1)):
+        raise ValueError(
+            f"groups.shape == {groups.shape}, expected {(n_samples,)}, one group per row"
+        )
+    groups = groups.ravel()
+    try:
+        is_missing = any(group is None or group != group for group in groups.tolist())
+        _, number = np.unique(groups, return_inverse=True)
+    except TypeError:  # of pandas.NA, and of an order of strings and numbers
+        raise ValueError("groups must be numbers or strings, without missing values") from None
+    if is_missing:
+        raise ValueError("groups contains NaN or None; rows without a group need one of their own")
+    return number
 
 
 def rescale_weights(weight):

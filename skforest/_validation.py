@@ -12,7 +12,7 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_X_y
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import validate_data
 
 from ._matrix import BLOCK, canonical_csr, dense, value_range
@@ -293,3 +293,37 @@ def _size_text(n_bytes):
         if n_bytes >= size:
             return f"{n_bytes / size:.1f} {unit}"
     return f"{n_bytes / 2**10:.1f} KiB"
+
+
+# ------------------------------------------------------------------------------------- parameters
+
+
+def store_parameters(estimator, arguments):
+    """Set the parameters of an estimator from the ``locals()`` of its ``__init__``."""
+    for name, value in arguments.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
+
+
+def set_resolved(estimator, auto):
+    """Set the attribute ``name_`` of parameters: the given value where they are "auto"."""
+    for name, value in auto.items():
+        given = getattr(estimator, name)
+        setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
+
+
+def resolve_max_samples(max_samples, n_rows):
+    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
+    if max_samples is None:
+        return n_rows
+    if isinstance(max_samples, Integral):
+        if max_samples > n_rows:
+            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
+        return int(max_samples)
+    return max(1, round(max_samples * n_rows))
+
+
+def draw_seed(random_state):
+    """62 random bits as an int; `random_state` is an int, a RandomState or None."""
+    high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
+    return (int(high) << 31) + int(low)

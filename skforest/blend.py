@@ -6,7 +6,7 @@ cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libr
 """
 
 import time
-import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
@@ -16,22 +16,35 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
+from ._folds import sample_folds
+from ._leaderboard import (
+    BLEND,
+    FOREST,
+    baseline_rows,
+    comparison,
+    leaderboard,
+    leaderboard_html,
+    score_name,
+)
 from ._members import (
     BlendedRows,
     OtherMember,
     OwnMember,
     check_names,
     check_response,
+    check_scoring,
     criterion_of,
+    entry_of,
     has_response,
+    mean_importances,
     responder_of,
     response_of,
-    sample_folds,
 )
+from ._schedule import common_rows, named, shortened, train_in_time
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import NotInTime, Steps, TimeLimit
-from ._training_set import TrainingSet
+from ._threads import Steps, TimeLimit
+from ._training_set import TrainingSet, check_groups
 from ._validation import TableEstimator, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
@@ -54,18 +67,19 @@ members : "auto" or list of str, estimator or (str, estimator)
     What is blended. "auto": "manifold" (for classes only), "co2", "hinge" and "boosting", the
     estimators of this package with default parameters. A list contains these names, and
     estimators, with or without a name: forests of this package with other parameters, or any
-    estimators of scikit-learn. Put the fastest first if there is a `time_limit`. A `random_state`
-    or `n_jobs` of a member that is None is set from that of the blend. Estimators with a name have
-    their parameters as ``name__parameter``.
+    estimators of scikit-learn. A `random_state` or `n_jobs` of a member that is None is set from
+    that of the blend. Estimators with a name have their parameters as ``name__parameter``.
 cv : int, splitter or iterable
     Folds of the rows that members leave out. An int is their number, at least 2; they are
     stratified by class, equal rows are in one fold unless they repeat by chance or their X has
     several targets, and so are all rows of a group if `groups` are passed to `fit`. A splitter
-    must put every row into the test rows of one fold.
+    may leave rows without a prediction, as TimeSeriesSplit does, or predict some several times:
+    members are then trained on the training rows of each split alone, weights are found on the
+    rows that are predicted, and all members of positive weight are trained again on all rows.
 scoring : str, callable or None
     What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
-    ``scorer(estimator, X, y)`` that predicts all rows of X at once. None: minus the log loss of
-    classes, R2 of targets.
+    ``scorer(estimator, X, y)`` that predicts all rows of X at once. It is tried on right
+    predictions before anything is trained. None: minus the log loss of classes, R2 of targets.
 n_rounds : int
     Number of rounds of greedy selection, at least 1. Each adds a member; the weight of a member is
     its share of the members that were added up to the best round.
@@ -78,9 +92,12 @@ refit : bool
 calibrate : bool
     Whether to look for a temperature of the blended probabilities, see `temperature_`.
 time_limit : float or None
-    Seconds after which no member begins training and forests of this package end theirs. The
-    first member is trained in any case. What was left out is in `left_out_`. The model then
-    depends on the speed of the machine.
+    Seconds after which training ends. Oblique boosting, if it is a member, begins with one bag,
+    which is trained in any case; then the others from the fastest to the slowest, each if it will
+    probably end in time, and those of positive weight have the rest of the time. The order of
+    `members` matters only for estimators of other packages. What was trained is kept. A warning
+    says which members are smaller; `left_out_` has those that are left out. The model then depends
+    on the speed of the machine.
 max_predict_us : float or None
     Largest time to predict a row, in microseconds, measured with batches of 1000 rows and
     `n_jobs` threads. Members that would exceed it together are not blended. The model then depends
@@ -106,8 +123,14 @@ member_scores_ : dict of str to float
 score_ : float
     The same of the blend, from which its weights were chosen.
 leaderboard_ : DataFrame, or dict of lists without pandas
-    For each member its score, weight, time to train in seconds, time to predict a row in
-    microseconds, and whether it was trained again on all rows; the best score first.
+    For each member, the blend, a constant (the shares of the classes, or the mean), and a random
+    forest: score, weight, time to train in seconds, time to predict a row in microseconds, and
+    whether it was trained again on all rows; the best score first. Scores are those of `scoring`
+    on held-out rows. Unless ``calibrate=False``, the log loss is that with a temperature of each
+    model, which is found on one half of these rows and applied to the other. With a `time_limit`,
+    there may be no random forest.
+score_name_ : str
+    Name and unit of these scores.
 temperature_ : float
     Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
     did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
@@ -230,20 +253,30 @@ class _Blend(TableEstimator):
 
     def _fit(self, X, y, sample_weight, groups):
         start = time.perf_counter()
-        limit = None if self.time_limit is None else TimeLimit(start + self.time_limit)
+        limit = TimeLimit.of(self.time_limit, start)
         samples = self._read_samples(X, y, sample_weight, groups)
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
         members = self._new_members(random)
-        kept, responses = self._train_folds(members, samples, limit)
-        self._set_weights(kept, responses, samples, random.randint(2**31 - 1))
+        check_scoring(self, samples)
+        kept = self._train_folds(members, samples, limit)
+        limit = None if limit is None else TimeLimit(limit.deadline)  # members do not warn
+        compared, responses = self._compare(kept, samples)
+        self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
+        forest = OwnMember(FOREST, self._baseline())
+        score = comparison(self, criterion_of(self, compared), compared)
+        self._baselines |= baseline_rows(forest, samples, compared, score, limit)
+        self._baselines[BLEND]["fit_seconds"] = time.perf_counter() - start
         self.left_out_ = [member.name for member in members if member not in kept]
-        if self.left_out_:
-            warnings.warn(
-                f"time_limit={self.time_limit}: {', '.join(self.left_out_)} left out of the blend",
-                stacklevel=3,
-            )
+        if limit is not None and (done := shortened(members, kept)):
+            warn_caller(f"time_limit={self.time_limit:.3g}: {done}")
+
+    def _baseline(self):
+        """A random forest, for the leaderboard."""
+        given = {name: getattr(self, name) for name in ("categorical_features", "n_jobs")}
+        forest = MEMBERS["manifold"][is_regressor(self)]
+        return forest(projection="axis", random_state=0, **given)
 
     def _read_samples(self, X, y, sample_weight, groups):
         """X, y and weights, validated, in folds."""
@@ -264,20 +297,22 @@ class _Blend(TableEstimator):
         decoded, classes = self._decoded(target)
         X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
         cv = 5 if self.cv is None else self.cv
+        number = None if groups is None else check_groups(groups, len(rows.row_of_sample))
+        groups = None if groups is None else np.asarray(groups).ravel()
         folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         weight = weight if has_weights else None
         # Without `refit`, all trees are kept: all folds are left out by as many. Folds of groups
         # and splitters may differ, and scorers may need rows of all classes.
         has_equal_folds = isinstance(cv, Integral) and groups is None
         compares_all = not (self.refit and has_equal_folds and self.scoring is None)
-        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all)
+        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all, number)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
         wanted = self._auto_members if isinstance(self.members, str) else self.members
         members = []
         for item in wanted:
-            name, estimator = self._named(item)
+            name, estimator = entry_of(item, MEMBERS, is_classifier(self))
             # Each member draws a seed, whether it uses it or not, so that others do not depend on
             # its parameters.
             seed = int(random.randint(2**31 - 1))
@@ -304,55 +339,32 @@ class _Blend(TableEstimator):
             raise ValueError("members is empty; a blend needs at least one")
         return members
 
-    def _named(self, item):
-        """Name and estimator of an entry of `members`."""
-        if isinstance(item, str):
-            if item not in MEMBERS:
-                raise ValueError(f"members contains {item!r}; the names are {list(MEMBERS)}")
-            return item, MEMBERS[item][is_regressor(self)]()
-        name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
-        if not isinstance(name, (str, type(None))):
-            raise TypeError(f"members contains {item!r}; its name must be a str")
-        if isinstance(estimator, str):
-            return name, self._named(estimator)[1]
-        if not isinstance(estimator, BaseEstimator):
-            raise TypeError(f"members contains {item!r}, which is not an estimator")
-        if not (is_classifier if is_classifier(self) else is_regressor)(estimator):
-            kind = "classifier" if is_classifier(self) else "regressor"
-            raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
-        if is_classifier(self) and not hasattr(estimator, "predict_proba"):
-            raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
-        own = type(estimator).__name__
-        return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
-
     def _train_folds(self, members, samples, limit):
-        """Train members on folds; those that had enough time, and their responses."""
-        kept, responses = [], []
-        self._fit_seconds, self._predict_us = {}, {}
+        """Train members on folds; those that had enough time."""
+        if limit is not None:
+            return train_in_time(members, samples, limit, partial(criterion_of, self))
         steps = Steps(self.verbose, type(self).__name__, len(members))
         for member in members:
-            start = time.perf_counter()
-            # The first member is trained, whatever the limit: there is always a model.
-            own = limit and TimeLimit(limit.deadline, 0 if kept else samples.n_compared)
             steps.begin(member.name)
-            try:
-                if kept and limit is not None and not limit.left():
-                    raise NotInTime(member.name)
-                response = member.train_folds(samples, own)
-            except NotInTime:
-                steps.end("not in time")
-                continue
-            except Exception as error:
-                error.add_note(f"The member {member.name!r} of the blend raised this.")
-                raise
+            with named(member):
+                member.train_folds(samples)
+            steps.end()
+        return members
+
+    def _compare(self, members, samples):
+        """The rows that all members predict, as `BlendedRows`, and responses for these."""
+        self._fit_seconds, self._predict_us = {}, {}
+        samples, responses = common_rows(members, samples)
+        if self.time_limit is not None and self.max_predict_us is None:
+            samples.n_batches = 1
+        for member, response in zip(members, responses):
             shape = len(samples.compared), samples.n_columns
             check_response(response, shape, member.name)
-            kept.append(member)
-            responses.append(response)
-            self._fit_seconds[member.name] = time.perf_counter() - start
+            self._fit_seconds[member.name] = member.seconds
             self._predict_us[member.name] = member.predict_us(samples)
-            steps.end()
-        return kept, responses
+            if self.time_limit is not None:
+                self._report(f"{member.name} trained in {member.seconds:.1f} s")
+        return samples, responses
 
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
@@ -371,10 +383,14 @@ class _Blend(TableEstimator):
                 f"max_predict_us={self.max_predict_us}: no member is as fast; the fastest is used"
             )
         self.member_scores_ = dict(zip(names, scores))
+        compare = comparison(self, criterion, samples)
+        self._board_scores = {name: compare(part) for name, part in zip(names, responses)}
         self.weights_ = dict(zip(names, weights.tolist()))
+        blended = sum(weight * response for weight, response in zip(weights, responses))
+        predict_us = float(np.dot(weights > 0, costs))
+        self._baselines = {BLEND: {"score": compare(blended), "predict_us": predict_us}}
         self.temperature_ = 1.0
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
-            blended = sum(weight * response for weight, response in zip(weights, responses))
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
             is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
@@ -382,8 +398,7 @@ class _Blend(TableEstimator):
                 blended,
                 samples.compared_y[:, 0].astype(np.int64),
                 samples.compared_weight,
-                samples.compared_fold,
-                samples.n_compared,
+                *samples.temperature_folds(),
                 may_flatten=is_whole,
             )
 
@@ -395,12 +410,13 @@ class _Blend(TableEstimator):
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
-                is_wanted = self.refit and self.weights_[name] >= MIN_REFITTED
-                has_time = limit is None or limit.left() > 1.5 * self._fit_seconds[name]
-                if is_wanted and has_time:
+                # Trees of splits that are no folds may have few rows.
+                is_small = self.weights_[name] < MIN_REFITTED and samples.splits is None
+                is_wanted = self.refit and not is_small
+                if is_wanted and limit is None:
                     steps.begin(f"{name} again on all rows")
-                member.train(samples, limit, is_wanted and has_time)
-                if is_wanted and has_time:
+                member.train(samples, limit, is_wanted)
+                if is_wanted and limit is None:
                     steps.end()
                 self.members_[name] = member.fitted
                 self._fit_seconds[name] += time.perf_counter() - start
@@ -432,42 +448,23 @@ class _Blend(TableEstimator):
     def feature_importances_(self):
         """Weighted mean of the importances of the members that have them, with sum 1."""
         check_is_fitted(self, "members_")
-        total, has_any = np.zeros(self.n_features_in_), False
-        for name, model in self.members_.items():
-            # A forest of this package raises an error that says why it has none.
-            default = () if isinstance(model, BaseForest) else (None,)
-            found = getattr(model, "feature_importances_", *default)
-            if np.shape(found) == total.shape:  # their sum is 1, except in other packages
-                total += self.weights_[name] * (found / (found.sum() or 1))
-                has_any = True
-        if not has_any:
-            raise AttributeError("no member of this blend has feature_importances_")
-        return total / (total.sum() or 1)
+        return mean_importances(self)
 
     @property
     def leaderboard_(self):
-        """Scores, weights and times of the members."""
+        """Scores, weights and times of the members, the blend, a constant and a random forest."""
         check_is_fitted(self, "members_")
-        names = sorted(self.member_scores_, key=self.member_scores_.get, reverse=True)
-        columns = {
-            "score": self.member_scores_,
-            "weight": self.weights_,
-            "fit_seconds": self._fit_seconds,
-            "predict_us": self._predict_us,
-            "refitted": self._is_refitted,
-        }
-        columns = {key: [values[name] for name in names] for key, values in columns.items()}
-        try:
-            import pandas as pd
-        except ImportError:
-            return {"member": names} | columns
-        return pd.DataFrame(columns, index=pd.Index(names, name="member"))
+        return leaderboard(self)
+
+    @property
+    def score_name_(self):
+        """Name and unit of the scores."""
+        check_is_fitted(self, "members_")
+        return score_name(self)
 
     def _model_html(self):
         """The leaderboard."""
-        if not hasattr(self, "members_") or isinstance(self.leaderboard_, dict):
-            return ""
-        return self.leaderboard_.to_html(float_format="{:.4g}".format)
+        return leaderboard_html(self) if hasattr(self, "members_") else ""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -8,6 +8,7 @@ are drawn anew for every tree.
 
 import math
 import re
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ from ._docs import CLASS_WEIGHT, described, with_texts
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import Control, TimeLimit, thread_count
+from ._threads import Control, thread_count
 from ._validation import check_unchanged
 from .forest.statistics import staged_responses
 from .training.boosting import (
@@ -60,6 +61,7 @@ from .training.losses import (
 TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
 # Penalties that linear_start="auto" tries, and the largest number of features with which it does.
 START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
+TRIAL_SHARE = 0.25  # of the time that is left, at most; without a result, the first model is taken
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
@@ -250,6 +252,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
 
     _scales_features = True
     _progress_units = "bag", "round"
+    _keeps_parts = True
     _limits_features = "usual"  # `limit` of the feature map
     # While `fit` runs:
     _given_validation = None  # X_val, y_val and sample_weight_val
@@ -277,7 +280,17 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        *,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+    ):
         """Train the forest.
 
         Parameters
@@ -291,6 +304,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         sample_weight : array-like of shape (n_samples,), default=None
             Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
             None: all weights are 1.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of rows that early stopping holds out together, such as all rows of a patient;
+            at least 2. None: every row is held out by itself.
         X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
             Rows for early stopping, in place of held-out ones; all bags then train on all rows of
             X, and none is trained again. With the columns of X.
@@ -303,10 +319,11 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         """
         self._given_validation = self._check_validation(X_val, y_val, sample_weight_val)
         self._continues_rounds = False
+        self._given_groups = groups
         try:
             return super().fit(X, y, sample_weight)
         finally:
-            del self._given_validation, self._continues_rounds
+            del self._given_validation, self._continues_rounds, self._given_groups
 
     def _check_validation(self, X_val, y_val, sample_weight_val):
         """The rows for early stopping as `fit` got them; None without any."""
@@ -359,12 +376,18 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             "early_stopping": n_rows >= MIN_ROWS or self._given_validation is not None,
         }
         set_resolved(self, auto)
+        if self._holds_out_rows and data.n_groups < 2 <= len(data):
+            raise ValueError(
+                "groups must have at least 2 groups with rows of positive weight, or pass "
+                "early_stopping=False"
+            )
         data.spread()  # computed once, before threads ask for it
         self._check_grid()
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
         fixed["feature_shape"] = None if self._grid is None else self._grid.shape
         fixed["X_val"] = None if self._given_validation is None else "rows"  # given, or not?
+        fixed["groups"] = None if self._given_groups is None else "rows"
         if is_warm_start:
             check_unchanged(self.__dict__.get("_fixed_parameters", {}), fixed)
             self._check_grid_of_forest()
@@ -500,8 +523,9 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             data, _ = data.in_copies()
         if self._holds_out_rows and data.fold is None and self.n_bags_ > 1 and len(data) > 1:
             # Each bag leaves one fold out.
-            n_folds = min(self.n_bags_, len(data))
-            data = data.with_folds(balanced_folds(data.y[:, 0], n_folds, self._seed), n_folds)
+            n_folds = min(self.n_bags_, len(data), data.n_groups)
+            fold = balanced_folds(data.y[:, 0], n_folds, self._seed, data.group)
+            data = data.with_folds(fold, n_folds)
         monotonic = self._monotonic_features(data)
         groups = read_groups(self.interaction_cst, self._column_names)
         if bags[0] == 0 and not self._continues_rounds:
@@ -514,6 +538,8 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         data, held_out = self._with_validation(data)
         task = self._task(data, monotonic, groups, held_out)
         known = self._known_rounds() if self._continues_rounds else {}
+        if known and self._time_limit is not None:  # no bag of the last fit is thrown away
+            self._time_limit.at_least = len(known)
         records = []
         forest = super()._fit_forest(data, bags, records, task=task, known=known)
         unseen = dict(record["unseen"] for record in records if "unseen" in record)
@@ -591,11 +617,12 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
         data, _ = data.in_copies()
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
+        group = data.group if data.n_groups > 1 else None
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:
-            held_out = [draw_held_out(data.weight, self.validation_fraction, seed)]
+            held_out = [draw_held_out(data.weight, self.validation_fraction, seed, group)]
         else:
-            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed)
+            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed, group)
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
         parts = [(data.weight - part, part) for part in held_out]
         groups = read_groups(self.interaction_cst, self._column_names)
@@ -606,7 +633,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         control, limit = Control(), self._time_limit
 
         def trial_scores(*settings):
-            with TimeLimit(limit.deadline).applied(control, ()) if limit else nullcontext():
+            with limit.part(TRIAL_SHARE).applied(control, ()) if limit else nullcontext():
                 return task.trial_scores(parts, seed, control, *settings)
 
         return trial_scores
@@ -640,6 +667,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         n_threads = thread_count(self.n_jobs) // max(self.n_bags_, data.n_folds)
         train = partial(task.train, seed=seed, control=control, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, data.weight)
+        start = time.perf_counter()
         training = train(weight, held_out, known=known_first if is_repeated else known_last)
         forest = self._packed(training, data)
         record = {"validation_scores_": np.array(training.scores)}
@@ -649,15 +677,21 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         if is_repeated and training.trees:
             first = training.trained_rounds(forest)
             # The trees of more rows learn more slowly: rounds grow with the rows.
-            n_rounds = math.ceil(len(training.trees) * len(data) / np.count_nonzero(weight))
-            again = {"known": known_last, "n_rounds": n_rounds}
-            again["control"] = control.labelled("training again on all rows")
-            training = train(data.weight, np.zeros(len(data)), **again)
-            forest = self._packed(training, data)
+            growth = len(data) / np.count_nonzero(weight)
+            n_rounds = math.ceil(len(training.trees) * growth)
+            seconds = (time.perf_counter() - start) / max(len(training.losses) - 1, 1)
+            limit = control.limit
+            if limit is None or limit.left() > n_rounds * growth * seconds:
+                again = {"known": known_last, "n_rounds": n_rounds}
+                again["control"] = control.labelled("training again on all rows")
+                training = train(data.weight, np.zeros(len(data)), **again)
+                forest = self._packed(training, data)
         if self.warm_start:
             record["_trained_rounds"] = first, training.trained_rounds()
         record["loss_curve_"] = np.array(training.losses)
         record["n_iter_"] = len(training.trees)
+        if training.is_late:
+            record["ended"] = len(training.losses) - 1, self.n_estimators, "round"
         return forest, record
 
     def _held_out_weight(self, data, seed, rows):
@@ -668,7 +702,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             return data.left_out_weight
         if not self.early_stopping_ or len(data) < 2:
             return np.zeros(len(data))
-        return draw_held_out(data.weight, self.validation_fraction, seed)
+        return draw_held_out(data.weight, self.validation_fraction, seed, data.group)
 
     def _task(self, data, monotonic, groups, held_out=None):
         """What all bags share; the parameters are those of `BinnedRows`."""
@@ -772,6 +806,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, _ObliqueBoosting):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -877,6 +912,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 

@@ -265,6 +265,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -431,6 +432,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 

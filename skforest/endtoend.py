@@ -252,6 +252,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -426,7 +427,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             data, _ = data.in_copies()
         mask = np.zeros(len(data), dtype=bool)
         if self.finetune_epochs_:
-            mask = validation_mask(self, data.weight, seed)
+            mask = validation_mask(self, data.weight, seed, data.group)
         train = data.sample(np.where(mask, 0.0, data.weight))
         if self.growth == "complete":
             forest = self._complete_tree(train, seed, units)
@@ -538,6 +539,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 

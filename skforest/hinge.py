@@ -232,6 +232,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _scales_features = True
+    _keeps_parts = True
 
     _parameter_constraints: dict = {
         "structure": [StrOptions({"tree", "fern"})],
@@ -370,7 +371,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             if len(copies) > len(data):
                 data, source = copies, source.subset(rows)
         training = self._training(data, source, self._settings, seed, control.stop)
-        training.run(control.report)
+        training.run(control.report, control.limit)
         return self._packed(training, data), training.record
 
     def _training(self, data, source, settings, seed, stop):
@@ -378,7 +379,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         loss = self._make_loss()
         target = loss.standardize(data.target, data.units)
         batch_loss = loss.batch_loss(data.units)
-        return HingeTraining(source, target, batch_loss, data.weight, settings, seed, stop)
+        return HingeTraining(
+            source, target, batch_loss, data.weight, settings, seed, stop, data.group
+        )
 
     def _packed(self, training, data, keep_all=False):
         """A trained bag as a Forest; `keep_all`: with all leaves that rows have ever reached."""
@@ -516,6 +519,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -547,7 +551,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         """Rows that the first bag leaves out; None: no row would be left."""
         random = np.random.RandomState(self._seed % 2**32)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
-        mask = draw_weighted(data.weight, fraction, random)
+        mask = draw_weighted(data.weight, fraction, random, data.group)
         return mask if mask.any() else None
 
     def _find_temperature(self, bag, data, mask):
@@ -676,6 +680,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -686,7 +691,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         if not self.bootstrap:
             data, _ = data.in_copies()
         random = np.random.RandomState(self._seed % 2**32)
-        mask = draw_weighted(data.weight, float(self.validation_fraction), random)
+        mask = draw_weighted(data.weight, float(self.validation_fraction), random, data.group)
         forest = super()._fit_forest(data, bags, mask)
         # Bags that a warm start adds move the quantile of all.
         whole = self._joined([self.forest_, forest]) if bags[0] else forest

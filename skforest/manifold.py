@@ -158,6 +158,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -358,6 +359,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 

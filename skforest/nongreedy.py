@@ -182,7 +182,7 @@ class _NonGreedy(ObliqueForest):
     def _fit_tree(self, data, seed, control):
         if self.early_stopping:
             data, _ = data.in_copies()
-        mask = validation_mask(self, data.weight, seed)
+        mask = validation_mask(self, data.weight, seed, data.group)
         train = data.sample(np.where(mask, 0.0, data.weight))
         forest = super()._fit_tree(train, seed, control)
         forest, record = train_jointly(
@@ -346,6 +346,7 @@ class _NonGreedyForest(BootstrapMixin, _NonGreedy):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 
@@ -524,6 +525,7 @@ class NonGreedyForestClassifier(ForestClassifierMixin, _NonGreedyForest):
         random_state=None,
         verbose=0,
         warm_start=False,
+        time_limit=None,
     ):
         store_parameters(self, locals())
 

@@ -682,6 +682,7 @@ BAD_VALUES = {
     "random_state": ["seed", -1, 1.5, 2**32],
     "verbose": ["loud", -1, None, 1.5],
     "warm_start": ["yes", None, 2],
+    "time_limit": [0, -1, "soon", np.nan],
 }
 
 

@@ -22,7 +22,15 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.metrics import log_loss, r2_score
-from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit, cross_validate
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    cross_validate,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -42,7 +50,9 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._members import OwnMember, response_of
+from skforest._members import OwnMember, criterion_of, response_of
+from skforest._schedule import train_in_time
+from skforest._threads import NotInTime, TimeLimit
 from skforest.training.blending import (
     R2,
     LogLoss,
@@ -570,9 +580,13 @@ def test_the_leaderboard_is_shown():
     board = blend.fit(X, y).leaderboard_
     assert list(board.columns) == ["score", "weight", "fit_seconds", "predict_us", "refitted"]
     assert board["score"].is_monotonic_decreasing
-    assert board["weight"].to_dict() == blend.weights_
+    assert board["weight"].dropna().to_dict() == blend.weights_
+    assert set(board.index) - set(blend.weights_) == {"blend", "constant", "random forest"}
+    assert blend.score_name_ == "minus log loss in nats, with a temperature, held-out rows"
+    assert board.loc["constant", "score"] == pytest.approx(-np.log(3), abs=2e-3)
+    assert board.loc["constant", "score"] < board.loc["random forest", "score"] < 0
     for html in (blend._repr_html_(), blend._repr_mimebundle_()["text/html"]):
-        assert "fit_seconds" in html and "CO2Forest" in html
+        assert "fit_seconds" in html and "CO2Forest" in html and blend.score_name_ in html
 
 
 def test_progress(capsys):
@@ -646,15 +660,125 @@ def test_folds_are_stratified():
         assert (samples.fold == k).sum() == 12
 
 
-def test_cv_is_a_partition():
+def test_folds_of_a_splitter():
     X, y = classes()
-    with pytest.raises(ValueError, match="cv must put every row into the test rows of one fold"):
-        classifier(cv=TimeSeriesSplit(3)).fit(X, y)
     with pytest.raises(ValueError, match="at least 2 folds"):
         classifier(cv=[(np.arange(3), np.arange(120))]).fit(X, y)
     splits = list(KFold(3).split(X))
     one, other = classifier(cv=splits).fit(X, y), classifier(cv=KFold(3)).fit(X, y)
     assert one.weights_ == other.weights_
+
+
+SPLITTERS = [
+    TimeSeriesSplit(3),
+    RepeatedKFold(n_splits=3, n_repeats=2, random_state=0),
+    ShuffleSplit(4, random_state=0),
+    ShuffleSplit(1, test_size=0.5, random_state=0),
+    PredefinedSplit(np.arange(120) % 4 - 1),
+    [(np.arange(50), np.arange(60, 90)), (np.arange(60, 120), np.arange(40) < np.inf)],
+]
+
+
+@pytest.mark.parametrize("cv", SPLITTERS, ids=lambda cv: type(cv).__name__)
+@each_kind
+def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):
+    """And on no others, such as those after the test rows; rows of several tests have the mean."""
+    X, y = data
+    if isinstance(cv, list):
+        cv[1] = cv[1][0], np.arange(40)
+    splits = list(cv) if isinstance(cv, list) else list(cv.split(X, y))
+    splits.sort(key=lambda split: -len(split[0]))
+    other = ExtraTreesClassifier if is_classifier(blend) else ExtraTreesRegressor
+    blend = clone(blend).set_params(
+        cv=cv, members=[*blend.members, ("other", other(5, random_state=1))]
+    )
+    samples = blend._read_samples(X, y, None, None)
+    tested = np.unique(np.concatenate([test for _, test in splits]))
+    np.testing.assert_array_equal(np.sort(samples.compared), tested)
+    for member in blend._new_members(np.random.RandomState(0)):
+        response = member.train_folds(samples)
+        assert np.isfinite(response).all()
+        expected, n_tests = np.zeros((len(X), response.shape[1])), np.zeros((len(X), 1))
+        for k, (train, test) in enumerate(splits):
+            n_tests[test] += 1
+            if isinstance(member, OwnMember):
+                data = member.in_folds
+                sample = np.flatnonzero(data.without_fold(k + len(splits)).weight > 0)
+                assert set(data.first_samples()[sample]) == set(train)
+                assert set(data.first_samples()[data.is_left_out(k)]) == set(test)
+            else:
+                model = clone(member.estimator).fit(X[np.sort(train)], y[np.sort(train)])
+                expected[test] += response_of(model, X[test], samples.classes)
+        if not isinstance(member, OwnMember):
+            np.testing.assert_allclose(response, (expected / n_tests.clip(1))[samples.compared])
+
+
+def test_a_blend_on_a_series():
+    X, y = targets()
+    blend = regressor(cv=TimeSeriesSplit(3)).fit(X, y)
+    refitted = blend.leaderboard_["refitted"]
+    assert all(refitted[name] for name, weight in blend.weights_.items() if weight)
+    assert 0 < blend.score_ < 1
+    assert blend.fit(X, y, np.linspace(0, 1, len(X))).score_ > 0
+
+
+def test_equal_rows_are_on_one_side_of_a_split():
+    X, y = classes(60)
+    X, y = np.vstack([X, X[:30]]), np.append(y, y[:30])
+    blend = classifier(cv=TimeSeriesSplit(2))
+    samples = blend._read_samples(X, y, None, None)
+    trains, left_out = samples.split(1)
+    np.testing.assert_array_equal(left_out, [*range(30), *range(60, 90)])
+    np.testing.assert_array_equal(trains, np.arange(30, 60))
+
+
+def test_splitters_without_rows():
+    X, y = classes()
+    with pytest.raises(ValueError, match="cv has no test rows with positive weight"):
+        classifier(cv=[(np.arange(60), [])]).fit(X, y)
+    with pytest.raises(ValueError, match="cv has no training rows .* in split 1"):
+        classifier(cv=[([0, 1], [2, 3]), ([], [0, 1])]).fit(X, y)
+    with pytest.raises(ValueError, match="cv has no test rows with positive weight"):
+        classifier(cv=PredefinedSplit(np.arange(120) // 60 - 1)).fit(X, y, np.arange(120) < 60)
+
+
+def test_members_get_the_groups(monkeypatch):
+    X, y = classes()
+    groups, seen = np.arange(120) // 3, []
+
+    def recorded(weight, fraction, seed, group=None):
+        seen.append(group)
+        return held_out(weight, fraction, seed, group)
+
+    held_out = skforest.boosting.draw_held_out
+    monkeypatch.setattr(skforest.boosting, "draw_held_out", recorded)
+    boosting = ObliqueBoostingClassifier(5, n_bags=1)
+    blend = classifier(members=[boosting]).fit(X, y, groups=groups)
+    assert seen and all(len(np.unique(group)) == 40 for group in seen)
+    assert not any("_given_groups" in vars(model) for model in blend.members_.values())
+
+
+class Untrained(DummyClassifier):
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("a member was trained before scoring was tried")
+
+
+@pytest.mark.parametrize(
+    "scoring, error, message",
+    [
+        ("aucc", ValueError, "'aucc' is not a valid scoring value"),
+        ("average_precision", ValueError, "pos_label=1 is not a valid label"),
+        (lambda model, X: 1.0, TypeError, "takes 2 positional arguments but 3 were given"),
+        (lambda model, X, y: "good", TypeError, "scoring must return a number, got 'good'"),
+        (lambda model, X, y: np.nan, ValueError, "is nan for predictions that are right"),
+    ],
+)
+def test_scoring_is_tried_before_anything_is_trained(scoring, error, message):
+    X, y = classes(n_classes=2)
+    for options in ({}, {"time_limit": 100}):
+        blend = classifier(members=[Untrained()], scoring=scoring, **options)
+        with pytest.raises(error, match=message):
+            blend.fit(X, np.array(["no", "yes"])[y])
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc_ovr", "accuracy", "neg_log_loss"])
@@ -724,6 +848,141 @@ def test_a_long_tree_is_ended():
     with pytest.warns(UserWarning, match="RandomHingeForest left out"):
         classifier(members=[ManifoldForestClassifier(10), slow], time_limit=0.5).fit(X, y)
     assert time.perf_counter() - start < 5
+
+
+class Clock:
+    """Stands in for `time` where it is read by limits of time."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(skforest._threads, "time", self)
+        monkeypatch.setattr(
+            skforest._schedule, "common_rows", lambda members, samples: (0, members)
+        )
+
+    def perf_counter(self):
+        return self.now
+
+
+class TimedMember(OwnMember):
+    """A member that takes as long as it is told to, and notes what it is asked for."""
+
+    def __init__(self, clock, estimator, n, seconds, weight, log):
+        super().__init__(type(estimator).__name__, estimator)
+        self.unit = estimator._progress_units[0]
+        self.clock, self.n_folds, self.n_left_out, self.weight = clock, n, min(n, 5), weight
+        self.step_seconds, self.cost, self.n_done, self.log = 0.0, seconds, 0, log
+
+    def begin(self, samples, limit=None):
+        self.n_done = 0
+
+    def extend(self, n, samples, limit=None):
+        n_before = self.n_done
+        if limit.least and self.unit == "bag":
+            limit.check(self.cost)
+        for i in range(n):
+            if i >= limit.at_least and limit.left() < (self.cost if self.n_done else 1e-9):
+                break
+            self.clock.now += self.cost
+            self.n_done, self.step_seconds = self.n_done + 1, self.cost
+        self.log.append((self.name[:4], self.n_done - n_before))
+        if self.n_done == n_before:
+            raise NotInTime(self.name)
+
+
+class WeightOfMember:
+    """A criterion that prefers the heaviest member."""
+
+    def reduce(self, member):
+        return member.weight
+
+    def score(self, weight):
+        return float(weight)
+
+
+def planned(monkeypatch, seconds, weights=(3, 0, 1, 2)):
+    """Trees and bags that each member has within a limit, and what was trained in which order."""
+    clock, log = Clock(monkeypatch), []
+    kinds = (RandomHingeForestClassifier, 5, 4.0), (CO2ForestClassifier, 100, 0.05)
+    kinds += (ManifoldForestClassifier, 100, 0.01), (ObliqueBoostingClassifier, 5, 3.0)
+    members = [
+        TimedMember(clock, cls(), n, cost, weight, log)
+        for (cls, n, cost), weight in zip(kinds, weights)
+    ]
+    limit = TimeLimit.of(seconds, clock.now)
+    trained = train_in_time(members, None, limit, lambda samples: WeightOfMember())
+    late = clock.now - limit.deadline
+    return {m.name[:4]: m.n_done for m in members if m in trained}, log, late
+
+
+def test_boosting_begins_and_the_members_with_a_weight_go_on(monkeypatch):
+    done, log, late = planned(monkeypatch, 5.0)
+    assert log[0] == ("Obli", 1) and late <= 0
+    assert done["Obli"] == 1 and "Rand" not in done  # nothing begins that would not end
+    assert done["Mani"] > 10 and done["CO2F"] >= 5
+    done, log, late = planned(monkeypatch, 25.0, weights=(0, 0, 1, 2))
+    assert late <= 0 and done["Obli"] == 5  # before the first bag of the hinge forest
+    assert done.get("Rand", 0) <= 1
+    done, log, late = planned(monkeypatch, 40.0, weights=(3, 0, 1, 2))
+    assert late <= 0 and done["Rand"] == 5 > done["Obli"]  # where it is better
+    done, log, late = planned(monkeypatch, 60.0)
+    assert list(done.values()) == [5, 100, 100, 5]
+    assert planned(monkeypatch, 1e-6)[0] == {"Obli": 1}
+
+
+@each_kind
+def test_a_limit_that_is_not_reached_changes_no_weight(blend, data):
+    X, y = data
+    other = ExtraTreesClassifier if is_classifier(blend) else ExtraTreesRegressor
+    blend = clone(blend).set_params(members=[other(5), *blend.members])
+    free, limited = clone(blend).fit(X, y), blend.set_params(time_limit=600).fit(X, y)
+    assert list(limited.weights_.items()) == list(free.weights_.items())
+    np.testing.assert_array_equal(response(limited, X), response(free, X))
+
+
+def test_bags_that_a_limit_cut_short_are_kept(monkeypatch):
+    """Weights are those of the rows of the folds that were left out by then."""
+    X, y = classes(200)
+    seen = []
+    monkeypatch.setattr(
+        skforest.blend,
+        "criterion_of",
+        lambda blend, samples: seen.append(samples) or criterion_of(blend, samples),
+    )
+    boosting = ObliqueBoostingClassifier(10**6, learning_rate=1e-4, n_iter_no_change=10**6)
+    blend = classifier(members=["manifold", boosting], time_limit=0.3)
+    with pytest.warns(UserWarning, match="time_limit=0.3: .*ObliqueBoosting 1 of 5 bags"):
+        blend.fit(X, y)
+    assert blend.weights_["ObliqueBoosting"] > 0 or len(blend.weights_) > 1
+    compared = seen[-1]
+    assert set(compared.compared_fold) == {0} and len(compared.compared) == 40
+
+
+def test_a_foreign_member_is_tried_on_few_rows():
+    class Slow(DummyClassifier):
+        def fit(self, X, y, sample_weight=None):
+            time.sleep(3e-4 * len(X))
+            return super().fit(X, y)
+
+    X, y = make_classification(3000, random_state=0)
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match="time_limit=1: Slow left out of the blend"):
+        classifier(members=[Slow(), ManifoldForestClassifier(5)], time_limit=1).fit(X, y)
+    assert time.perf_counter() - start < 10
+
+
+def test_the_time_of_a_prediction_grows_with_the_trees(monkeypatch):
+    X, y = classes()
+    samples = classifier()._read_samples(X, y, None, None)
+    member = OwnMember("forest", ManifoldForestClassifier(3, random_state=0))
+    member.train_folds(samples)
+    ticks = iter(range(100))
+    monkeypatch.setattr(skforest._members.time, "perf_counter", lambda: next(ticks) ** 2)
+    member.growth = 1
+    one = member.predict_us(samples)
+    ticks = iter(range(100))
+    member.growth = 3
+    assert member.predict_us(samples) == 3 * one > 0
 
 
 def test_max_predict_us(monkeypatch):

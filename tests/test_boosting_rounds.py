@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -567,3 +568,78 @@ def test_decision_functions_are_log_odds():
     np.testing.assert_array_equal(decision > 0, model.predict(X))
     model.fit(X, np.column_stack([y == 1, y == 2]))
     assert not hasattr(model, "decision_function")
+
+
+# ------------------------------------------------------------------------------------------ groups
+
+
+def grouped_rows(is_class):
+    """Rows of a group are nearly equal, and their targets, random for each group, are equal."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 5)
+    X = rng.standard_normal((40, 4))[groups] + 1e-3 * rng.standard_normal((200, 4))
+    y = rng.permutation(np.arange(40) % 2)[groups] if is_class else rng.normal(size=40)[groups]
+    return X, y, groups
+
+
+@BOTH
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_groups_are_held_out_together(cls, n_bags):
+    X, y, groups = grouped_rows(cls is ObliqueBoostingClassifier)
+    linear = {"linear_leaves": False, "linear_start": None}
+    model = quick(cls, n_bags=n_bags, max_depth=4, **linear)
+    leaking = [scores.max() - scores[0] for scores in model.fit(X, y).validation_scores_]
+    honest = [
+        scores.max() - scores[0] for scores in model.fit(X, y, None, groups).validation_scores_
+    ]
+    assert max(honest) < 0.5 * min(leaking)
+    named = model.fit(X, y, groups=groups.astype(str)).forest_
+    order = np.random.default_rng(1).permutation(len(X))
+    shuffled = model.fit(X[order], y[order], groups=groups[order].astype(str)).forest_
+    np.testing.assert_array_equal(named.threshold, shuffled.threshold)
+    assert "_given_groups" not in vars(model)
+    model = clone(model).set_params(warm_start=True).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="groups=None, but warm_start=True continues"):
+        model.set_params(n_estimators=30).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "groups, message",
+    [
+        (np.zeros(200), "groups must have at least 2 groups"),
+        (np.arange(199), r"groups.shape == \(199,\), expected \(200,\)"),
+        ([np.nan] * 200, "groups contains NaN or None"),
+    ],
+)
+def test_bad_groups(groups, message):
+    X, y, _ = grouped_rows(True)
+    with pytest.raises(ValueError, match=message):
+        quick(ObliqueBoostingClassifier).fit(X, y, groups=groups)
+
+
+def test_groups_are_routed():
+    X, y, groups = grouped_rows(True)
+    with config_context(enable_metadata_routing=True):
+        model = quick(ObliqueBoostingClassifier).set_fit_request(groups=True)
+        options = {"params": {"groups": groups}, "return_estimator": True}
+        found = cross_validate(model, X, y, cv=GroupKFold(2), **options)["estimator"][0]
+    first = next(GroupKFold(2).split(X, y, groups))[0]
+    assert_same_trees(found, model.fit(X[first], y[first], groups=groups[first]))
+
+
+def test_a_limit_keeps_the_bags_to_which_rounds_are_added():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, n_bags=3, early_stopping=False, warm_start=True)
+    before = model.fit(X, y).forest_
+    with pytest.warns(UserWarning, match="time_limit=1e-09: 3 of 3 bags, 2. of 40 rounds"):
+        model.set_params(n_estimators=40, time_limit=1e-9).fit(X, y)
+    assert len(model.n_iter_) == 3 and min(model.n_iter_) >= 20
+    assert len(model.forest_) >= len(before)
+
+
+def test_a_bag_that_is_cut_short_is_not_trained_again():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier, n_estimators=1000, n_bags=1, time_limit=1e-9)
+    with pytest.warns(UserWarning, match="time_limit=1e-09: 1 of 1000 rounds"):
+        model.fit(X, y)
+    assert model.n_iter_ == [1] and len(model.validation_scores_[0]) == 2

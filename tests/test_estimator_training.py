@@ -846,3 +846,38 @@ def test_wrong_values_do_not_erase_a_column(regressor):
         wrong = X.copy()
         wrong[rows, 1] = value
         assert regressor.fit(wrong[train], y[train]).score(X[test], y[test]) > clean - 0.15, value
+
+
+# ------------------------------------------------------------------------------------ time limits
+
+ENDLESS = {"n_estimators": 10**6, "max_iter": 10**8, "early_stopping": False}
+
+
+@pytest.mark.every_class
+def test_training_ends_in_time(estimator):
+    """With what is trained by then, at least one tree, and a warning that says so."""
+    own = {name: value for name, value in ENDLESS.items() if name in estimator.get_params()}
+    if "max_iter" in own:
+        del own["n_estimators"]  # those of a bag
+    X, y = task(estimator)
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match=r"time_limit=0.1: .*\d of \d+ (trees|rounds|steps)"):
+        model = estimator.set_params(time_limit=0.1, **own).fit(X, y)
+    assert time.perf_counter() - start < 10
+    assert len(model.forest_) >= 1 and np.isfinite(response(model, X)).all()
+    assert "_time_limit" not in vars(model)
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(estimator):
+    X, y = task(estimator)
+    free = clone(estimator).fit(X, y)
+    assert_same_trees(estimator.set_params(time_limit=600).fit(X, y), free)
+
+
+def test_the_trees_that_a_limit_left_out_are_added_later():
+    X, y = targets()
+    model = ManifoldForestRegressor(30, warm_start=True, random_state=0)
+    with pytest.warns(UserWarning, match="time_limit=1e-09: 1 of 30 trees"):
+        model.set_params(time_limit=1e-9).fit(X, y)
+    whole = clone(model).set_params(time_limit=None).fit(X, y)
+    assert_same_trees(model.set_params(time_limit=None).fit(X, y), whole)

@@ -4,6 +4,7 @@ import _thread
 import copy
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from sklearn.datasets import make_classification
 
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._feature_grid import FeatureGrid
+from skforest._threads import NotInTime, TimeLimit
 from skforest.training.hinge import HingeTraining
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
@@ -465,3 +467,30 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     # The features of the paper are not clipped.
     forest.set_params(scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
     assert forest.forest_.high[0] > 1.5
+
+
+def test_a_shortened_schedule_ends_with_small_steps():
+    """The cosine is bent where the end is moved, and still reaches its end."""
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(RandomHingeForestClassifier, max_iter=400)
+    data = model._prepare(X, y, None)
+    training = model._training(data, model._input(data), model._settings, 0, np.zeros(1, np.uint8))
+    whole = training._rates(np.arange(400))
+    training.n_done = 100
+    training._end_in(50)
+    rates = training._rates(np.arange(100, 150))
+    assert rates[0] == whole[100] and (np.diff(rates) < 0).all()
+    assert rates[-1] < whole[390]
+    training._end_in(10**6)
+    assert training.end == 400
+
+
+def test_a_bag_that_would_be_too_short_is_not_trained():
+    X, y = rows_of(RandomHingeForestClassifier)
+    model = quick(RandomHingeForestClassifier, max_iter=10**7)
+    limit = TimeLimit(time.perf_counter() + 0.1)
+    limit.least = 0.5
+    model._time_limit = limit
+    with pytest.raises(NotInTime):
+        model.fit(X, y)
+    assert time.perf_counter() < limit.deadline + 5

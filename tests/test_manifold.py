@@ -100,7 +100,14 @@ EFFECTS = {
     "random_state": ({}, 1),
 }
 # These change no tree. Each has a test elsewhere.
-NO_EFFECT_ON_TREES = ["oob_score", "importance_type", "n_jobs", "verbose", "warm_start"]
+NO_EFFECT_ON_TREES = [
+    "oob_score",
+    "importance_type",
+    "n_jobs",
+    "verbose",
+    "warm_start",
+    "time_limit",
+]
 
 
 @pytest.mark.parametrize("cls", BOTH, ids=lambda cls: cls.__name__)

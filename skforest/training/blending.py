@@ -119,6 +119,8 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
     cheapest member is taken alone where none is within the budget.
     """
     parts = [criterion.reduce(response) for response in responses]
+    if len(parts) == 1:
+        return np.ones(1), criterion.score(parts[0])
     weights = greedy_weights(criterion, parts, n_rounds, costs, budget)
     n_rows, random = len(responses[0]), np.random.RandomState(seed)
     n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
@@ -174,6 +176,27 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
     It is more than 1 only with `may_flatten`. Labels are smoothed, see `flattening_temperature`;
     where all rows are right, only small probabilities of the other classes say what is too much.
     """
+    loss, best = _temperature_search(probability, codes, weight, may_flatten)
+    before = after = 0.0
+    for k in range(n_folds):
+        others, own = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        before += loss(0.0, own)
+        after += loss(best(others), own)
+    return float(np.exp(best(np.arange(len(codes))))) if after < before else 1.0
+
+
+def with_temperature(probability, codes, weight, fold, n_folds):
+    """Probabilities, those of each fold sharpened with the best temperature of the other folds."""
+    _, best = _temperature_search(probability, codes, weight, True)
+    found = np.empty_like(probability)
+    for k in range(n_folds):
+        others, own = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        found[own] = sharpened(probability[own], np.exp(best(others)))
+    return found
+
+
+def _temperature_search(probability, codes, weight, may_flatten):
+    """The loss of rows at the logarithm of a temperature, and that with the least of rows."""
     bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE * may_flatten
     share = 1 / (len(codes) + 2)
 
@@ -184,12 +207,7 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
     def best(rows):
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
 
-    before = after = 0.0
-    for k in range(n_folds):
-        others, own = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        before += loss(0.0, own)
-        after += loss(best(others), own)
-    return float(np.exp(best(np.arange(len(codes))))) if after < before else 1.0
+    return loss, best
 
 
 def flattening_temperature(probability, codes, weight):

@@ -212,7 +212,7 @@ class BoostingTask:
         """A bag, as trained `BoostingTraining`; `changes` are those of the settings."""
         task = replace(self, settings=replace(self.settings, **changes))
         known = known or TrainedRounds()
-        training = BoostingTraining(task, weight, held_out, seed, control.stop, known)
+        training = BoostingTraining(task, weight, held_out, seed, control, known)
         return training.run(control.report, n_threads)
 
     def trial_scores(self, parts, seed, control, *settings):
@@ -260,13 +260,18 @@ class BoostingTraining:
         Weights of the rows that train, and of those on which training is stopped early; a row has
         one of the two. If none is held out, all rounds are trained.
     seed : int
-    stop : ndarray of shape (1,), uint8
-        Not 0 where training is to end.
+    control : Control
+        When training is to end.
     known : TrainedRounds
         The first rounds. They are not trained, but everything else is done as in training.
+
+    Attributes
+    ----------
+    is_late : bool
+        Has the time limit ended training?
     """
 
-    def __init__(self, task, weight, held_out, seed, stop, known):
+    def __init__(self, task, weight, held_out, seed, control, known):
         rows, settings = task.rows, task.settings
         self.rows, self.settings, self.unit = rows, settings, task.unit
         self.target, self.loss, self.start = task.target, task.loss, task.start
@@ -276,7 +281,8 @@ class BoostingTraining:
         of_rows = weight + held_out if rows.held_out is None else weight
         unit_weight = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit_weight, held_out / unit_weight
-        self.weight, self.seed, self.stop, self.known = weight, seed, stop, known
+        self.weight, self.seed, self.known = weight, seed, known
+        self.control, self.stop, self.is_late = control, control.stop, False
         self.train_rows = np.flatnonzero(weight).astype(np.int32)
         self.held_out_rows = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out_rows] / (held_out.sum() or 1)
@@ -314,7 +320,10 @@ class BoostingTraining:
             is_stalled = number - best >= patience and len(self.held_out_rows)
             shown = loss if len(self.held_out_rows) else None
             is_ended = report is not None and number and report(number, n_rounds, loss=shown)
-            if number == n_rounds or is_stalled or is_ended or self.stop[0]:
+            # The first round is added in any case, and known ones are not thrown away.
+            self.is_late = number > self.known.n_rounds and self.control.is_late()
+            if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
+                self.is_late &= number < n_rounds and not is_stalled
                 break
             self._add_round(number)
         if report is not None and is_stalled and number < n_rounds:

@@ -10,7 +10,7 @@ FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
 
 
-def validation_mask(estimator, weight, seed):
+def validation_mask(estimator, weight, seed, group=None):
     """Rows of a tree that are held out with `early_stopping`, drawn at random.
 
     Parameters
@@ -20,6 +20,8 @@ def validation_mask(estimator, weight, seed):
     weight : ndarray of shape (n_rows,), float64
         Rows of weight 0 are not drawn.
     seed : int
+    group : ndarray of shape (n_rows,), int, or None
+        Rows of a group are held out together.
 
     Returns
     -------
@@ -41,8 +43,21 @@ def validation_mask(estimator, weight, seed):
             f"early_stopping=True with validation_fraction={fraction} leaves none of the "
             f"{len(chosen)} distinct rows of a tree to train on"
         )
-    mask[np.random.default_rng(seed).permutation(chosen)[:n_held_out]] = True
+    mask[_drawn(chosen, n_held_out, np.random.default_rng(seed), group)] = True
     return mask
+
+
+def _drawn(rows, n, random, group):
+    """`n` of the rows, at random; with groups, whole ones with at least as many rows, but not all.
+
+    None of them if all are in one group.
+    """
+    if group is None:
+        return random.permutation(rows)[:n]
+    _, number, size = np.unique(group[rows], return_inverse=True, return_counts=True)
+    order = random.permutation(len(size))
+    n_groups = np.searchsorted(np.cumsum(size[order]), n) + 1
+    return rows[np.isin(number, order[: min(n_groups, len(size) - 1)])]
 
 
 class EarlyStopping:
@@ -113,33 +128,47 @@ class EarlyStopping:
         return self._n_stalled >= self.n_iter_no_change
 
 
-def draw_weighted(weight, fraction, random):
+def draw_weighted(weight, fraction, random, group=None):
     """Mask of a fraction of the rows of positive weight, for hinge forests.
 
-    All False where no row would be left to train on.
+    All False where no row would be left to train on. Rows of a `group` are held out together.
     """
     mask = np.zeros(len(weight), dtype=bool)
     present = np.flatnonzero(weight)
     n_validation = math.ceil(fraction * len(present))
     if n_validation < len(present):
-        mask[random.permutation(present)[:n_validation]] = True
+        mask[_drawn(present, n_validation, random, group)] = True
     return mask
 
 
-def draw_held_out(weight, fraction, seed):
-    """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0."""
+def draw_held_out(weight, fraction, seed, group=None):
+    """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0.
+
+    Rows of a `group` are held out together.
+    """
     n_rows = len(weight)
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
     held_out = np.zeros(n_rows)
-    rows = random.permutation(n_rows)[:n]
+    rows = _drawn(np.arange(n_rows), n, random, group)
     held_out[rows] = weight[rows]
     return held_out
 
 
-def balanced_folds(y, n_folds, seed):
-    """Fold of each row: at random, with about the same targets in all folds."""
+def balanced_folds(y, n_folds, seed, group=None):
+    """Fold of each row: at random, with about the same targets in all folds.
+
+    With groups, these are in one fold each, and folds have about equal numbers of rows.
+    """
     random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    if group is not None:
+        _, number, size = np.unique(group, return_inverse=True, return_counts=True)
+        order = random.permutation(len(size))
+        of_group, filled = np.empty(len(size), dtype=np.int64), np.zeros(n_folds)
+        for one in order[np.argsort(-size[order], kind="stable")]:  # the largest first
+            of_group[one] = np.argmin(filled)
+            filled[of_group[one]] += size[one]
+        return of_group[number]
     order = random.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     fold = np.empty(len(y), dtype=np.int64)

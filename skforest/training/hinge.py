@@ -4,6 +4,7 @@ Lay et al. 2018, algorithm 1 (initialisation) and section 4.
 """
 
 import math
+import time
 import warnings
 from dataclasses import dataclass, replace
 
@@ -188,16 +189,17 @@ def _pool(n_linear, n_identity, first, shape, random):
 class HingeTraining:
     """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
 
-    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop):
+    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop, group=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
         self.weight = weight
         self.loss_curve, self.validation_scores = [], []
         self.n_done, self.best = 0, None
+        self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
         random = np.random.RandomState(seed % 2**32)
         n_outputs = loss.n_outputs
         apart = source.is_kept_apart
         trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
-        mask = draw_weighted(trains, settings.validation_fraction, random)
+        mask = draw_weighted(trains, settings.validation_fraction, random, group)
         trains[mask] = 0.0
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
@@ -213,23 +215,29 @@ class HingeTraining:
         self.validation_table = source.subset(self.validation_rows).table()
         self.validation_target = target[self.validation_rows]
 
-    def run(self, report=None):
+    def run(self, report=None, limit=None):
         """Train for all steps, or until the validation loss stops falling.
 
-        `report` is called with the number of evaluations done and the number of all. ValueError if
-        the loss becomes infinite before the first evaluation on validation rows.
+        `report` is called with the number of evaluations done and the number of all. With a
+        `TimeLimit`, there are only as many steps as it has time for. ValueError if the loss
+        becomes infinite before the first evaluation on validation rows.
         """
-        settings = self.settings
+        settings, start = self.settings, time.perf_counter()
         size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
         early_stopping = len(self.validation_rows) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
-        while self.n_done < settings.n_steps and not self.stop[0]:
-            steps = np.arange(self.n_done, min(self.n_done + size, settings.n_steps))
+        while self.n_done < self.end and not self.stop[0]:
+            steps = np.arange(self.n_done, min(self.n_done + size, self.end))
             loss = self.trainer.run(self._rates(steps) * factor)
             if self.stop[0]:
                 return
             self.loss_curve.append(loss)
             self.n_done += len(steps)
+            if limit is not None:
+                seconds = (time.perf_counter() - start) / self.n_done
+                if len(self.loss_curve) == 1:
+                    limit.check(seconds * (settings.n_steps - self.n_done))
+                self._end_in(int(limit.left() / seconds))
             watched = self._validation_loss() if early_stopping else loss
             if report is not None:
                 held_out = {"loss": watched} if early_stopping else {}
@@ -255,6 +263,24 @@ class HingeTraining:
         if self.best is not None:
             self.trainer.restore(self.best)
 
+    def _end_in(self, n_steps):
+        """End after at most so many further steps, with the rate of the last step of training.
+
+        The schedule is bent: what is left of it takes the steps that are left, which are counted
+        from `bend`, a step and the share of the schedule that is done there.
+        """
+        end = min(self.n_done + n_steps, self.settings.n_steps)
+        if end != self.end:
+            self.bend = self.n_done, float(self._progress(self.n_done))
+            self.end = end
+
+    def _progress(self, steps):
+        """Share of the schedule that is done before steps."""
+        first, share = self.bend
+        if not first:
+            return steps / self.settings.n_steps
+        return share + (1 - share) * (steps - first) / max(self.end - first, 1)
+
     def partial_fit(self, data, target):
         """Train on each row of a part of a stream once, at the constant rate."""
         spread = self.source.spread
@@ -278,7 +304,7 @@ class HingeTraining:
     def _rates(self, steps):
         rate = np.full(len(steps), float(self.settings.learning_rate))
         if self.settings.schedule == "cosine":
-            rate *= 0.5 * (1 + np.cos(np.pi * steps / self.settings.n_steps))
+            rate *= 0.5 * (1 + np.cos(np.pi * self._progress(steps)))
         return rate
 
     def _validation_loss(self):
@@ -312,11 +338,14 @@ class HingeTraining:
     @property
     def record(self):
         """What training recorded, by fitted attribute."""
-        return {
+        record = {
             "loss_curve_": np.array(self.loss_curve),
             "validation_scores_": np.array(self.validation_scores),
             "n_iter_": self.n_done,
         }
+        if self.n_done == self.end < self.settings.n_steps:
+            record["ended"] = self.n_done, self.settings.n_steps, "step"
+        return record
 
     # ----------------------------------------------------------------------------- the Forest
 
