@@ -121,6 +121,30 @@ def test_validation_scores_are_losses_of_held_out_rows():
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
 
 
+@BOTH
+def test_validation_scores_are_weighted_losses_of_the_given_rows(cls):
+    """Weights that differ, so that a mean without them is another number."""
+    X, y = rows_of(cls, 260)
+    weight = np.random.default_rng(0).exponential(1.0, 100) ** 2
+    own = {"n_bags": 1, "n_iter_no_change": 100, "linear_leaves": False}
+    own |= {"linear_start": None} if cls is ObliqueBoostingRegressor else {}
+    model = quick(cls, **own)
+    model.fit(X[:160], y[:160], X_val=X[160:], y_val=y[160:], sample_weight_val=weight)
+    (scores,), n_iter = model.validation_scores_, model.n_iter_[0]
+    if cls is ObliqueBoostingClassifier:
+        losses = [
+            log_loss(y[160:], found, sample_weight=weight)
+            for found in model.staged_predict_proba(X[160:])
+        ]
+    else:  # in units of the variance of the target
+        losses = [
+            np.average((found - y[160:]) ** 2, weights=weight) / (2 * y[:160].var())
+            for found in model.staged_predict(X[160:])
+        ]
+    assert n_iter > 5
+    np.testing.assert_allclose(-scores[1 : n_iter + 1], losses, rtol=1e-4)
+
+
 @pytest.mark.parametrize("n_bags", [1, 3])
 def test_loss_curves_are_losses_of_training_rows(n_bags):
     X, y = rows_of(ObliqueBoostingClassifier)

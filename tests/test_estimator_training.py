@@ -136,7 +136,9 @@ def test_every_tree_has_a_bootstrap_of_its_own(estimator):
     assert 0.55 < off.min() and off.max() < 0.71
 
 
-@pytest.mark.parametrize("value, n_draws", [(None, N), (0.25, 30), (1.0, N), (17, 17), (1, 1)])
+@pytest.mark.parametrize(
+    "value, n_draws", [(None, N), (0.25, 30), (1.0, N), (17, 17), (1, 1), (1e-3, 1)]
+)
 @pytest.mark.needs("min_impurity_decrease")
 def test_max_samples_is_the_number_of_draws(estimator, value, n_draws):
     X, y = task(estimator)

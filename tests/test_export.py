@@ -50,6 +50,10 @@ SHAPES = (
     ((2,), (True,), None),
     ((4, 5, 3), (False, True, False), (True, False, False)),
     ((1,), None, None),
+    # Subsets have a bit for each index: a byte that is full, and those beside it.
+    ((8, 2), None, (True, False)),
+    ((2, 9), (True, False), (False, True)),
+    ((16,), None, (True,)),
 )
 
 

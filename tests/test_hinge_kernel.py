@@ -304,6 +304,21 @@ def test_training_ends_at_the_stop_flag():
     assert trainer.arrays["counts"][0] <= before + 1
 
 
+@pytest.mark.parametrize("n_steps", [1, 2, 5])
+def test_the_loss_of_a_run_is_the_mean_loss_of_its_batches(n_steps):
+    """Each batch is the whole table, and steps of length 0 change nothing."""
+    how = settings(identity=True, n_linear=0, optimizer="sgd", momentum=0.0)
+    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer.run(np.full(20, 0.03))
+    before, _ = LogLoss(3).evaluate(trainer.respond(table), target)
+    assert trainer.run(np.zeros(n_steps)) == pytest.approx(before.mean(), rel=1e-5)
+    first, second = trainer.run(np.full(1, 0.03)), trainer.run(np.zeros(1))
+    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer.run(np.full(20, 0.03))
+    mean = trainer.run(np.array([0.03, 0.0]))
+    assert second < first and mean == pytest.approx((first + second) / 2, rel=1e-5)
+
+
 @pytest.mark.parametrize("n, width", [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (16, 16), (17, 32)])
 def test_widths_of_vectors(n, width):
     assert padded_vector(n) == width
