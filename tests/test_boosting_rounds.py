@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
-from skforest.training.early_stopping import balanced_folds
+from skforest.training.early_stopping import balanced_folds, draw_held_out
 
 # ---------------------------------------------------------------------------------------- training
 
@@ -168,6 +168,24 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
         assert curve[0] > curve[-1]
     unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
     assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
+
+
+def test_folds_have_about_the_same_targets():
+    """Of as many rows of neighbouring targets as there are folds, each fold has one."""
+    y = np.random.default_rng(0).permutation(103).astype(float)
+    fold = balanced_folds(y, 5, 3)
+    in_order = fold[np.argsort(y)]
+    assert all(len(set(in_order[i : i + 5])) == len(in_order[i : i + 5]) for i in range(0, 103, 5))
+    assert len({tuple(in_order[i : i + 5]) for i in range(0, 100, 5)}) > 5  # at random
+
+
+@pytest.mark.parametrize("fraction, n", [(1e-9, 1), (0.04, 1), (0.2, 4), (0.5, 10), (0.999, 19)])
+def test_held_out_rows_are_at_least_one_and_not_all(fraction, n):
+    weight = np.random.default_rng(0).uniform(0.5, 2, 20)
+    held_out = draw_held_out(weight, fraction, 0)
+    assert np.count_nonzero(held_out) == n
+    np.testing.assert_array_equal(held_out[held_out > 0], weight[held_out > 0])
+    assert not draw_held_out(weight[:1], fraction, 0).any()
 
 
 def test_auto_is_resolved_from_the_number_of_distinct_rows():

@@ -957,16 +957,29 @@ def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
 
     monkeypatch.setattr(endtoend, "validation_mask", recorded)
     own = {"max_depth": 3, "routing": "soft", "early_stopping": True, "n_iter_no_change": 1000}
-    model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y)
-    assert masks[0].sum() == 100 and model.forest_.node_weight[0] == len(X)
-    rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], np.ones(len(X)))
+    weight = np.random.default_rng(0).uniform(0.2, 3, len(X))
+    model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y, weight)
+    assert masks[0].sum() == 100
+    assert model.forest_.node_weight[0] == pytest.approx(weight.sum())
+    rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], weight)
     train = rows.weight * ~masks[0]
     truth, target = rows.y, rows.y - model.forest_.baseline
     if cls is E2EDecisionForest:
         truth, target = np.eye(3)[rows.y[:, 0].astype(int)], rows.y[:, 0].astype(np.int32)
     tree = recount(model.forest_, make_training_set(rows.X, target, train), model._criterion)
-    error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1).mean()
+    error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1)
+    error = np.average(error, weights=rows.weight[masks[0]])
     assert -model.validation_scores_[0].max() == pytest.approx(error, rel=1e-5)
+
+
+def test_training_stops_after_exactly_so_many_epochs_without_progress():
+    losses = [3.0, 2.0, 2.0 - 1e-5, 2.5, 1.9, 1.95, 1.9, 1.8999]
+    stopping = EarlyStopping(np.array([False, True]), 3)
+    stops = [stopping.should_stop(loss, number) for number, loss in enumerate(losses)]
+    assert stops == [False] * 7 + [True]  # less than a ten thousandth is no progress
+    assert stopping.best == 7 and stopping.scores == [-loss for loss in losses]
+    once = EarlyStopping(np.array([True]), 1)
+    assert [once.should_stop(loss, None) for loss in (1.0, 0.5, 0.5)] == [False, False, True]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -337,7 +337,7 @@ def test_initial_weights_have_a_variance_of_one_or_one_over_their_number(has_uni
 # ---------------------------------------------------------------------------------- packed forests
 
 
-def bag_of(how, fields=None, seed=0, n=200):
+def bag_of(how, fields=None, seed=0, n=200, weight=None):
     """A trained bag and the rows that it was trained on."""
     X, y = rows_of(RandomHingeForestClassifier, n, seed)
     table = X.astype(np.float32)
@@ -352,7 +352,8 @@ def bag_of(how, fields=None, seed=0, n=200):
         np.arange(6, dtype=np.int32)[None] if fields is None else fields,
     )
     target = y[:, None].astype(float)
-    training = HingeTraining(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    weight = np.ones(n) if weight is None else weight
+    training = HingeTraining(source, target, LogLoss(3), weight, how, seed, NEVER)
     training.run()
     return training, source
 
@@ -393,6 +394,38 @@ def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
         is_leaf = forest.child[nodes] < 0
         np.testing.assert_array_equal(forest.node_weight[nodes][is_leaf], counts[is_leaf])
         assert (forest.child[nodes][is_leaf & (counts == 0)] == -1).all()
+
+
+def test_validation_scores_are_weighted_means_of_losses():
+    weight = np.random.default_rng(0).exponential(size=200)
+    training, _ = bag_of(settings(n_steps=200, validation_fraction=0.3), weight=weight)
+    rows = training.validation_rows
+    assert len(rows) == 60
+    raw = training.trainer.respond(training.table)[rows]  # of the best model
+    losses, _ = LogLoss(3).evaluate(raw, training.validation_target)
+    best = max(training.record["validation_scores_"])
+    assert -np.average(losses, weights=weight[rows]) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "plateau"])
+def test_learning_rates_of_a_schedule(schedule, monkeypatch):
+    """One step in each evaluation, and a loss that never falls."""
+    rates, n = [], 40
+
+    class Recorder(HingeTrainer):
+        def run(self, given):
+            rates.extend(given)
+            return 1.0
+
+    monkeypatch.setattr("skforest.training.hinge.HingeTrainer", Recorder)
+    bag_of(settings(n_steps=n, schedule=schedule, learning_rate=0.2))
+    if schedule == "cosine":
+        expected = 0.1 * (1 + np.cos(np.pi * np.arange(n) / n))
+    elif schedule == "plateau":  # lowered behind every three evaluations that are no better
+        expected = 0.2 * 0.3 ** (np.maximum(np.arange(n) - 1, 0) // 3)
+    else:
+        expected = np.full(n, 0.2)
+    np.testing.assert_allclose(rates, expected)
 
 
 def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):

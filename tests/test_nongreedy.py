@@ -489,6 +489,25 @@ def test_early_stopping():
         model.set_params(validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
 
 
+@pytest.mark.parametrize("cls", TREES)
+def test_validation_scores_are_weighted_means_of_losses(cls, monkeypatch):
+    seen = []
+
+    class Recorder(JointTrainer):
+        def losses(self, rows):
+            seen.append((np.asarray(rows), super().losses(rows)))
+            return seen[-1][1]
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    X, y = easy_rows(cls)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    tree = cls(early_stopping=True, n_epochs=4, random_state=0)
+    data = clone(tree)._prepare(X, y, weight)
+    tree.fit(X, y, weight)
+    found = [-np.average(losses, weights=data.weight[rows]) for rows, losses in seen]
+    np.testing.assert_allclose(tree.validation_scores_, found)
+
+
 def test_l1_stores_splits_sparsely():
     X_train, X_test, y_train, y_test = digits()
     model = NonGreedyTreeClassifier(max_depth=6, random_state=0)

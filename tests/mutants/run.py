@@ -138,7 +138,7 @@ class Copy:
         done = self.run("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
         if done is None:
             return FAILS, None
-        failed = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", done.stdout, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)( - .*)?$", done.stdout, re.MULTILINE)
         return done.returncode, failed and failed[1]
 
 
