@@ -259,12 +259,14 @@ def test_the_norm_of_a_split_is_bounded(nu):
     assert len(square) > 10
 
 
-def test_validation_rows_reject_planes_through_noise():
+@pytest.mark.parametrize("n, share", [(600, 0.3), (150, 0.2), (80, 0.5)])
+def test_validation_rows_reject_planes_through_noise(n, share):
+    """Also where few are held out, which the training rows would outvote."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 60))
-    y = (X[:, 0] > 0) ^ (rng.random(600) < 0.2)
+    X = rng.normal(size=(n, 60))
+    y = (X[:, 0] > 0) ^ (rng.random(n) < 0.2)
     shares = []
-    for holdout in (0.0, 0.3):
+    for holdout in (0.0, share):
         model = CO2ForestClassifier(10, max_depth=1, max_features=None, random_state=0)
         model.set_params(objective="co2", holdout=holdout, bootstrap=True)
         forest = model.fit(X, y).forest_
