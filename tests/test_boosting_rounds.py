@@ -170,6 +170,33 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
     assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
 
 
+def test_features_are_drawn_by_the_gains_of_their_splits(monkeypatch):
+    """The gain of a mixture is divided among its features."""
+    seen = []
+    packed = ObliqueBoostingRegressor._packed
+
+    def recorded(self, training, data):
+        seen.append(training)
+        return packed(self, training, data)
+
+    monkeypatch.setattr(ObliqueBoostingRegressor, "_packed", recorded)
+    X, y = rows_of(ObliqueBoostingRegressor)
+    quick(ObliqueBoostingRegressor, n_bags=1, early_stopping=False, linear_start=None).fit(X, y)
+    (training,) = seen
+    expected, n_mixtures = np.zeros(6), 0
+    for tree in training.trees:
+        for code, gain in zip(tree["direction"], tree["gain"].astype(float)):
+            used = [code]
+            if code >= 6:
+                used = tree["sparse_feature"][slice(*tree["sparse_start"][code - 6 : code - 4])]
+                n_mixtures += 1
+            expected[used] += gain / len(used)
+    assert n_mixtures > 20
+    np.testing.assert_allclose(training.importance, expected, rtol=1e-6)
+    chance = training._feature_chances()
+    np.testing.assert_allclose(chance, 1 / 6 + expected / expected.sum(), rtol=1e-6)
+
+
 def test_folds_have_about_the_same_targets():
     """Of as many rows of neighbouring targets as there are folds, each fold has one."""
     y = np.random.default_rng(0).permutation(103).astype(float)
@@ -594,6 +621,10 @@ def test_stages_end_with_the_prediction(task, n_bags):
         bags = [model._member(bag) for bag in range(n_bags)]
         expected = np.mean([bag[:3].response(X)[:, 0] for bag in bags], axis=0)
         np.testing.assert_allclose(stages[2], expected, rtol=1e-12)
+        # Behind the end of the shorter bag, it keeps its response.
+        expected = np.mean([bag[:-1].response(X)[:, 0] if len(bag) == len(stages) else
+                            bag.response(X)[:, 0] for bag in bags], axis=0)  # fmt: skip
+        np.testing.assert_allclose(stages[-2], expected, rtol=1e-12)
         errors = [np.mean((stage - y) ** 2) for stage in stages]
         assert errors[0] > 2 * errors[-1]
 

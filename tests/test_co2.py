@@ -349,6 +349,16 @@ def test_without_scaling_rows_are_read_as_they_are():
     np.testing.assert_array_equal(model.predict_proba(X.astype(np.uint8)), model.predict_proba(X))
 
 
+def test_the_first_class_wins_a_tie_of_votes_in_a_leaf():
+    for labels in ([0, 1, 2], [2, 1, 0], ["b", "a", "c"]):
+        model = CO2ForestClassifier(2, voting="hard", random_state=0, **MINIMAL)
+        found = model.fit(np.zeros((3, 1)), labels).predict_proba(np.zeros((1, 1)))
+        np.testing.assert_array_equal(found, [[1, 0, 0]])
+        several = np.stack([labels, labels[::-1]], axis=1)
+        for part in clone(model).fit(np.zeros((3, 1)), several).predict_proba(np.zeros((1, 1))):
+            np.testing.assert_array_equal(part, [[1, 0, 0]])
+
+
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_hard_voting_counts_the_trees(outputs, tmp_path):
     X, y = load_digits(return_X_y=True)

@@ -148,6 +148,31 @@ def test_max_samples_is_the_number_of_draws(estimator, value, n_draws):
 
 
 @pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.parametrize("share, count", [(0.021, 3), (0.05, 6), (1e-9, 1)])
+def test_shares_of_rows_are_rounded_up(estimator, share, count):
+    X, y = task(estimator)
+    estimator.set_params(bootstrap=False, n_estimators=2)
+    one = clone(estimator).set_params(min_samples_leaf=share).fit(X, y)
+    assert_same_trees(one, clone(estimator).set_params(min_samples_leaf=count).fit(X, y))
+    one = clone(estimator).set_params(min_samples_split=share).fit(X, y)
+    assert_same_trees(one, clone(estimator).set_params(min_samples_split=max(count, 2)).fit(X, y))
+
+
+@pytest.mark.needs("projection")
+def test_a_decrease_of_impurity_is_a_mean_over_outputs_and_rows(regressor):
+    """It depends neither on copies of outputs nor on weights, and has the squared unit of y."""
+    X, y = task(regressor)
+    own = {"bootstrap": False, "n_estimators": 2, "min_impurity_decrease": 0.05 * y.var()}
+    plain = clone(regressor).set_params(**own).fit(X, y)
+    assert 2 < plain.forest_.n_leaves[0] < 30
+    twice = clone(plain).fit(X, np.stack([y, y], axis=1), np.full(len(y), 4.0))
+    np.testing.assert_array_equal(twice.apply(X), plain.apply(X))
+    own["min_impurity_decrease"] *= 16
+    scaled = clone(regressor).set_params(**own).fit(X, 4 * y)
+    np.testing.assert_array_equal(scaled.apply(X), plain.apply(X))
+
+
+@pytest.mark.needs("min_impurity_decrease")
 def test_without_bootstrap_every_tree_sees_all_rows(estimator):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False).fit(X, y)

@@ -407,6 +407,33 @@ def test_validation_scores_are_weighted_means_of_losses():
     assert -np.average(losses, weights=weight[rows]) == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.parametrize("fern", [False, True])
+def test_gains_are_what_rows_ask_of_the_tests(fern):
+    """Each row counts, by the norm of the vector of its leaf, at the test of its smallest margin.
+
+    The gain of the test of a fern is divided among the nodes of its level.
+    """
+    weight = np.random.default_rng(0).exponential(size=200)
+    how = settings(fern=fern, n_steps=30)
+    training, _ = bag_of(how, weight=weight)
+    arrays, table = training.trainer.arrays, training.table
+    tests, places = oracles.hinge_tests(arrays)
+    z = oracles.hinge_features(arrays, table)
+    expected = np.zeros(tests.shape)
+    for t in range(how.n_trees):
+        for i in range(200):
+            path = oracles.hinge_path(z[i], tests[t], places[t], how.depth, fern)
+            row = arrays["leaf"][t, path[0]]
+            norm = np.linalg.norm(arrays["value"][row, 0].astype(float)) if row >= 0 else 0.0
+            expected[t, path[1]] += weight[i] * norm
+    found = training.arrays(np.ones(3))["gain"].reshape(how.n_trees, -1)
+    if fern:
+        ends = [slice(2**level - 1, 2 ** (level + 1) - 1) for level in range(how.depth)]
+        assert all(np.ptp(found[:, own], axis=1).max() == 0 for own in ends)
+        found = np.stack([found[:, own].sum(axis=1) for own in ends], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * expected.max())
+
+
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "plateau"])
 def test_learning_rates_of_a_schedule(schedule, monkeypatch):
     """One step in each evaluation, and a loss that never falls."""

@@ -1,5 +1,6 @@
 """Non-greedy trees: inference and training against plain definitions, and what holds always."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -487,6 +488,33 @@ def test_early_stopping():
     assert not np.array_equal(scores[:3], other.validation_scores_[:3])
     with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 2 distinct rows"):
         model.set_params(validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 10.0])
+def test_leaves_start_at_smoothed_shares_of_their_rows(smoothing, monkeypatch):
+    """`smoothing` rows of mean weight are added to each class; weights have no unit."""
+    given = []
+
+    class Recorder(JointTrainer):
+        def __init__(self, *arguments):
+            given.append(copy.deepcopy(arguments[:8]))  # training changes them in place
+            super().__init__(*arguments)
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    X, y = easy_rows(NonGreedyTreeClassifier)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    NonGreedyTreeClassifier(smoothing=smoothing, max_depth=3, n_epochs=1).fit(X, y, 7 * weight)
+    rows, label, n_classes, weight, child, W, threshold, (_, _, theta, _) = given[0]
+    weight = weight / weight.mean()
+    leaf = np.zeros(len(rows), dtype=int)
+    while (child[leaf] > 0).any():
+        split = np.maximum(child[leaf] - 1, 0) // 2
+        right = (W[split] * rows).sum(axis=1) > threshold[split]
+        leaf = np.where(child[leaf] > 0, child[leaf] + right, leaf)
+    counts = np.zeros((len(theta) // n_classes, n_classes))
+    np.add.at(counts, (-1 - child[leaf], label), weight)
+    share = (counts + smoothing) / (counts.sum(axis=1, keepdims=True) + n_classes * smoothing)
+    np.testing.assert_allclose(theta.reshape(share.shape), np.log(share), rtol=1e-6)
 
 
 @pytest.mark.parametrize("cls", TREES)

@@ -137,10 +137,16 @@ def test_every_classifier_takes_a_class_weight_for_each_output(classifier):
 
 
 def test_out_of_bag():
+    """The score is the weighted share of the rows of which all outputs are right."""
     X, y = rows(300)
     y = coded(y)
-    model = CO2ForestClassifier(30, oob_score=True, random_state=0).fit(X, y)
+    weight = np.random.default_rng(0).exponential(size=300) ** 2
+    model = CO2ForestClassifier(30, oob_score=True, random_state=0).fit(X, y, weight)
     assert [p.shape for p in model.oob_decision_function_] == [(300, 3), (300, 2), (300, 2)]
+    found = np.stack([p.argmax(axis=1) for p in model.oob_decision_function_], axis=1)
+    seen = ~np.isnan(model.oob_decision_function_[0][:, 0])
+    is_right = (found == y).all(axis=1)[seen]
+    assert model.oob_score_ == pytest.approx(np.average(is_right, weights=weight[seen]))
     assert 0.5 < model.oob_score_ < 1
 
 
