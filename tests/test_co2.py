@@ -45,8 +45,17 @@ def split_of(model):
 @pytest.mark.parametrize("objective", ["co2", "soft"])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_stump_is_that_of_the_definition(objective, seed, leaves, row_norm, keep):
+    check_stump(*blobs(20 + 10 * seed, seed=seed), objective, leaves, row_norm, keep)
+
+
+@pytest.mark.parametrize("p", [15, 16, 17, 33, 64, 81])
+def test_stumps_of_any_width_are_those_of_the_definition(p):
+    """Vectors have 16 lanes, of which sums take four at a time."""
+    check_stump(*blobs(70, p, seed=p), "co2", "counts", 8.0, "best")
+
+
+def check_stump(X, y, objective, leaves, row_norm, keep):
     """All rows form one batch, so that their order does not matter."""
-    X, y = blobs(20 + 10 * seed, seed=seed)
     model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
     model.set_params(leaves=leaves, row_norm=row_norm, keep=keep).fit(X, y)
     # With a learning rate of nearly 0 the split is the cut that training starts from.

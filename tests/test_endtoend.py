@@ -140,10 +140,10 @@ def test_leaves_are_set_from_responsibilities(seed, real):
 @fixed
 @given(
     seed=st.integers(0, 10**6), real=st.booleans(), engine=st.sampled_from(["lists", "products"]),
-    batch_size=st.sampled_from([7, 1000]),
+    batch_size=st.sampled_from([7, 1000]), p=st.sampled_from([5, 15, 16, 17, 33, 81]),
 )  # fmt: skip
-def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
-    case = Case(seed, real=real, n_splits=3)
+def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size, p):
+    case = Case(seed, real=real, n_splits=3, p=p)
     steepness = 0.1  # no child is left out
     trainer = case.with_leaves(steepness, engine=engine, batch_size=batch_size)
     found = trainer.evaluate(steepness)["gradient"]
@@ -509,6 +509,20 @@ def data(cls, n=400, random_state=0):
         return X.astype(np.float32), y
     X, y = make_regression(n, 8, n_informative=6, random_state=random_state)
     return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_splits_start_at_the_weighted_mean_of_their_rows(cls):
+    """With steps of nearly no length, a split stays where it starts."""
+    X, y = data(cls)
+    weight = np.random.default_rng(0).exponential(size=len(X)) ** 2
+    own = {"max_depth": 1, "learning_rate": 1e-9, "greedy_epochs": 1, "finetune_epochs": 0}
+    model = cls(5, random_state=0, growth="best", **own).fit(X, y, weight)
+    forest = model.forest_
+    Z = forest.map_features(X)
+    along = forest.directions() @ np.average(Z, axis=0, weights=weight)
+    spread = np.std(forest.directions() @ Z.T, axis=1)
+    assert (np.abs(along - forest.threshold) < 1e-3 * spread).all()
 
 
 @pytest.mark.parametrize("cls", CLASSES)

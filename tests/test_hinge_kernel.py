@@ -157,6 +157,21 @@ def test_gradients_are_finite_differences(change, name):
             assert gradient.flat[at] == pytest.approx(expected, abs=1e-7, rel=1e-6), key
 
 
+@pytest.mark.parametrize("n_columns", [15, 16, 17, 33, 81])
+@pytest.mark.parametrize("identity", [False, True])
+def test_gradients_of_any_number_of_columns(n_columns, identity):
+    how, loss = settings(identity=identity), LogLoss(3)
+    trainer, table, target = small_problem(how, loss, n_columns=n_columns)
+    mean_loss, found = trainer.gradients(table, target)
+    arrays = {key: array.copy() for key, array in trainer.arrays.items()}
+    model = how.depth, how.fern, table
+    loss_of_rows, slopes = loss.evaluate(oracles.hinge_response(arrays, *model), target)[:2]
+    assert mean_loss == pytest.approx(loss_of_rows.mean(), rel=1e-5)
+    for key, gradient in oracles.hinge_gradients(arrays, *model, slopes / len(table)).items():
+        kernel = found[key][:, : gradient.shape[1]]
+        np.testing.assert_allclose(kernel, gradient, rtol=1e-3, atol=2e-5, err_msg=key)
+
+
 def finite_difference(total, arrays, key, at, step=1e-7):
     """Central difference by one parameter."""
     losses = []

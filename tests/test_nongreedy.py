@@ -158,11 +158,16 @@ def easy_rows(cls, n=150):
 # ------------------------------------------------------------------------------------ one step
 
 
+@pytest.mark.parametrize("p", [15, 16, 17, 33, 81])
+def test_one_step_of_any_width_is_that_of_the_definition(p):
+    test_one_step_is_that_of_the_definition(p, 1, False, p)
+
+
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("n_flips", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_one_step_is_that_of_the_definition(seed, n_flips, stable):
-    task = problem(seed)
+def test_one_step_is_that_of_the_definition(seed, n_flips, stable, p=4):
+    task = problem(seed, p=p)
     model = trainer(**task, nu=3.0, max_flips=n_flips, stable=stable)
     W0, t0 = model.planes()
     Z, W, b = oracles.joint_planes(
