@@ -243,32 +243,6 @@ def test_no_importances_without_a_member_that_has_them():
         _ = blend.feature_importances_
 
 
-def test_criteria_are_weighted_scores():
-    rng = np.random.default_rng(0)
-    weight = rng.exponential(size=50) ** 2
-    y, found = rng.normal(size=(50, 2)) * [1, 9], rng.normal(size=(50, 2))
-    criterion = R2(y, weight)
-    expected = r2_score(y, found, sample_weight=weight)
-    assert criterion.score(criterion.reduce(found)) == pytest.approx(expected)
-    parts = [rng.dirichlet([1, 1, 1], size=50), rng.dirichlet([1, 1], size=50)]
-    codes = np.stack([rng.integers(n, size=50) for n in (3, 2)], axis=1)
-    criterion = LogLoss(codes, [3, 2], weight)
-    losses = [
-        log_loss(own, np.maximum(part, 1e-3), sample_weight=weight, labels=range(part.shape[1]))
-        for own, part in zip(codes.T, parts)
-    ]
-    assert -criterion.score(criterion.reduce(np.hstack(parts))) == pytest.approx(
-        np.mean(losses), rel=0.01
-    )
-    counts = rng.integers(0, 3, size=50)
-    again = R2(y, weight).resampled(counts)
-    assert again.score(found - y) == pytest.approx(
-        float(
-            np.mean(1 - np.average((found - y) ** 2, 0, weight * counts) / R2(y, weight).variance)
-        )
-    )
-
-
 def test_members_of_small_weight_are_left_out():
     """Of many members that are about as good, no weight is below 0.05."""
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-COPIED = "skforest", "tests", "build", "setup.py", "pyproject.toml", "README.md", "LICENSE"
+COPIED = "skforest", "tests", "docs", "build", "setup.py", "pyproject.toml", "README.md", "LICENSE"
 TIME_LIMIT = 900  # seconds for the tests of one fault; an endless loop is noticed, too
 SUFFIXES = ".pyx", ".pxd", ".h"
 FAILS = 1  # exit code of pytest if a test failed, or 2: if a module could not be imported
@@ -58,7 +58,7 @@ class Copy:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                skipped = shutil.ignore_patterns("__pycache__", "debug*", "*sanitize*", "*.tmp")
+                skipped = shutil.ignore_patterns("__pycache__", "_build", "debug*", "*sanitize*")
                 shutil.copytree(source, folder / name, ignore=skipped)
             elif source.exists():
                 shutil.copy2(source, folder / name)
