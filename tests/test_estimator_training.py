@@ -183,6 +183,21 @@ def test_without_bootstrap_every_tree_sees_all_rows(estimator):
     assert estimator.score(X, y) == pytest.approx(1, abs=1e-9 if exact else 0.01)
 
 
+@pytest.mark.every_class
+def test_the_weight_of_a_node_is_that_of_the_rows_that_reach_it(estimator):
+    """Of distinct rows, for boosting, whose rows do not repeat in the tree of a round."""
+    X, y = task(estimator)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    own = {"bootstrap": False, "subsample": 1.0, "max_iter": 40, "n_estimators": 3}
+    own |= {"calibrate": False}  # which holds rows out
+    estimator.set_params(**{k: v for k, v in own.items() if k in estimator.get_params()})
+    forest = estimator.fit(X, y, weight).forest_
+    path, _ = estimator.decision_path(X)
+    counts = "subsample" in estimator.get_params()
+    expected = path.T @ (np.ones(len(X)) if counts else weight)
+    np.testing.assert_allclose(forest.node_weight, expected, rtol=1e-9)
+
+
 def test_random_state(estimator):
     X, y = task(estimator)
 
