@@ -184,6 +184,30 @@ def test_without_bootstrap_every_tree_sees_all_rows(estimator):
 
 
 @pytest.mark.every_class
+def test_a_second_fit_leaves_nothing_of_the_first(estimator):
+    """Of other rows, columns and labels; what few rows are predicted with is made again."""
+    X, y = task(estimator)
+    other = X[::-2, :4] * 3 + 1
+    target = y[::-2] > np.median(y) if is_classifier(estimator) else y[::-2] * 5
+    quick = {"n_estimators": 3, "max_iter": 40}
+    estimator.set_params(**{k: v for k, v in quick.items() if k in estimator.get_params()})
+    fresh = clone(estimator).fit(other, target)
+    estimator.fit(X, y)
+    response(estimator, X[:1]), estimator.apply(X[:3]), estimator.predictor()(np.float32(X))
+    assert estimator.feature_importances_.shape == (6,)
+    estimator.fit(other, target)
+    for rows in (other[:1], other):
+        np.testing.assert_array_equal(response(estimator, rows), response(fresh, rows))
+        np.testing.assert_array_equal(estimator.predict(rows), fresh.predict(rows))
+        np.testing.assert_array_equal(estimator.apply(rows), fresh.apply(rows))
+    np.testing.assert_array_equal(
+        estimator.predictor().predict(np.float32(other)), fresh.predict(np.float32(other))
+    )
+    np.testing.assert_array_equal(estimator.feature_importances_, fresh.feature_importances_)
+    assert vars(estimator).keys() == vars(fresh).keys()
+
+
+@pytest.mark.every_class
 def test_the_weight_of_a_node_is_that_of_the_rows_that_reach_it(estimator):
     """Of distinct rows, for boosting, whose rows do not repeat in the tree of a round."""
     X, y = task(estimator)

@@ -313,6 +313,20 @@ def test_bootstraps_of_trees_and_of_neighbouring_seeds_overlap_as_independent_on
         assert np.mean(draws[0] > 0) == pytest.approx(0.632, abs=0.03)
 
 
+@pytest.mark.parametrize("n_draws, n_drawn", [(100, 80), (50, 40), (1, 1), (7, 6)])
+def test_members_without_a_fold_draw_fewer_rows(n_draws, n_drawn):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2)).astype(np.float32)
+    rows = TrainingSet(X, np.zeros((100, 1)), np.ones(100))
+    rows = rows.with_folds(np.arange(100) % 5, 5)
+    for member in range(6):
+        own = rows.without_fold(member)
+        counts = own.bootstrap(member, n_draws)
+        assert counts.sum() == n_drawn
+        assert not counts[rows.is_left_out(member)].any()
+        np.testing.assert_array_equal(own.left_out_weight > 0, np.arange(100) % 5 == member % 5)
+
+
 def test_a_seed_gives_the_same_bootstrap():
     rows = some_rows(np.ones(100))
     assert rows.bootstrap(7, 100).tobytes() == rows.bootstrap(7, 100).tobytes()

@@ -2,7 +2,7 @@
 
     python tests/mutants/run.py                       # all of them
     python tests/mutants/run.py tree_files c_boxes    # those whose names contain one of these
-    python tests/mutants/run.py --list
+    python tests/mutants/run.py --list                # does each still apply? No test is run
 
 A patch is one fault in unified diff, as somebody could make it. Its first line says what a user
 would see, its second one names the test files that could notice it. It applies where its lines
@@ -50,6 +50,19 @@ def read(patch):
     return user, tests.split()[1:], [(p, "\n".join(o), "\n".join(n)) for p, o, n in hunks]
 
 
+def patched(folder, hunks):
+    """The texts of the files that a patch changes, by name; ValueError where it does not fit."""
+    texts = {}
+    for name, old, new in hunks:
+        path = folder / name
+        if name not in texts:
+            texts[name] = path.read_text(encoding="utf-8") if path.exists() else ""
+        if (n := texts[name].count(old + "\n")) != 1:
+            raise ValueError(f"its lines occur {n} times in {name}")
+        texts[name] = texts[name].replace(old + "\n", new + "\n")
+    return texts
+
+
 class Copy:
     """A built copy of the source tree that faults are applied to."""
 
@@ -90,13 +103,10 @@ class Copy:
     def apply(self, hunks):
         """Apply a patch; ValueError where it does not fit."""
         changed = set()
-        for name, old, new in hunks:
+        for name, text in patched(self.folder, hunks).items():
             path = self.folder / name
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            if (n := text.count(old + "\n")) != 1:
-                raise ValueError(f"its lines occur {n} times in {name}")
             before = path.stat()
-            path.write_text(text.replace(old + "\n", new + "\n"), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
             if path.suffix == ".h":
                 # The build compiles every kernel when a header changes; only these include it.
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -168,16 +178,21 @@ def judge(copy, patch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="only patches whose names contain one of these")
-    parser.add_argument("--list", action="store_true", help="only say what users would see")
+    parser.add_argument("--list", action="store_true", help="what users would see; nothing is run")
     arguments = parser.parse_args()
     patches = sorted(HERE.glob("*.patch"))
     if arguments.names:
         patches = [p for p in patches if any(name in p.stem for name in arguments.names)]
+    bad = 0
     if arguments.list:
         for patch in patches:
-            print(f"{patch.stem}: {read(patch)[0]}")
-        return 0
-    bad = 0
+            user, _, hunks = read(patch)
+            try:
+                patched(ROOT, hunks)
+            except ValueError as error:
+                bad, user = bad + 1, f"DOES NOT APPLY: {error}"
+            print(f"{patch.stem}: {user}")
+        return int(bad > 0)
     with tempfile.TemporaryDirectory(prefix="skforest-mutants-") as folder:
         copy = Copy(Path(folder) / "copy")
         for patch in patches:
