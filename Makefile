@@ -4,6 +4,7 @@
 # make coverage    the short suite; the share of lines and branches that it runs, at least 95 %
 # make sanitize    tests with the address and undefined behaviour sanitizers of gcc in every kernel
 # make fuzz    load damaged models for a minute; FUZZ_ARGS="--seconds 600 --seed 1", or "--guided"
+# make mutants    the short suite against seeded faults; MUTANTS="co2 onnx" takes those of such names
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -28,7 +29,7 @@ SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all coverage sanitize fuzz build docs notebooks lint bench clean
+.PHONY: demo test test-all coverage sanitize fuzz mutants build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -56,6 +57,9 @@ sanitize: build $(VENV)/.extra-test
 
 fuzz: build $(VENV)/.extra-test
 	$(BIN)/python tests/fuzz.py $(FUZZ_ARGS)
+
+mutants: build $(VENV)/.extra-test $(VENV)/.extra-torch
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b html docs docs/_build/html

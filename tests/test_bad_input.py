@@ -8,17 +8,19 @@ import re
 import subprocess
 import sys
 import time
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ESTIMATORS, fitted_attributes, small
+from conftest import ESTIMATORS, PARAMETERS, fitted_attributes, small
 from makers import response
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
+from sklearn.utils._param_validation import Interval
 
 import skforest
 
@@ -823,6 +825,80 @@ def test_unordered_has_priority_over_wrap(estimator):
     one = clone(estimator).fit(X, y)
     other = clone(estimator).set_params(wrap=(False, True)).fit(X, y)
     np.testing.assert_array_equal(response(one, X), response(other, X))
+
+
+def ends_of_ranges(cls):
+    """Parameters of a class with the smallest and largest numbers that they may have.
+
+    Largest ints are left out: they are limits of memory.
+    """
+    for name, constraints in sorted(cls._parameter_constraints.items()):
+        if name not in PARAMETERS[cls] or name in ("n_jobs", "verbose", "random_state"):
+            continue
+        for interval in constraints:
+            if not isinstance(interval, Interval):
+                continue
+            if interval.left is not None and interval.type is Integral:
+                yield name, int(interval.left)
+            elif interval.left is not None:
+                is_closed = interval.closed in ("left", "both")
+                yield name, float(interval.left if is_closed else np.nextafter(interval.left, 9))
+            if interval.right is not None and interval.type is not Integral:
+                is_closed = interval.closed in ("right", "both")
+                yield name, float(interval.right if is_closed else np.nextafter(interval.right, 0))
+
+
+# What else a value at the end of its range needs, or the message with which it is refused.
+NEEDED = {
+    "feature_shape": "multiply",
+    "max_leaf_nodes": {"growth": "best"},
+    "max_samples": {"bootstrap": True},
+    "dropout": "infinite",
+}
+
+
+@pytest.mark.every_class
+def test_numbers_at_the_ends_of_their_ranges(regressor):
+    """A forest, or a message; means of targets stay in their range."""
+    X, y = task(regressor)
+    X, y = X[:40], y[:40]
+    quick = {"n_estimators": 2} | (
+        {"max_iter": 20} if "dropout" in PARAMETERS[type(regressor)] else {}
+    )
+    for name, value in ends_of_ranges(type(regressor)):
+        model = clone(regressor).set_params(**quick | {name: value})
+        needed = NEEDED.get(name, {})
+        if isinstance(needed, dict):
+            model.set_params(**{key: x for key, x in needed.items() if key in model.get_params()})
+        try:
+            found = model.fit(X, y).predict(X)
+        except ValueError as error:
+            assert isinstance(needed, str) and needed in str(error), f"{name}={value}: {error}"
+            continue
+        assert np.isfinite(found).all(), f"{name}={value}"
+        if model.forest_.aggregate == "mean" and model.forest_.gate == "hard":
+            assert (np.abs(found - np.clip(found, y.min(), y.max())) < 1e-5).all(), name
+        assert (model.forest_.node_weight[model.forest_.tree_start[:-1]] > 0).all(), name
+
+
+@pytest.mark.every_class
+def test_shares_that_round_to_nothing_are_one(regressor):
+    """Of rows or features: the least that there is, and not none."""
+    X, y = task(regressor)
+    for name in ("max_samples", "max_features", "subsample", "validation_fraction"):
+        if name not in regressor.get_params() or not isinstance(
+            clone(regressor).set_params(**{name: 0.5}).get_params()[name], float
+        ):
+            continue
+        own = {"early_stopping": True} if name == "validation_fraction" else {}
+        own |= {"bootstrap": True} if name == "max_samples" else {}
+        own |= {"n_bags": 1} if "n_bags" in regressor.get_params() and own else {}
+        own |= {"max_iter": 20} if "dropout" in regressor.get_params() else {}
+        one, two = (
+            clone(regressor).set_params(n_estimators=2, **own | {name: share}).fit(X, y)
+            for share in (1e-9, 0.8 / len(X) if name != "max_features" else 0.1)
+        )
+        np.testing.assert_array_equal(one.predict(X), two.predict(X), err_msg=name)
 
 
 @pytest.mark.needs("projection")

@@ -89,6 +89,22 @@ def test_oc1_finds_a_plane_that_no_feature_shows():
     assert model.score(X, y) == 1
 
 
+def test_each_restart_of_oc1_is_a_further_chance():
+    """The best of more planes, of which the first are the same; some restart is better."""
+    gains = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 5))
+        y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+        own = {"objective": "oc1", "max_depth": 1, "max_features": None, "bootstrap": False}
+        model = CO2ForestClassifier(1, n_jumps=0, random_state=seed, **own)
+        gains.append([
+            clone(model).set_params(n_restarts=n).fit(X, y).forest_.gain[0] for n in range(3)
+        ])  # fmt: skip
+    steps = np.diff(gains, axis=1)
+    assert (steps > -1e-4).all() and (steps > 1e-3).any(axis=0).all()
+
+
 @pytest.mark.parametrize("params", [{"n_restarts": 0}, {"n_jumps": 0}])
 def test_every_parameter_of_oc1_matters(params):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)

@@ -50,7 +50,7 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._members import OwnMember, criterion_of, response_of
+from skforest._members import OwnMember, _mean_by_row, criterion_of, response_of
 from skforest._schedule import train_in_time
 from skforest._threads import NotInTime, TimeLimit
 from skforest.training.blending import (
@@ -251,6 +251,53 @@ def test_no_importances_without_a_member_that_has_them():
     blend = skforest.BlendedForestClassifier([DummyClassifier()]).fit(X, y)
     with pytest.raises(AttributeError, match="no member of this blend has"):
         _ = blend.feature_importances_
+
+
+def test_members_of_small_weight_are_left_out():
+    """Of many members that are about as good, no weight is below 0.05."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(80, 1))
+    responses = [y + rng.normal(size=(80, 1)) for _ in range(14)]
+    weights, _ = blend_weights(R2(y, np.ones(80)), responses, 40, 0)
+    assert weights.sum() == pytest.approx(1)
+    assert (weights == 0).any() and weights[weights > 0].min() >= 0.05
+
+
+def test_means_of_the_copies_of_rows_have_their_weights():
+    rng = np.random.default_rng(0)
+    row, values = rng.integers(5, size=40), rng.normal(size=(40, 2))
+    weight = rng.exponential(size=40) * (rng.random(40) < 0.8)
+    found = _mean_by_row(values, weight, row)
+    for number in range(5):
+        own = row == number
+        expected = np.average(values[own], axis=0, weights=weight[own])
+        np.testing.assert_allclose(found[number], expected)
+
+
+def test_the_temperature_is_that_of_the_weighted_loss_and_of_other_folds():
+    """Few sure and wrong rows of much weight ask for a higher temperature."""
+    rng = np.random.default_rng(0)
+    p = np.where(rng.random(400) < 0.5, 0.9, 0.1)
+    probability = np.stack([1 - p, p], axis=1)
+    codes = (rng.random(400) < p).astype(int)
+    is_wrong = (p > 0.5) != (codes == 1)
+    weight, fold = np.where(is_wrong, 4.0, 1.0), np.arange(400) % 4
+    found = find_temperature(probability, codes, weight, fold, 4)
+    grid = np.exp(np.linspace(-2, 2, 401))
+    own = np.where(codes == 1, p, 1 - p)
+    losses = []
+    for temperature in grid:
+        right = own ** (1 / temperature)
+        right = right / (right + (1 - own) ** (1 / temperature))
+        share = 1 / 402  # of each label belongs to the other class
+        losses.append(-weight @ ((1 - share) * np.log(right) + share * np.log1p(-right)))
+    assert found == pytest.approx(grid[np.argmin(losses)], rel=0.02)
+    assert found > 1.5 * find_temperature(probability, codes, np.ones(400), fold, 4)
+    # Folds that ask for opposite temperatures: that of the others helps no fold.
+    fold = (is_wrong.cumsum() > is_wrong.sum() / 2).astype(int)
+    sure = (fold == 0) | ~is_wrong
+    codes = np.where(fold == 0, codes, np.where(sure, codes, 1 - codes))
+    assert find_temperature(probability, codes, np.ones(400), fold, 2) == 1
 
 
 def test_temperature():

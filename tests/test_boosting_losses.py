@@ -66,6 +66,53 @@ def test_derivatives_are_finite_differences(name):
         np.testing.assert_allclose(curvature[:, k], weight * curve, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_leaves_of_rare_large_targets_take_steps_of_limited_length(loss):
+    """One round: a leaf is -rate * gradient / (curvature + l2), and a step at most `max_step`."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(200, 3)), rng.uniform(0.5, 2, size=200)
+    y = 1.0 + rng.poisson(1.0, size=200)
+    y[X[:, 0] > 1.8] = 500
+    model = ObliqueBoostingRegressor(
+        1, loss=loss, n_bags=1, early_stopping=False, learning_rate=0.1, subsample=1.0,
+        random_state=0,
+    ).fit(X, y, weight)  # fmt: skip
+    forest, leaf = model.forest_, model.apply(X)[:, 0]
+    shift = None  # of all leaves, by calibration
+    unit = weight / np.median(weight)
+    ratio = y / np.average(y, weights=weight)
+    for node in np.unique(leaf):
+        own = leaf == node
+        step = unit[own] @ (ratio[own] - 1) / (unit[own].sum() + model.l2_regularization)
+        value = forest.value[-1 - forest.child[node]] - 0.1 * np.clip(step, -4, 4)
+        shift = value if shift is None else shift
+        assert value == pytest.approx(shift, abs=1e-5)
+    assert forest.value.max() - shift == pytest.approx(0.4)
+    mean = np.average(model.predict(X), weights=weight)
+    assert mean == pytest.approx(np.average(y, weights=weight), rel=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_leaves_of_rare_classes_take_steps_of_limited_length(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.digitize(X[:, 0], [0.0, 2.3] if n_classes == 3 else [2.3])
+    model = ObliqueBoostingClassifier(
+        1, n_bags=1, early_stopping=False, learning_rate=0.1, l2_regularization=0.0, subsample=1.0,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    forest, leaf = model.forest_, model.apply(X)[:, 0]
+    share, label = np.bincount(y) / 300, np.eye(n_classes)[y]
+    values = forest.value.reshape(-1, n_classes)
+    for node in np.unique(leaf):
+        of_class = (label[leaf == node] - share).mean(axis=0) / (share * (1 - share))
+        found = values[-1 - forest.child[node]]
+        step = np.clip(of_class, -20, 20)
+        expected = 0.05 * step[1] * np.array([-1, 1]) if n_classes == 2 else 0.1 * step
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert values.max() == pytest.approx(1.0 if n_classes == 2 else 2.0)
+
+
 def test_losses_estimate_mean_median_and_quantile():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting as training_module
-from skforest.training.early_stopping import balanced_folds
+from skforest.training.early_stopping import balanced_folds, draw_held_out
 
 # ---------------------------------------------------------------------------------------- training
 
@@ -122,6 +122,30 @@ def test_validation_scores_are_losses_of_held_out_rows():
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
 
 
+@BOTH
+def test_validation_scores_are_weighted_losses_of_the_given_rows(cls):
+    """Weights that differ, so that a mean without them is another number."""
+    X, y = rows_of(cls, 260)
+    weight = np.random.default_rng(0).exponential(1.0, 100) ** 2
+    own = {"n_bags": 1, "n_iter_no_change": 100, "linear_leaves": False}
+    own |= {"linear_start": None} if cls is ObliqueBoostingRegressor else {}
+    model = quick(cls, **own)
+    model.fit(X[:160], y[:160], X_val=X[160:], y_val=y[160:], sample_weight_val=weight)
+    (scores,), n_iter = model.validation_scores_, model.n_iter_[0]
+    if cls is ObliqueBoostingClassifier:
+        losses = [
+            log_loss(y[160:], found, sample_weight=weight)
+            for found in model.staged_predict_proba(X[160:])
+        ]
+    else:  # in units of the variance of the target
+        losses = [
+            np.average((found - y[160:]) ** 2, weights=weight) / (2 * y[:160].var())
+            for found in model.staged_predict(X[160:])
+        ]
+    assert n_iter > 5
+    np.testing.assert_allclose(-scores[1 : n_iter + 1], losses, rtol=1e-4)
+
+
 @pytest.mark.parametrize("n_bags", [1, 3])
 def test_loss_curves_are_losses_of_training_rows(n_bags):
     X, y = rows_of(ObliqueBoostingClassifier)
@@ -145,6 +169,51 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
         assert curve[0] > curve[-1]
     unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
     assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
+
+
+def test_features_are_drawn_by_the_gains_of_their_splits(monkeypatch):
+    """The gain of a mixture is divided among its features."""
+    seen = []
+    packed = ObliqueBoostingRegressor._packed
+
+    def recorded(self, training, data):
+        seen.append(training)
+        return packed(self, training, data)
+
+    monkeypatch.setattr(ObliqueBoostingRegressor, "_packed", recorded)
+    X, y = rows_of(ObliqueBoostingRegressor)
+    quick(ObliqueBoostingRegressor, n_bags=1, early_stopping=False, linear_start=None).fit(X, y)
+    (training,) = seen
+    expected, n_mixtures = np.zeros(6), 0
+    for tree in training.trees:
+        for code, gain in zip(tree["direction"], tree["gain"].astype(float)):
+            used = [code]
+            if code >= 6:
+                used = tree["sparse_feature"][slice(*tree["sparse_start"][code - 6 : code - 4])]
+                n_mixtures += 1
+            expected[used] += gain / len(used)
+    assert n_mixtures > 20
+    np.testing.assert_allclose(training.importance, expected, rtol=1e-6)
+    chance = training._feature_chances()
+    np.testing.assert_allclose(chance, 1 / 6 + expected / expected.sum(), rtol=1e-6)
+
+
+def test_folds_have_about_the_same_targets():
+    """Of as many rows of neighbouring targets as there are folds, each fold has one."""
+    y = np.random.default_rng(0).permutation(103).astype(float)
+    fold = balanced_folds(y, 5, 3)
+    in_order = fold[np.argsort(y)]
+    assert all(len(set(in_order[i : i + 5])) == len(in_order[i : i + 5]) for i in range(0, 103, 5))
+    assert len({tuple(in_order[i : i + 5]) for i in range(0, 100, 5)}) > 5  # at random
+
+
+@pytest.mark.parametrize("fraction, n", [(1e-9, 1), (0.04, 1), (0.2, 4), (0.5, 10), (0.999, 19)])
+def test_held_out_rows_are_at_least_one_and_not_all(fraction, n):
+    weight = np.random.default_rng(0).uniform(0.5, 2, 20)
+    held_out = draw_held_out(weight, fraction, 0)
+    assert np.count_nonzero(held_out) == n
+    np.testing.assert_array_equal(held_out[held_out > 0], weight[held_out > 0])
+    assert not draw_held_out(weight[:1], fraction, 0).any()
 
 
 def test_auto_is_resolved_from_the_number_of_distinct_rows():
@@ -553,6 +622,10 @@ def test_stages_end_with_the_prediction(task, n_bags):
         bags = [model._member(bag) for bag in range(n_bags)]
         expected = np.mean([bag[:3].response(X)[:, 0] for bag in bags], axis=0)
         np.testing.assert_allclose(stages[2], expected, rtol=1e-12)
+        # Behind the end of the shorter bag, it keeps its response.
+        expected = np.mean([bag[:-1].response(X)[:, 0] if len(bag) == len(stages) else
+                            bag.response(X)[:, 0] for bag in bags], axis=0)  # fmt: skip
+        np.testing.assert_allclose(stages[-2], expected, rtol=1e-12)
         errors = [np.mean((stage - y) ** 2) for stage in stages]
         assert errors[0] > 2 * errors[-1]
 

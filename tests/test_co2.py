@@ -45,8 +45,17 @@ def split_of(model):
 @pytest.mark.parametrize("objective", ["co2", "soft"])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_stump_is_that_of_the_definition(objective, seed, leaves, row_norm, keep):
+    check_stump(*blobs(20 + 10 * seed, seed=seed), objective, leaves, row_norm, keep)
+
+
+@pytest.mark.parametrize("p", [15, 16, 17, 33, 64, 81])
+def test_stumps_of_any_width_are_those_of_the_definition(p):
+    """Vectors have 16 lanes, of which sums take four at a time."""
+    check_stump(*blobs(70, p, seed=p), "co2", "counts", 8.0, "best")
+
+
+def check_stump(X, y, objective, leaves, row_norm, keep):
     """All rows form one batch, so that their order does not matter."""
-    X, y = blobs(20 + 10 * seed, seed=seed)
     model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
     model.set_params(leaves=leaves, row_norm=row_norm, keep=keep).fit(X, y)
     # With a learning rate of nearly 0 the split is the cut that training starts from.
@@ -259,12 +268,14 @@ def test_the_norm_of_a_split_is_bounded(nu):
     assert len(square) > 10
 
 
-def test_validation_rows_reject_planes_through_noise():
+@pytest.mark.parametrize("n, share", [(600, 0.3), (150, 0.2), (80, 0.5)])
+def test_validation_rows_reject_planes_through_noise(n, share):
+    """Also where few are held out, which the training rows would outvote."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 60))
-    y = (X[:, 0] > 0) ^ (rng.random(600) < 0.2)
+    X = rng.normal(size=(n, 60))
+    y = (X[:, 0] > 0) ^ (rng.random(n) < 0.2)
     shares = []
-    for holdout in (0.0, 0.3):
+    for holdout in (0.0, share):
         model = CO2ForestClassifier(10, max_depth=1, max_features=None, random_state=0)
         model.set_params(objective="co2", holdout=holdout, bootstrap=True)
         forest = model.fit(X, y).forest_
@@ -346,6 +357,16 @@ def test_without_scaling_rows_are_read_as_they_are():
     assert not model.forest_.offset.any()
     np.testing.assert_array_equal(model.forest_.scale, np.ptp(X[:200], axis=0) > 0)
     np.testing.assert_array_equal(model.predict_proba(X.astype(np.uint8)), model.predict_proba(X))
+
+
+def test_the_first_class_wins_a_tie_of_votes_in_a_leaf():
+    for labels in ([0, 1, 2], [2, 1, 0], ["b", "a", "c"]):
+        model = CO2ForestClassifier(2, voting="hard", random_state=0, **MINIMAL)
+        found = model.fit(np.zeros((3, 1)), labels).predict_proba(np.zeros((1, 1)))
+        np.testing.assert_array_equal(found, [[1, 0, 0]])
+        several = np.stack([labels, labels[::-1]], axis=1)
+        for part in clone(model).fit(np.zeros((3, 1)), several).predict_proba(np.zeros((1, 1))):
+            np.testing.assert_array_equal(part, [[1, 0, 0]])
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

@@ -140,10 +140,10 @@ def test_leaves_are_set_from_responsibilities(seed, real):
 @fixed
 @given(
     seed=st.integers(0, 10**6), real=st.booleans(), engine=st.sampled_from(["lists", "products"]),
-    batch_size=st.sampled_from([7, 1000]),
+    batch_size=st.sampled_from([7, 1000]), p=st.sampled_from([5, 15, 16, 17, 33, 81]),
 )  # fmt: skip
-def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size):
-    case = Case(seed, real=real, n_splits=3)
+def test_the_gradient_is_that_of_equation_14(seed, real, engine, batch_size, p):
+    case = Case(seed, real=real, n_splits=3, p=p)
     steepness = 0.1  # no child is left out
     trainer = case.with_leaves(steepness, engine=engine, batch_size=batch_size)
     found = trainer.evaluate(steepness)["gradient"]
@@ -509,6 +509,20 @@ def data(cls, n=400, random_state=0):
         return X.astype(np.float32), y
     X, y = make_regression(n, 8, n_informative=6, random_state=random_state)
     return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_splits_start_at_the_weighted_mean_of_their_rows(cls):
+    """With steps of nearly no length, a split stays where it starts."""
+    X, y = data(cls)
+    weight = np.random.default_rng(0).exponential(size=len(X)) ** 2
+    own = {"max_depth": 1, "learning_rate": 1e-9, "greedy_epochs": 1, "finetune_epochs": 0}
+    model = cls(5, random_state=0, growth="best", **own).fit(X, y, weight)
+    forest = model.forest_
+    Z = forest.map_features(X)
+    along = forest.directions() @ np.average(Z, axis=0, weights=weight)
+    spread = np.std(forest.directions() @ Z.T, axis=1)
+    assert (np.abs(along - forest.threshold) < 1e-3 * spread).all()
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -957,16 +971,29 @@ def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
 
     monkeypatch.setattr(endtoend, "validation_mask", recorded)
     own = {"max_depth": 3, "routing": "soft", "early_stopping": True, "n_iter_no_change": 1000}
-    model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y)
-    assert masks[0].sum() == 100 and model.forest_.node_weight[0] == len(X)
-    rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], np.ones(len(X)))
+    weight = np.random.default_rng(0).uniform(0.2, 3, len(X))
+    model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y, weight)
+    assert masks[0].sum() == 100
+    assert model.forest_.node_weight[0] == pytest.approx(weight.sum())
+    rows = TrainingSet(model.forest_.map_features(X), y.astype(float)[:, None], weight)
     train = rows.weight * ~masks[0]
     truth, target = rows.y, rows.y - model.forest_.baseline
     if cls is E2EDecisionForest:
         truth, target = np.eye(3)[rows.y[:, 0].astype(int)], rows.y[:, 0].astype(np.int32)
     tree = recount(model.forest_, make_training_set(rows.X, target, train), model._criterion)
-    error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1).mean()
+    error = np.square(tree.response_mapped(rows.X) - truth)[masks[0]].sum(axis=1)
+    error = np.average(error, weights=rows.weight[masks[0]])
     assert -model.validation_scores_[0].max() == pytest.approx(error, rel=1e-5)
+
+
+def test_training_stops_after_exactly_so_many_epochs_without_progress():
+    losses = [3.0, 2.0, 2.0 - 1e-5, 2.5, 1.9, 1.95, 1.9, 1.8999]
+    stopping = EarlyStopping(np.array([False, True]), 3)
+    stops = [stopping.should_stop(loss, number) for number, loss in enumerate(losses)]
+    assert stops == [False] * 7 + [True]  # less than a ten thousandth is no progress
+    assert stopping.best == 7 and stopping.scores == [-loss for loss in losses]
+    once = EarlyStopping(np.array([True]), 1)
+    assert [once.should_stop(loss, None) for loss in (1.0, 0.5, 0.5)] == [False, False, True]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

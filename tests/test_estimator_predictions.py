@@ -250,6 +250,21 @@ def test_an_unfitted_forest_has_no_importances(estimator):
 # -------------------------------------------------------------------------------------- predictors
 
 
+@pytest.mark.parametrize("n", [7, 8, 9, 15, 16, 17])
+def test_blocks_of_rows_are_predicted_to_their_end(estimator, n, monkeypatch):
+    X, y = task(estimator)
+    X = X.astype(np.float32)
+    expected = response(estimator.fit(X, y), X)[:n]
+    nodes = estimator.apply(X)[:n]
+    predictor = estimator.predictor()
+    for module in ("_base", "_matrix", "_threads"):
+        monkeypatch.setattr(f"skforest.{module}.BLOCK", 8, raising=False)
+    np.testing.assert_array_equal(predictor(X[:n]), expected)
+    np.testing.assert_array_equal(response(estimator, X[:n]), expected)
+    np.testing.assert_array_equal(response(estimator, X[:n].tolist()), expected)
+    np.testing.assert_array_equal(estimator.apply(X[:n]), nodes)
+
+
 @pytest.mark.every_class
 def test_a_predictor_returns_what_the_estimator_returns(estimator):
     X, y = task(estimator)

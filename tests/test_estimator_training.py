@@ -136,13 +136,40 @@ def test_every_tree_has_a_bootstrap_of_its_own(estimator):
     assert 0.55 < off.min() and off.max() < 0.71
 
 
-@pytest.mark.parametrize("value, n_draws", [(None, N), (0.25, 30), (1.0, N), (17, 17), (1, 1)])
+@pytest.mark.parametrize(
+    "value, n_draws", [(None, N), (0.25, 30), (1.0, N), (17, 17), (1, 1), (1e-3, 1)]
+)
 @pytest.mark.needs("min_impurity_decrease")
 def test_max_samples_is_the_number_of_draws(estimator, value, n_draws):
     X, y = task(estimator)
     estimator.set_params(max_samples=value).fit(X, y)
     roots = estimator.forest_.node_weight[estimator.forest_.tree_start[:-1]]
     np.testing.assert_array_equal(roots, np.full(10, n_draws))
+
+
+@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.parametrize("share, count", [(0.021, 3), (0.05, 6), (1e-9, 1)])
+def test_shares_of_rows_are_rounded_up(estimator, share, count):
+    X, y = task(estimator)
+    estimator.set_params(bootstrap=False, n_estimators=2)
+    one = clone(estimator).set_params(min_samples_leaf=share).fit(X, y)
+    assert_same_trees(one, clone(estimator).set_params(min_samples_leaf=count).fit(X, y))
+    one = clone(estimator).set_params(min_samples_split=share).fit(X, y)
+    assert_same_trees(one, clone(estimator).set_params(min_samples_split=max(count, 2)).fit(X, y))
+
+
+@pytest.mark.needs("projection")
+def test_a_decrease_of_impurity_is_a_mean_over_outputs_and_rows(regressor):
+    """It depends neither on copies of outputs nor on weights, and has the squared unit of y."""
+    X, y = task(regressor)
+    own = {"bootstrap": False, "n_estimators": 2, "min_impurity_decrease": 0.05 * y.var()}
+    plain = clone(regressor).set_params(**own).fit(X, y)
+    assert 2 < plain.forest_.n_leaves[0] < 30
+    twice = clone(plain).fit(X, np.stack([y, y], axis=1), np.full(len(y), 4.0))
+    np.testing.assert_array_equal(twice.apply(X), plain.apply(X))
+    own["min_impurity_decrease"] *= 16
+    scaled = clone(regressor).set_params(**own).fit(X, 4 * y)
+    np.testing.assert_array_equal(scaled.apply(X), plain.apply(X))
 
 
 @pytest.mark.needs("min_impurity_decrease")
@@ -154,6 +181,45 @@ def test_without_bootstrap_every_tree_sees_all_rows(estimator):
     # Joint training may join leaves that were pure.
     exact = not {"init", "growth"} & set(estimator.get_params())
     assert estimator.score(X, y) == pytest.approx(1, abs=1e-9 if exact else 0.01)
+
+
+@pytest.mark.every_class
+def test_a_second_fit_leaves_nothing_of_the_first(estimator):
+    """Of other rows, columns and labels; what few rows are predicted with is made again."""
+    X, y = task(estimator)
+    other = X[::-2, :4] * 3 + 1
+    target = y[::-2] > np.median(y) if is_classifier(estimator) else y[::-2] * 5
+    quick = {"n_estimators": 3, "max_iter": 40}
+    estimator.set_params(**{k: v for k, v in quick.items() if k in estimator.get_params()})
+    fresh = clone(estimator).fit(other, target)
+    estimator.fit(X, y)
+    response(estimator, X[:1]), estimator.apply(X[:3]), estimator.predictor()(np.float32(X))
+    assert estimator.feature_importances_.shape == (6,)
+    estimator.fit(other, target)
+    for rows in (other[:1], other):
+        np.testing.assert_array_equal(response(estimator, rows), response(fresh, rows))
+        np.testing.assert_array_equal(estimator.predict(rows), fresh.predict(rows))
+        np.testing.assert_array_equal(estimator.apply(rows), fresh.apply(rows))
+    np.testing.assert_array_equal(
+        estimator.predictor().predict(np.float32(other)), fresh.predict(np.float32(other))
+    )
+    np.testing.assert_array_equal(estimator.feature_importances_, fresh.feature_importances_)
+    assert vars(estimator).keys() == vars(fresh).keys()
+
+
+@pytest.mark.every_class
+def test_the_weight_of_a_node_is_that_of_the_rows_that_reach_it(estimator):
+    """Of distinct rows, for boosting, whose rows do not repeat in the tree of a round."""
+    X, y = task(estimator)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    own = {"bootstrap": False, "subsample": 1.0, "max_iter": 40, "n_estimators": 3}
+    own |= {"calibrate": False}  # which holds rows out
+    estimator.set_params(**{k: v for k, v in own.items() if k in estimator.get_params()})
+    forest = estimator.fit(X, y, weight).forest_
+    path, _ = estimator.decision_path(X)
+    counts = "subsample" in estimator.get_params()
+    expected = path.T @ (np.ones(len(X)) if counts else weight)
+    np.testing.assert_allclose(forest.node_weight, expected, rtol=1e-9)
 
 
 def test_random_state(estimator):

@@ -177,6 +177,36 @@ def test_permutations_within_their_standard_errors(estimator):
     check_sum(found, predict, rows)
 
 
+def test_rows_that_differ_in_max_exact_features_are_explained_exactly():
+    """Splits on all eight features; of at most six, the mixtures are tabulated."""
+    X, y = make_friedman1(200, n_features=8, noise=0.5, random_state=0)
+    model = skforest.CO2ForestRegressor(4, max_features=None, random_state=0).fit(X[:150], y[:150])
+    rows, background = X[150:153], X[:6]
+    expected = enumerated(prediction(model), rows, background)[..., 0]
+    found = shapley_values(model, rows, background, max_exact=8)
+    np.testing.assert_allclose(found.values, expected, atol=1e-10)
+    assert not found.standard_errors.any()
+    fewer = shapley_values(model, rows, background, max_exact=7)
+    assert fewer.standard_errors.any()
+    near = np.where(np.arange(8) == 3, background, rows[0])  # rows that differ in seven features
+    found = shapley_values(model, rows[:1], near, max_exact=1)
+    assert not found.standard_errors.any()
+
+
+@pytest.mark.parametrize("estimator", ["CO2Forest", "RandomHingeForest"])
+def test_standard_errors_are_the_spread_over_seeds(estimator):
+    """Few permutations, with which the denominator of a variance matters."""
+    cls = getattr(skforest, f"{estimator}Regressor")
+    model, X = fitted("", 0, cls, n_estimators=2, max_depth=2)
+    found = [
+        shapley_values(model, X[150:175], X[:4], max_exact=0, random_state=seed)
+        for seed in range(12)
+    ]
+    spread = np.var([one.values for one in found], axis=0, ddof=1).sum()
+    error = np.mean([one.standard_errors**2 for one in found], axis=0).sum()
+    assert error == pytest.approx(spread, rel=0.15)
+
+
 SOFT = {
     "hinge": (skforest.RandomHingeForestRegressor, {"n_bags": 1}, 0, prediction),
     "soft": (skforest.E2EDecisionForest, {"routing": "soft", "max_depth": 3}, 3, proba),

@@ -60,6 +60,10 @@ SHAPES = (
     ((2,), (True,), None),
     ((4, 5, 3), (False, True, False), (True, False, False)),
     ((1,), None, None),
+    # Subsets have a bit for each index: a byte that is full, and those beside it.
+    ((8, 2), None, (True, False)),
+    ((2, 9), (True, False), (False, True)),
+    ((16,), None, (True,)),
 )
 
 
@@ -364,6 +368,18 @@ def test_blends(friedman, tmp_path):
     assert len(blend.members_) == 2
     in_both = in_onnx(blend, frame)["variable"][:, 0]
     np.testing.assert_allclose(in_both, blend.predict(frame), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 3.0, 7.0])
+def test_temperatures_of_probabilities_of_0(temperature, friedman, tmp_path):
+    """They count as 1e-12, which a high temperature makes visible."""
+    X, y = friedman
+    blend = BlendedForestClassifier([ManifoldForestClassifier(3)], cv=2, random_state=0)
+    blend.fit(X, np.digitize(y, [10, 15]))
+    blend.temperature_ = 1.0
+    assert (blend.predict_proba(X) == 0).any()
+    blend.temperature_ = temperature
+    check(blend, X, tmp_path)
 
 
 def test_a_member_that_did_not_see_a_class(friedman, tmp_path):

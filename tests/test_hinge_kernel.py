@@ -157,6 +157,21 @@ def test_gradients_are_finite_differences(change, name):
             assert gradient.flat[at] == pytest.approx(expected, abs=1e-7, rel=1e-6), key
 
 
+@pytest.mark.parametrize("n_columns", [15, 16, 17, 33, 81])
+@pytest.mark.parametrize("identity", [False, True])
+def test_gradients_of_any_number_of_columns(n_columns, identity):
+    how, loss = settings(identity=identity), LogLoss(3)
+    trainer, table, target = small_problem(how, loss, n_columns=n_columns)
+    mean_loss, found = trainer.gradients(table, target)
+    arrays = {key: array.copy() for key, array in trainer.arrays.items()}
+    model = how.depth, how.fern, table
+    loss_of_rows, slopes = loss.evaluate(oracles.hinge_response(arrays, *model), target)[:2]
+    assert mean_loss == pytest.approx(loss_of_rows.mean(), rel=1e-5)
+    for key, gradient in oracles.hinge_gradients(arrays, *model, slopes / len(table)).items():
+        kernel = found[key][:, : gradient.shape[1]]
+        np.testing.assert_allclose(kernel, gradient, rtol=1e-3, atol=2e-5, err_msg=key)
+
+
 def finite_difference(total, arrays, key, at, step=1e-7):
     """Central difference by one parameter."""
     losses = []
@@ -304,6 +319,21 @@ def test_training_ends_at_the_stop_flag():
     assert trainer.arrays["counts"][0] <= before + 1
 
 
+@pytest.mark.parametrize("n_steps", [1, 2, 5])
+def test_the_loss_of_a_run_is_the_mean_loss_of_its_batches(n_steps):
+    """Each batch is the whole table, and steps of length 0 change nothing."""
+    how = settings(identity=True, n_linear=0, optimizer="sgd", momentum=0.0)
+    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer.run(np.full(20, 0.03))
+    before, _ = LogLoss(3).evaluate(trainer.respond(table), target)
+    assert trainer.run(np.zeros(n_steps)) == pytest.approx(before.mean(), rel=1e-5)
+    first, second = trainer.run(np.full(1, 0.03)), trainer.run(np.zeros(1))
+    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer.run(np.full(20, 0.03))
+    mean = trainer.run(np.array([0.03, 0.0]))
+    assert second < first and mean == pytest.approx((first + second) / 2, rel=1e-5)
+
+
 @pytest.mark.parametrize("n, width", [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (16, 16), (17, 32)])
 def test_widths_of_vectors(n, width):
     assert padded_vector(n) == width
@@ -322,7 +352,7 @@ def test_initial_weights_have_a_variance_of_one_or_one_over_their_number(has_uni
 # ---------------------------------------------------------------------------------- packed forests
 
 
-def bag_of(how, fields=None, seed=0, n=200):
+def bag_of(how, fields=None, seed=0, n=200, weight=None):
     """A trained bag and the rows that it was trained on."""
     X, y = rows_of(RandomHingeForestClassifier, n, seed)
     table = X.astype(np.float32)
@@ -337,7 +367,8 @@ def bag_of(how, fields=None, seed=0, n=200):
         np.arange(6, dtype=np.int32)[None] if fields is None else fields,
     )
     target = y[:, None].astype(float)
-    training = HingeTraining(source, target, LogLoss(3), np.ones(n), how, seed, NEVER)
+    weight = np.ones(n) if weight is None else weight
+    training = HingeTraining(source, target, LogLoss(3), weight, how, seed, NEVER)
     training.run()
     return training, source
 
@@ -378,6 +409,65 @@ def test_what_no_row_reaches_is_cut_off_without_a_trace(change):
         is_leaf = forest.child[nodes] < 0
         np.testing.assert_array_equal(forest.node_weight[nodes][is_leaf], counts[is_leaf])
         assert (forest.child[nodes][is_leaf & (counts == 0)] == -1).all()
+
+
+def test_validation_scores_are_weighted_means_of_losses():
+    weight = np.random.default_rng(0).exponential(size=200)
+    training, _ = bag_of(settings(n_steps=200, validation_fraction=0.3), weight=weight)
+    rows = training.validation_rows
+    assert len(rows) == 60
+    raw = training.trainer.respond(training.table)[rows]  # of the best model
+    losses, _ = LogLoss(3).evaluate(raw, training.validation_target)
+    best = max(training.record["validation_scores_"])
+    assert -np.average(losses, weights=weight[rows]) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("fern", [False, True])
+def test_gains_are_what_rows_ask_of_the_tests(fern):
+    """Each row counts, by the norm of the vector of its leaf, at the test of its smallest margin.
+
+    The gain of the test of a fern is divided among the nodes of its level.
+    """
+    weight = np.random.default_rng(0).exponential(size=200)
+    how = settings(fern=fern, n_steps=30)
+    training, _ = bag_of(how, weight=weight)
+    arrays, table = training.trainer.arrays, training.table
+    tests, places = oracles.hinge_tests(arrays)
+    z = oracles.hinge_features(arrays, table)
+    expected = np.zeros(tests.shape)
+    for t in range(how.n_trees):
+        for i in range(200):
+            path = oracles.hinge_path(z[i], tests[t], places[t], how.depth, fern)
+            row = arrays["leaf"][t, path[0]]
+            norm = np.linalg.norm(arrays["value"][row, 0].astype(float)) if row >= 0 else 0.0
+            expected[t, path[1]] += weight[i] * norm
+    found = training.arrays(np.ones(3))["gain"].reshape(how.n_trees, -1)
+    if fern:
+        ends = [slice(2**level - 1, 2 ** (level + 1) - 1) for level in range(how.depth)]
+        assert all(np.ptp(found[:, own], axis=1).max() == 0 for own in ends)
+        found = np.stack([found[:, own].sum(axis=1) for own in ends], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * expected.max())
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "plateau"])
+def test_learning_rates_of_a_schedule(schedule, monkeypatch):
+    """One step in each evaluation, and a loss that never falls."""
+    rates, n = [], 40
+
+    class Recorder(HingeTrainer):
+        def run(self, given):
+            rates.extend(given)
+            return 1.0
+
+    monkeypatch.setattr("skforest.training.hinge.HingeTrainer", Recorder)
+    bag_of(settings(n_steps=n, schedule=schedule, learning_rate=0.2))
+    if schedule == "cosine":
+        expected = 0.1 * (1 + np.cos(np.pi * np.arange(n) / n))
+    elif schedule == "plateau":  # lowered behind every three evaluations that are no better
+        expected = 0.2 * 0.3 ** (np.maximum(np.arange(n) - 1, 0) // 3)
+    else:
+        expected = np.full(n, 0.2)
+    np.testing.assert_allclose(rates, expected)
 
 
 def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):

@@ -17,6 +17,7 @@ from sklearn.metrics import d2_tweedie_score, log_loss
 
 from skforest import Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.training import losses
+from skforest.training.hinge import calibrated_baseline
 from skforest.training.losses import weighted_quantile
 
 # ------------------------------------------------------------------------------------------ losses
@@ -331,6 +332,28 @@ def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):
     )
     np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.06)
     np.testing.assert_allclose(np.mean(y[600:] > high, axis=0), 0.1, atol=0.06)
+
+
+def test_quantiles_are_shifted_by_weighted_residuals(monkeypatch):
+    """Of the rows held out, with their weights, and relative to the forest before."""
+    seen = []
+
+    def recorded(*given):
+        seen.append(given)
+        return calibrated_baseline(*given)
+
+    monkeypatch.setattr("skforest.hinge.calibrated_baseline", recorded)
+    X, y = make_regression(150, 4, random_state=0)
+    weight = np.random.default_rng(0).exponential(size=150) ** 2
+    own = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "validation_fraction": 0.3}
+    model = RandomHingeForestRegressor(5, n_bags=2, random_state=0, **own).fit(X, y, weight)
+    ((forest, data, mask, level),) = seen
+    assert mask.sum() == 45 and level == 0.7
+    residual = data.y[mask, 0] - forest.response_mapped(data.X[mask])[:, 0]
+    order, share = np.argsort(residual), data.weight[mask] / data.weight[mask].sum()
+    levels = np.cumsum(share[order]) / (1 + share @ share)
+    shift = np.interp(0.7, levels, residual[order])
+    assert model.forest_.baseline[0] == pytest.approx(forest.baseline[0] + shift, rel=1e-5)
 
 
 def test_calibration_does_not_depend_on_how_bags_come():

@@ -510,6 +510,22 @@ def test_min_impurity_decrease_is_that_of_scikit_learn(cls, params, y, decrease)
         assert model.forest_.max_depth.tolist() == [depth, depth]
 
 
+@pytest.mark.parametrize("splitter", ["exact", "hist"])
+@pytest.mark.parametrize("criterion, most", [("gini", 0.5), ("entropy", 1), (None, 0.25)])
+def test_a_decrease_that_is_just_reached_is_enough(criterion, most, splitter):
+    """As in scikit-learn, also one of 0."""
+    X, y = np.repeat([[0.0], [1.0]], 8, axis=0), np.repeat([0, 1], 8)
+    cls = ManifoldForestRegressor if criterion is None else ManifoldForestClassifier
+    own = {"projection": "axis", "bootstrap": False, "splitter": splitter, "max_features": None}
+    own |= {} if criterion is None else {"criterion": criterion}
+    for decrease, n_leaves in ((most, 2), (np.nextafter(most, 2), 1), (0.0, 2)):
+        model = cls(1, min_impurity_decrease=decrease, random_state=0, **own).fit(X, y)
+        assert model.forest_.n_leaves.tolist() == [n_leaves]
+    xor = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    model = cls(1, random_state=0, **own).fit(xor, [0, 1, 1, 0])
+    assert model.forest_.n_leaves.tolist() == [4]
+
+
 def test_min_impurity_decrease_is_a_share_of_the_whole(forest):
     X, y = noise(200)
     y = y * 2 - 1  # variance and Gini: about 1 and 1/2

@@ -1,5 +1,6 @@
 """Non-greedy trees: inference and training against plain definitions, and what holds always."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -157,11 +158,16 @@ def easy_rows(cls, n=150):
 # ------------------------------------------------------------------------------------ one step
 
 
+@pytest.mark.parametrize("p", [15, 16, 17, 33, 81])
+def test_one_step_of_any_width_is_that_of_the_definition(p):
+    test_one_step_is_that_of_the_definition(p, 1, False, p)
+
+
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("n_flips", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_one_step_is_that_of_the_definition(seed, n_flips, stable):
-    task = problem(seed)
+def test_one_step_is_that_of_the_definition(seed, n_flips, stable, p=4):
+    task = problem(seed, p=p)
     model = trainer(**task, nu=3.0, max_flips=n_flips, stable=stable)
     W0, t0 = model.planes()
     Z, W, b = oracles.joint_planes(
@@ -487,6 +493,52 @@ def test_early_stopping():
     assert not np.array_equal(scores[:3], other.validation_scores_[:3])
     with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 2 distinct rows"):
         model.set_params(validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 10.0])
+def test_leaves_start_at_smoothed_shares_of_their_rows(smoothing, monkeypatch):
+    """`smoothing` rows of mean weight are added to each class; weights have no unit."""
+    given = []
+
+    class Recorder(JointTrainer):
+        def __init__(self, *arguments):
+            given.append(copy.deepcopy(arguments[:8]))  # training changes them in place
+            super().__init__(*arguments)
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    X, y = easy_rows(NonGreedyTreeClassifier)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    NonGreedyTreeClassifier(smoothing=smoothing, max_depth=3, n_epochs=1).fit(X, y, 7 * weight)
+    rows, label, n_classes, weight, child, W, threshold, (_, _, theta, _) = given[0]
+    weight = weight / weight.mean()
+    leaf = np.zeros(len(rows), dtype=int)
+    while (child[leaf] > 0).any():
+        split = np.maximum(child[leaf] - 1, 0) // 2
+        right = (W[split] * rows).sum(axis=1) > threshold[split]
+        leaf = np.where(child[leaf] > 0, child[leaf] + right, leaf)
+    counts = np.zeros((len(theta) // n_classes, n_classes))
+    np.add.at(counts, (-1 - child[leaf], label), weight)
+    share = (counts + smoothing) / (counts.sum(axis=1, keepdims=True) + n_classes * smoothing)
+    np.testing.assert_allclose(theta.reshape(share.shape), np.log(share), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cls", TREES)
+def test_validation_scores_are_weighted_means_of_losses(cls, monkeypatch):
+    seen = []
+
+    class Recorder(JointTrainer):
+        def losses(self, rows):
+            seen.append((np.asarray(rows), super().losses(rows)))
+            return seen[-1][1]
+
+    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    X, y = easy_rows(cls)
+    weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
+    tree = cls(early_stopping=True, n_epochs=4, random_state=0)
+    data = clone(tree)._prepare(X, y, weight)
+    tree.fit(X, y, weight)
+    found = [-np.average(losses, weights=data.weight[rows]) for rows, losses in seen]
+    np.testing.assert_allclose(tree.validation_scores_, found)
 
 
 def test_l1_stores_splits_sparsely():

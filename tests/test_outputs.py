@@ -12,6 +12,7 @@ from sklearn.multioutput import ClassifierChain
 
 import skforest
 from skforest import CO2ForestClassifier, Forest, ManifoldForestClassifier
+from skforest.forest.statistics import probabilities
 
 
 def rows(n=160, seed=0):
@@ -137,11 +138,24 @@ def test_every_classifier_takes_a_class_weight_for_each_output(classifier):
 
 
 def test_out_of_bag():
+    """The score is the weighted share of the rows of which all outputs are right."""
     X, y = rows(300)
     y = coded(y)
-    model = CO2ForestClassifier(30, oob_score=True, random_state=0).fit(X, y)
+    weight = np.random.default_rng(0).exponential(size=300) ** 2
+    model = CO2ForestClassifier(30, oob_score=True, random_state=0).fit(X, y, weight)
     assert [p.shape for p in model.oob_decision_function_] == [(300, 3), (300, 2), (300, 2)]
+    found = np.stack([p.argmax(axis=1) for p in model.oob_decision_function_], axis=1)
+    seen = ~np.isnan(model.oob_decision_function_[0][:, 0])
+    is_right = (found == y).all(axis=1)[seen]
+    assert model.oob_score_ == pytest.approx(np.average(is_right, weights=weight[seen]))
     assert 0.5 < model.oob_score_ < 1
+
+
+def test_responses_become_probabilities_of_each_output():
+    response = np.array([[0.2, 0.6, -1.0, -2.0, 0.0], [-0.5, 2.0, 1.0, 3.0, 0.0]])
+    one, two = probabilities(np.vstack([response, np.full((1, 5), np.nan)]), [2, 3])
+    np.testing.assert_allclose(one, [[0.25, 0.75], [0, 1], [np.nan] * 2])
+    np.testing.assert_allclose(two, [[1 / 3] * 3, [0.25, 0.75, 0], [np.nan] * 3])
 
 
 def test_warm_start_and_refinement():

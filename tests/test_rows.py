@@ -14,6 +14,8 @@ from skforest._kernels.rows import RowOrder, tree_seed
 import skforest
 from skforest._feature_map import FeatureMap
 from skforest._matrix import (
+    BLOCK,
+    CACHED,
     N_KNOTS,
     RARE,
     is_mapped,
@@ -206,6 +208,39 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
     assert rows.spread().dtype == np.float32
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_copies_of_a_row_have_its_weight_together(kind):
+    """Copies of rows that have other targets elsewhere, and of rows that repeat."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.integers(0, 3, (40, 1)), np.arange(90)[:, None] + 10])
+    X = X.astype(np.float32)
+    y = np.concatenate([rng.integers(0, 2, 40), np.zeros(90)])[:, None]
+    rows = TrainingSet(kind(X), y, np.where(np.arange(130) % 5, 1.0, 3.0))
+    copies, row = rows.in_copies()
+    assert len(copies) > len(rows) == len(np.unique(row))
+    np.testing.assert_allclose(np.bincount(row, copies.weight), rows.weight)
+    np.testing.assert_array_equal(copies.y, rows.y[row])
+    assert all(np.ptp(copies.weight[row == number]) == 0 for number in np.unique(row))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_statistics_of_more_rows_than_a_block(kind):
+    """The last block is shorter, and all of its rows count, with their own weights."""
+    rng = np.random.default_rng(0)
+    n = max(2 * BLOCK, CACHED // 8) + 37
+    X = rng.normal(size=(n, 8)).astype(np.float32) * (rng.random((n, 8)) < 0.5)
+    X[:, 0] = np.arange(n)  # rows differ
+    X[-37:] += 50
+    weight = rng.exponential(size=n)
+    weight[: n // 2] /= 5
+    rows = TrainingSet(kind(X), np.zeros((n, 1)), weight)
+    assert len(rows) == n
+    mean = np.average(X, axis=0, weights=weight)
+    deviation = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    np.testing.assert_allclose(rows.mean(), mean, rtol=1e-5)
+    np.testing.assert_allclose(rows.deviation(), deviation, rtol=1e-5)
+
+
 def test_the_largest_value_is_absolute():
     """For bytes it is 255, the bound of all bytes."""
     X = np.array([[1, -7, 2], [0, 3, 5]], dtype=np.float32)
@@ -280,6 +315,20 @@ def test_bootstraps_of_trees_and_of_neighbouring_seeds_overlap_as_independent_on
     if np.ptp(weight) == 0:
         assert expected == pytest.approx(0.632, abs=0.001)
         assert np.mean(draws[0] > 0) == pytest.approx(0.632, abs=0.03)
+
+
+@pytest.mark.parametrize("n_draws, n_drawn", [(100, 80), (50, 40), (1, 1), (7, 6)])
+def test_members_without_a_fold_draw_fewer_rows(n_draws, n_drawn):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2)).astype(np.float32)
+    rows = TrainingSet(X, np.zeros((100, 1)), np.ones(100))
+    rows = rows.with_folds(np.arange(100) % 5, 5)
+    for member in range(6):
+        own = rows.without_fold(member)
+        counts = own.bootstrap(member, n_draws)
+        assert counts.sum() == n_drawn
+        assert not counts[rows.is_left_out(member)].any()
+        np.testing.assert_array_equal(own.left_out_weight > 0, np.arange(100) % 5 == member % 5)
 
 
 def test_a_seed_gives_the_same_bootstrap():

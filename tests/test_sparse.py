@@ -158,6 +158,21 @@ def test_wide_rows_use_few_features_in_a_split():
     assert model.score(S[:50], y[:50]) >= dense.score(S[:50], y[:50])
 
 
+def test_columns_of_wide_rows_are_chosen_by_their_weighted_variance():
+    """Those that vary among heavy rows, before many more that vary among light ones."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((240, 1260))
+    X[:120, :60] = rng.normal(size=(120, 60)) * (rng.random((120, 60)) < 0.2)
+    X[120:, 60:] = 3 * rng.normal(size=(120, 1200))
+    y = np.concatenate([X[:120, :5].sum(axis=1) > 0, rng.random(120) < 0.5])
+    own = {"max_depth": 1, "max_features": None, "random_state": 0}
+    for weight, is_chosen in ((1e-3, True), (1.0, False)):
+        model = CO2ForestClassifier(1, **CO2 | own)
+        model.fit(sparse.csr_matrix(X), y, np.repeat([1.0, weight], 120))
+        weights = model.forest_.directions().toarray()[0]
+        assert (np.count_nonzero(weights[:60]) > 50) == is_chosen
+
+
 def test_columns_with_zeros_and_negative_numbers_are_not_shifted():
     X, _ = rows(ManifoldForestRegressor)
     X = X.astype(np.float64)

@@ -12,7 +12,12 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import skforest
 from skforest import Forest
-from skforest.forest.edit import recount_and_prune, to_half_precision, unpack
+from skforest.forest.edit import (
+    _rounded_to_half,
+    recount_and_prune,
+    to_half_precision,
+    unpack,
+)
 
 
 def halved(forest, rng):
@@ -134,6 +139,26 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         np.testing.assert_array_equal(half.predict(X), full.predict(X))
     elif cls is skforest.CO2ForestClassifier:  # many features: mostly weights
         assert half.forest_.nbytes < 0.75 * full.forest_.nbytes
+
+
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("exponent", [-40, -15, -5, 0, 12, 13, 14, 15, 17, 40])
+def test_hyperplanes_of_any_length_fit_into_half_precision(exponent, hard):
+    """Where weights are beyond its range, a power of two divides them and the threshold."""
+    rng = np.random.default_rng(0)
+    rows, threshold = rng.normal(size=(6, 12)), rng.normal(size=6)
+    rows /= np.abs(rows).max(axis=1, keepdims=True)
+    long, far = np.ldexp(rows, exponent), np.ldexp(threshold, exponent)
+    found, cut = _rounded_to_half(long, far, np.array([1, 3]), hard)
+    assert np.isfinite(found).all()
+    if not hard and exponent < -14:  # their gates depend on the length, which is kept
+        return
+    largest = np.abs(found).max(axis=1)
+    np.testing.assert_allclose(found[[1, 3]], (rows * largest[:, None])[[1, 3]], rtol=2e-3)
+    np.testing.assert_allclose(cut[[1, 3]], (threshold * largest)[[1, 3]], rtol=2e-3)
+    np.testing.assert_array_equal(found[::2], long[::2])  # not chosen
+    if -4 < exponent < 15:
+        np.testing.assert_array_equal(cut, far)
 
 
 def test_rounding_again_changes_nothing():

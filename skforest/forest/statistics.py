@@ -441,7 +441,8 @@ def probabilities(response, n_classes):
     for part in np.split(response, np.cumsum(n_classes)[:-1], axis=1):
         part = np.clip(part, 0.0, None)
         total = part.sum(axis=1, keepdims=True)
-        parts.append(np.where(total > 0, part / np.where(total > 0, total, 1), 1 / part.shape[1]))
+        is_zero = total == 0  # NaN, of a row that no tree predicts, stays NaN
+        parts.append(np.where(is_zero, 1 / part.shape[1], part / np.where(is_zero, 1, total)))
     return parts
 
 
