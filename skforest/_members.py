@@ -77,10 +77,8 @@ class BlendedRows:
         part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
         weight = np.bincount(of_part, weights=weight)
         rows, fold = np.divmod(part, self.n_folds)
-        split = data.subset(rows)
-        split.weight = split.weight * weight / np.bincount(rows, weights=weight)[rows]
-        split.is_in_copies = True
-        return split, fold, rows
+        weight = data.weight[rows] * weight / np.bincount(rows, weights=weight)[rows]
+        return data.in_parts(rows, weight), fold, rows
 
     def batch(self):
         """Samples whose prediction is timed."""

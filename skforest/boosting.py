@@ -31,7 +31,7 @@ from ._base import (
 from ._constraints import read_groups, read_monotonic
 from ._docs import CLASS_WEIGHT, described, with_texts
 from ._feature_grid import FeatureGrid
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, TimeLimit, thread_count
 from ._validation import check_unchanged
@@ -357,7 +357,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
             "early_stopping": n_rows >= MIN_ROWS or self._given_validation is not None,
         }
         set_resolved(self, auto)
-        data.spread()  # computed once, before threads ask for it
+        data.unit()  # computed once, before threads ask for it
         self._check_grid()
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
@@ -586,7 +586,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         is held out once.
         """
         seed = tree_seed(self._seed, FOLD_SEED)
-        random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
+        random = random_stream(seed, 1)
         data, _ = data.in_copies()
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)

@@ -26,7 +26,7 @@ from ._base import (
 )
 from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from .forest.statistics import responses
@@ -545,7 +545,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _temperature_mask(self, data):
         """Rows that the first bag leaves out; None: no row would be left."""
-        random = np.random.RandomState(self._seed % 2**32)
+        random = random_stream(self._seed)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         mask = draw_weighted(data.weight, fraction, random)
         return mask if mask.any() else None
@@ -577,8 +577,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         {takes_batch}
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All labels of the stream; needed in the first call only. None: those of the first
-            batch.
+            All labels of the stream, which the first call must name. None: those of before.
         sample_weight : array-like of shape (n_samples,), default=None
 
         {returns_self}
@@ -586,9 +585,12 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
         def encode(y, is_first):
             if is_first:
-                self._encode_target(y if classes is None else classes, False)
-                if self._has_several_outputs:
+                if max(np.asarray(y).shape[1:], default=1) > 1 or np.ndim(classes) > 1:
                     raise ValueError("partial_fit takes one output; y, or classes, has several")
+                known = getattr(self, "classes_", None) if classes is None else classes
+                if known is None or (classes is None and isinstance(known, list)):
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                self._encode_target(known, False)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
             return self._encode_known_target(y)
@@ -685,7 +687,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             return super()._fit_forest(data, bags)
         if not self.bootstrap:
             data, _ = data.in_copies()
-        random = np.random.RandomState(self._seed % 2**32)
+        random = random_stream(self._seed)
         mask = draw_weighted(data.weight, float(self.validation_fraction), random)
         forest = super()._fit_forest(data, bags, mask)
         # Bags that a warm start adds move the quantile of all.

@@ -176,7 +176,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         self.max_features_ = self._resolve_max_features(n_features)
         self.max_bins_ = self._auto_bins() if self.max_bins == "auto" else self.max_bins
         if self._weights_are_scaled:
-            data.spread()  # computed once, before threads ask for it
+            data.unit()  # computed once, before threads ask for it
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -239,7 +239,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = data.spread() if self._weights_are_scaled else ones
+            scale = data.unit() if self._weights_are_scaled else ones
             mean = min(float(self.n_nonzeros), n_features)
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale)
         return BoxSampler(
@@ -255,7 +255,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _splitter(self, data):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / float(data.spread().min()) if self._weights_are_scaled else 1.0
+        largest_weight = 1 / float(data.unit().min()) if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,

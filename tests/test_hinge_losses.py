@@ -205,7 +205,7 @@ def test_a_loss_of_the_user_for_labels():
     assert model.score(X, y) > 0.9 and model.forest_.link == "softmax"
     stream = quick(RandomHingeForestClassifier, loss=own)
     for _ in range(10):
-        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y)))
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y, ["a", "b", "c"])))
     assert stream.score(X, y) > 0.8
     with pytest.raises(ValueError, match="takes one output"):
         model.fit(X, np.stack([y, y], axis=1))

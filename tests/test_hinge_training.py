@@ -331,14 +331,19 @@ def test_importance_scaling_finds_the_features_that_matter():
 # ----------------------------------------------------------------------------------------- streams
 
 
+def classes_of(cls, y):
+    """What the first `partial_fit` needs besides X and y."""
+    return {"classes": np.unique(y)} if cls is RandomHingeForestClassifier else {}
+
+
 @BOTH
 def test_a_stream_is_learned_in_parts(cls):
     X, y = rows_of(cls, 900)
     model = quick(cls, learning_rate=0.02)
     whole = np.arange(600) % 300
-    scores = []
+    scores, known = [], classes_of(cls, y)
     for start in range(0, 600, 60):
-        model.partial_fit(X[start : start + 60], y[start : start + 60])
+        model.partial_fit(X[start : start + 60], y[start : start + 60], **known)
         scores.append(model.score(X[600:], y[600:]))
     assert scores[-1] > scores[0] + 0.1
     before = model.forest_.response(X)
@@ -369,7 +374,7 @@ def test_columns_that_are_constant_in_the_first_part_have_importance():
 @BOTH
 def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
     X, y = rows_of(cls, 300)
-    model = quick(cls).partial_fit(X[:100], y[:100])
+    model = quick(cls).partial_fit(X[:100], y[:100], **classes_of(cls, y))
     twin = copy.deepcopy(model)
     compacted_forest = HingeTraining.compacted
 
@@ -401,9 +406,11 @@ def test_classes_and_targets_of_later_parts():
         model.partial_fit(X, y + 5)
     # fit starts anew, and so does partial_fit behind it
     assert_same_trees(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
-    assert_same_trees(
-        model.fit(X, y).partial_fit(X, y), quick(RandomHingeForestClassifier).partial_fit(X, y)
-    )
+    fresh = quick(RandomHingeForestClassifier)
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        fresh.partial_fit(X, y)
+    assert not hasattr(fresh, "n_features_in_")
+    assert_same_trees(model.fit(X, y).partial_fit(X, y), fresh.partial_fit(X, y, [0, 1, 2]))
     X, y = rows_of(RandomHingeForestRegressor, 300)
     model = quick(RandomHingeForestRegressor, learning_rate=0.02)
     for k in range(30):

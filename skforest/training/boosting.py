@@ -27,7 +27,7 @@ from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
 from .._kernels.projection import BoxSampler
-from .._kernels.rows import tree_seed
+from .._kernels.rows import random_stream, tree_seed
 from .._matrix import dense_blocks, weighted_sums
 from ..forest import Forest
 from ..forest.edit import calibrated, join_starts
@@ -101,7 +101,7 @@ class BinnedRows:
     def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None, grid=None):
         self.monotonic, self.groups, self.held_out = monotonic, groups, held_out
         self.grid = grid
-        self.spread = data.spread()
+        self.unit = data.unit()
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
         if sparse.issparse(data.X):
@@ -126,7 +126,7 @@ class BinnedRows:
         directions = BinnedDirections(
             self.X,
             self.columns,
-            self.spread,
+            self.unit,
             settings.n_directions if has_directions else 0,
             MIN_TERMS,
             max_terms,
@@ -286,7 +286,7 @@ class BoostingTraining:
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.interactions = rows.interactions()
         self.grower = rows.grower(settings, self.interactions)
-        self.random = np.random.RandomState(seed % 2**32)
+        self.random = random_stream(seed)
         self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
         self.trees, self.values = [], []
         self.scores = []  # minus the validation loss, before the first round and after each
@@ -393,7 +393,7 @@ class BoostingTraining:
         Coefficients minimise the loss of the training rows plus the penalty, by Newton's method
         for each output by itself. Steps are halved until this objective decreases.
         """
-        X, rows, unit = self.rows.X, self.train_rows, self.rows.spread.astype(np.float64)
+        X, rows, unit = self.rows.X, self.train_rows, self.rows.unit.astype(np.float64)
         center = weighted_sums(X, self.weight) / self.weight.sum()
         start, feature = np.array([0, len(unit)]), np.arange(len(unit), dtype=np.int32)
         leaf_alone = self.rows.empty_tree() | {"node_weight": np.array([float(len(rows))])}
@@ -472,7 +472,7 @@ class BoostingTraining:
         if not settings.linear_leaves:
             return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
         regression = LeafRegression(
-            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.spread, VARIANCE_SHARE
+            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.unit, VARIANCE_SHARE
         )
         value, *linear = regression.fit(
             tree | dict(zip(SPARSE, self.grower.terms())),  # boxes are sums, too

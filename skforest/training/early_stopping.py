@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .._kernels.rows import tree_seed
+from .._kernels.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
@@ -41,7 +41,7 @@ def validation_mask(estimator, weight, seed):
             f"early_stopping=True with validation_fraction={fraction} leaves none of the "
             f"{len(chosen)} distinct rows of a tree to train on"
         )
-    mask[np.random.default_rng(seed).permutation(chosen)[:n_held_out]] = True
+    mask[random_stream(seed).permutation(chosen)[:n_held_out]] = True
     return mask
 
 
@@ -111,7 +111,7 @@ def draw_held_out(weight, fraction, seed):
     """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0."""
     n_rows = len(weight)
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
-    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    random = random_stream(seed, FOLD_SEED)
     held_out = np.zeros(n_rows)
     rows = random.permutation(n_rows)[:n]
     held_out[rows] = weight[rows]
@@ -120,7 +120,7 @@ def draw_held_out(weight, fraction, seed):
 
 def balanced_folds(y, n_folds, seed):
     """Fold of each row: at random, with about the same targets in all folds."""
-    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    random = random_stream(seed, FOLD_SEED)
     order = random.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     fold = np.empty(len(y), dtype=np.int64)

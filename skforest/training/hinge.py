@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
 from .._kernels.row_reader import RowReader
+from .._kernels.rows import random_stream
 from ..forest.statistics import responses
 from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
@@ -60,9 +61,9 @@ class HingeInput:
     # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
     scaled: np.ndarray
     mean: np.ndarray  # (n_features,), float64, of `scaled`
-    deviation: np.ndarray  # (n_features,), float64, of `scaled`
-    emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
-    spread: np.ndarray  # (n_features,), float32, for the importances
+    unit: np.ndarray  # (n_features,), float64, of `scaled`
+    emphasis: np.ndarray  # learned features see (scaled - mean) / unit * emphasis
+    deviation: np.ndarray  # (n_features,), float32, of `scaled`, for the importances
     # (n_patches, patch_size), int32: columns of each patch that learned features are inner
     # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
@@ -80,20 +81,20 @@ class HingeInput:
             common = _root_mean_square(own_unit)
             emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
         fields = np.arange(data.X.shape[1], dtype=np.int32)[None]
-        unit = data.spread().astype(np.float64)
+        unit = data.unit().astype(np.float64)
         return cls(data.X, data.mean(), unit, emphasis, data.deviation(), fields)
 
     @classmethod
     def of_images(cls, data, receptive_fields):
         """The features in one unit, not centred, since a kernel moves over all of them."""
-        scale = data.feature_map.per_feature(data.feature_map.scale)
-        deviation = scale * _root_mean_square(_deviations(data))
+        scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
+        unit = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
-        return cls(data.X, mean, deviation, emphasis, data.deviation(), receptive_fields)
+        return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
 
     def table(self):
         """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
-        factor = self.emphasis / self.deviation
+        factor = self.emphasis / self.unit
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
         table = np.empty(self.scaled.shape, dtype=np.float32)
@@ -110,7 +111,7 @@ class HingeInput:
 
 def _deviations(data):
     """Standard deviations of the features as they were before the map scaled them; 0: constant."""
-    return data.deviation() / data.feature_map.per_feature(data.feature_map.scale)
+    return data.deviation() / data.feature_map.per_feature(data.feature_map.scale, 1.0)
 
 
 def _root_mean_square(values):
@@ -187,7 +188,7 @@ class HingeTraining:
         self.weight = weight
         self.loss_curve, self.validation_scores = [], []
         self.n_done, self.best = 0, None
-        random = np.random.RandomState(seed % 2**32)
+        random = random_stream(seed)
         n_outputs = loss.n_outputs
         apart = source.is_kept_apart
         trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
@@ -247,10 +248,11 @@ class HingeTraining:
 
     def partial_fit(self, data, target):
         """Train on each row of a part of a stream once, at the constant rate."""
-        spread = self.source.spread
-        if not spread.all():  # features that were constant so far may vary now
-            spread = np.where(spread > 0, spread, data.deviation())
-        self.source, self.weight = replace(self.source, scaled=data.X, spread=spread), data.weight
+        deviation = self.source.deviation
+        if not deviation.all():  # features that were constant so far may vary now
+            deviation = np.where(deviation > 0, deviation, data.deviation())
+        self.source = replace(self.source, scaled=data.X, deviation=deviation)
+        self.weight = data.weight
         self.table = self.source.table()
         self.trainer.set_rows(self.table, target, data.weight)
         n_steps = -(-np.count_nonzero(data.weight) // self.settings.batch_size)

@@ -257,6 +257,13 @@ class UserLoss(BaseLoss):
         # Behind a link, the deviation of y says nothing about that of raw predictions.
         self.has_unit = in_units and type(given).inverse_link is Loss.inverse_link
 
+    def check_target(self, y, weight):
+        for name in ("loss", "gradient_hessian"):
+            if getattr(type(self.given), name) is getattr(Loss, name):
+                raise ValueError(
+                    f"{self._name} must define {name}(y, raw), see the example of skforest.Loss"
+                )
+
     def baseline(self, y, weight):
         return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
 
