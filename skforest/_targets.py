@@ -370,6 +370,17 @@ class ForestRegressorMixin(RegressorMixin):
     def _make_loss(self):
         return SquaredError(self.n_outputs_)
 
+    def _without_outliers(self, y, weight):
+        return self._make_loss().without_outliers(y, weight)
+
+    def _for_squared_errors(self, data):
+        y = self._without_outliers(data.y, data.weight)
+        if y is data.y:
+            return data
+        loss = SquaredError(y.shape[1])
+        units = loss.target_units(y, data.weight)
+        return data.with_target(loss.scale_target(y, units), units, y)
+
     def _tree_weight(self, data, seed):
         return self._draw_weight(data, seed)
 

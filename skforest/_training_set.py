@@ -107,10 +107,11 @@ class TrainingSet:
 
     # ------------------------------------------------------------------------- other training sets
 
-    def with_target(self, target, units):
-        """The same rows with a target to train on."""
+    def with_target(self, target, units, y=None):
+        """The same rows with a target to train on, and with other `y` if they are given."""
         other = copy(self)
         other.target, other.units = target, units
+        other.y = self.y if y is None else y
         return other
 
     def with_features(self, X, feature_map):

@@ -17,6 +17,12 @@ MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 # Calibration of quantiles: the part of a shift that is left out with very many bags, and the part
 # that is in proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
+NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
+COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
+# Units from the median to which targets are clipped where squared errors choose: hardly any number
+# of a normal distribution is there.
+FENCE = 5.0
+FAR = 3.0  # units that a leaf of boosting may add, before the learning rate, see `leaf_value`
 ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
 
@@ -118,6 +124,14 @@ class BaseLoss:
         """The unit of each output: the root mean squared deviation from the baseline."""
         return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
+    def baseline_shift(self, y, raw, weight):
+        """What moves raw predictions to the targets on the whole, (n_outputs,)."""
+        return self.baseline(y - raw, weight)
+
+    def without_outliers(self, y, weight):
+        """The target for choices by squared errors, which outliers would determine."""
+        return y
+
     def scale_target(self, y, units):
         """Deviations from the baseline over the power of two, as grown trees take them."""
         return (y - units.baseline) / units.scale
@@ -130,10 +144,11 @@ class BaseLoss:
         """Raw predictions that the trees of boosting are added to, in units of the loss."""
         return np.zeros(self.n_outputs)
 
-    def leaf_value(self, residual, weight):
+    def leaf_value(self, residual, weight, kernel):
         """The constant of least loss that is added to the raw prediction of some rows.
 
-        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction.
+        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction; `kernel`
+        is the compiled loss.
         """
         raise NotImplementedError
 
@@ -251,6 +266,8 @@ class UserLoss(BaseLoss):
     `in_units`: raw predictions have the unit of the target, as in hinge training.
     """
 
+    is_adaptive = False
+
     def __init__(self, given, n_outputs, in_units=False):
         super().__init__(n_outputs)
         self.given = given
@@ -266,6 +283,11 @@ class UserLoss(BaseLoss):
 
     def baseline(self, y, weight):
         return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
+
+    def baseline_shift(self, y, raw, weight):
+        if type(self.given).inverse_link is not Loss.inverse_link:
+            return np.zeros(self.n_outputs)
+        return super().baseline_shift(y, raw, weight)
 
     def scale_target(self, y, units):
         """Targets in their own units."""
@@ -307,6 +329,10 @@ class UserLoss(BaseLoss):
         if not isinstance(both, tuple | list) or len(both) != 2:
             raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
         return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
+
+    def held_out_losses(self, raw, target):
+        """As `Loss.held_out_losses` of `_kernels/loss.pyx`."""
+        return self.evaluate(raw, target)[0]
 
     def evaluate(self, raw, target):
         """As `Loss.evaluate` of `_kernels/loss.pyx`, without derivatives."""
@@ -354,12 +380,42 @@ class SquaredError(BaseLoss):
     is_quadratic = True
 
 
-class Quantile(BaseLoss):
+class RobustLoss(BaseLoss):
+    """Losses that are linear in large residuals: outliers do not determine units; not for use."""
+
+    renews_leaves = True
+    quantile = 0.5
+
+    def baseline(self, y, weight):
+        return weighted_quantile(y, weight, 0.5)
+
+    def leaf_value(self, residual, weight, kernel):
+        """The quantile; beyond `FAR` units only as far as half of the rows on its near side are.
+
+        Most rows of a small leaf may be outliers, which splits even look for.
+        """
+        level = self.quantile
+        value = weighted_quantile(residual, weight, level)
+        if (np.abs(value) > FAR).any():
+            ends = (weighted_quantile(residual, weight, q) for q in (level / 2, (1 + level) / 2))
+            most = np.maximum(FAR, np.abs(np.clip(0.0, *ends)))
+            value = np.clip(value, -most, most)
+        return value
+
+    def typical_size(self, deviation, weight):
+        """See `robust_size`; it does not depend on the baseline."""
+        return robust_size(deviation, weight)
+
+    def without_outliers(self, y, weight):
+        center, size = weighted_quantile(y, weight, 0.5), FENCE * robust_size(y, weight)
+        return np.clip(y, center - size, center + size)
+
+
+class Quantile(RobustLoss):
     """The pinball loss, which the conditional quantile minimises."""
 
     kernel = kernels.QuantileLoss
     parameters = ("quantile",)
-    renews_leaves = True
     is_calibrated = True
     ends = 0, 0  # outputs with the lowest and the highest quantile
 
@@ -369,9 +425,6 @@ class Quantile(BaseLoss):
 
     def baseline(self, y, weight):
         return weighted_quantile(y, weight, self.quantile)
-
-    def leaf_value(self, residual, weight):
-        return weighted_quantile(residual, weight, self.quantile)
 
     def calibration(self, parts):
         """Move predictions so that new rows lie below with the probability asked for.
@@ -409,10 +462,6 @@ class Quantile(BaseLoss):
     def _pinball(self, residual):
         return np.maximum(self.quantile * residual, (self.quantile - 1) * residual)
 
-    def typical_size(self, deviation, weight):
-        """The standard deviation, which does not depend on the quantile."""
-        return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
-
 
 class Quantiles(Quantile):
     """The sum of the pinball losses of several quantiles of one target."""
@@ -441,17 +490,16 @@ class AbsoluteError(Quantile):
     is_calibrated = False
 
 
-class Huber(BaseLoss):
-    """The squared error up to a difference of `delta` units, and linear beyond."""
+class Huber(RobustLoss):
+    """The squared error up to `delta` times the size of the residuals, and linear beyond."""
 
     kernel = kernels.HuberLoss
     parameters = ("delta",)
-    renews_leaves = True
 
-    def leaf_value(self, residual, weight):
-        """The median, and the mean of the differences from it, cut off at delta."""
-        median = weighted_quantile(residual, weight, 0.5)
-        cut = np.clip(residual - median, -self.delta, self.delta)
+    def leaf_value(self, residual, weight, kernel):
+        """The median, and the mean of the differences from it, cut off at the limit."""
+        median = super().leaf_value(residual, weight, kernel)
+        cut = np.clip(residual - median, -kernel.limit, kernel.limit)
         return median + np.average(cut, axis=0, weights=weight)
 
 
@@ -482,6 +530,9 @@ class LogLink(BaseLoss):
         is_usable = (mean > 0) & (predicted > 0)
         ratio = np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0)
         return Calibration(np.log(ratio), np.zeros(self.n_outputs))
+
+    def baseline_shift(self, y, raw, weight):
+        return self.calibration([(y, np.exp(raw), weight)]).shift
 
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
@@ -592,3 +643,25 @@ def weighted_quantile(values, weight, quantile):
     values = np.take_along_axis(values, order, axis=0)
     quantile = np.broadcast_to(quantile, values.shape[1])
     return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
+
+
+def robust_size(values, weight):
+    """Unit of the deviations of each column from its median, (n_columns,); 0 where it is constant.
+
+    The median absolute deviation, which is 1 for normal numbers of deviation 1. Rows at the median
+    do not count, nor those with the most frequent value where it is common: others would have no
+    unit where half of the targets are 0.
+    """
+    present = weight > 0
+    values, weight = values[present], weight[present]
+    size = np.zeros(values.shape[1])
+    for k, column in enumerate(values.T):
+        distance = np.abs(column - weighted_quantile(column[:, None], weight, 0.5))
+        _, number = np.unique(column, return_inverse=True)
+        share = np.bincount(number, weight) / weight.sum()
+        varies = distance > 0
+        is_rare = varies & ((number != share.argmax()) | (share.max() < COMMON_SHARE))
+        rows = is_rare if is_rare.any() else varies
+        if rows.any():
+            size[k] = weighted_quantile(distance[rows, None], weight[rows], 0.5)[0] / NORMAL_MEDIAN
+    return size
