@@ -159,7 +159,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 useful = useful_features(
                     self._for_squared_errors(data), self._seed, self._compares_indicators
                 )
-                data = useful.with_target(data.target, data.units, data.y)
+                data = data.with_features(useful.X, useful.feature_map)
         self._resolve_settings(data, is_warm_start)
         self._select_settings(data, is_warm_start)
         return data
@@ -205,14 +205,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             )
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
-
-    def _without_outliers(self, y, weight):
-        """The target without values that are to determine nothing, see the losses."""
-        return y
-
-    def _for_squared_errors(self, data):
-        """The training set for choices by squared errors."""
-        return data
 
     def _training_set(self, X, y, sample_weight, is_warm_start):
         """Validated input as a TrainingSet with its target."""

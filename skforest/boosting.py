@@ -46,14 +46,13 @@ from .training.boosting import (
 )
 from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
-    LOSSES,
     BoostedLogLoss,
-    Loss,
     Quantiles,
     SquaredError,
-    UserLoss,
+    loss_names,
     make_loss,
 )
+from .training.user_losses import Loss, UserLoss
 
 # With which linear_leaves="auto" and linear_start="auto" compare models: rounds, rows, folds if
 # there are at most half as many, and rows at least.
@@ -835,7 +834,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss"}), Loss],
+        "loss": [StrOptions(loss_names("boosting")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],

@@ -43,14 +43,12 @@ from .training.hinge import (
     joined_rows,
 )
 from .training.losses import (
-    LOSSES,
-    Loss,
     SquaredError,
     TargetUnits,
-    UserLabelLoss,
-    UserLoss,
+    loss_names,
     make_loss,
 )
+from .training.user_losses import Loss, UserLabelLoss, UserLoss
 
 FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
@@ -425,8 +423,9 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
                 data = self._merged_rows(*rows, levels, is_stream=True)
                 stream = self._begin_stream(data)
             elif np.count_nonzero(rows[2]) >= self.batch_size_:
+                changed, known_map = stream.recentred(rows[0], known_map)
                 data = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
-                stream = self._continue_stream(stream, data)
+                stream = self._continue_stream(changed, data)
             is_waiting = n_rows < FEW_ROWS or stream is self.__dict__.get("_stream")
             self._stream = replace(stream, n_rows=n_rows, waiting=rows if is_waiting else None)
         return self
@@ -693,7 +692,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"}), Loss],
+        "loss": [StrOptions(loss_names("hinge")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }

@@ -5,6 +5,7 @@ Lay et al. 2018, algorithm 1 (initialisation) and section 4.
 
 import math
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +35,7 @@ FIRST_ROWS = 2048  # rows for the initial statistics of features
 # change where they would be so many times as large or small, or centres so many units away.
 WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
 MAX_RATIO, MAX_SHIFT = 2.0, 1.0
+RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
 FAR = 10.0  # units from the centre, beyond which most values of a part are reported
 COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
 
@@ -159,6 +161,35 @@ class HingeStream:
         """`recent` after a part."""
         rows = joined_rows(self.recent, (data.X, data.y, data.weight))
         return last_rows(rows, _window_size(data))
+
+    def recentred(self, X, feature_map):
+        """The stream and its map, with new offsets where those are far from the inputs X.
+
+        They change no prediction: float32 would not tell values apart that are far from 0.
+        """
+        if sparse.issparse(X) or not len(feature_map.offset):
+            return self, feature_map
+        known = ~np.isnan(X)
+        count = np.maximum(known.sum(axis=0), 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            distance = np.where(known, X - feature_map.offset, 0.0)
+            shift = distance.sum(axis=0) / count
+            variance = np.where(known, np.square(distance - shift), 0.0).sum(axis=0) / count
+            is_far = np.abs(shift) > RESOLVED * np.sqrt(variance)
+        is_far &= (variance > 0) & np.isfinite(shift)
+        is_far[list(feature_map.levels)] = False
+        if not is_far.any():
+            return self, feature_map
+        shift = np.where(is_far, shift, 0.0)
+        moved, scaled = copy(feature_map), shift * feature_map.scale
+        moved.offset = feature_map.offset + shift
+        moved.fill = (feature_map.fill - scaled).astype(np.float32)
+        of_features = feature_map.per_feature(scaled)
+        bags = [copy(bag) for bag in self.bags]
+        for bag in bags:
+            bag.source = replace(bag.source, mean=bag.source.mean - of_features)
+        recent = (self.recent[0] - of_features).astype(np.float32), *self.recent[1:]
+        return replace(self, bags=bags, recent=recent), moved
 
     def new_units(self, loss, window, bags):
         """Units of the target for the rows of a window, and a factor of responses, (n_outputs,).
