@@ -163,10 +163,11 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
-    What is minimised, in units of the standard deviation of each output. "squared_error": for
-    means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given; with early stopping, predictions are then shifted by the quantile of the residuals of
-    held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
+    stopped early by the absolute error. "quantile": for the quantile given; with early stopping,
+    predictions are then shifted by the quantile of the residuals of held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
     positive targets. "tweedie": for targets of 0 or more, some of which are 0. With the last
     three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
     factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
@@ -192,7 +193,7 @@ linear_start_ : float or None
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
     bag that is trained again, it is that of the second training.
-    In regression, targets are in units of their standard deviation, or of their mean for
+    In regression, targets are in the units of `loss`, or of their mean for
     "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
     of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64

@@ -169,10 +169,11 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", 'loss="quantile"')
     + """
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
-    What is minimised, in units of the standard deviation of each output. "squared_error": for
-    means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
-    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
+    stopping takes the absolute error. "quantile": for the quantile given; the forest is then
+    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
     instance of `Loss`, a differentiable loss of your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
@@ -184,8 +185,8 @@ n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int
     Resolved values of these parameters.
 loss_curve_ : list of ndarray
     One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
-    are in units of their standard deviation, or of their mean for "poisson"; the squared error is
-    halved. A `skforest.Loss` has the units of y.
+    are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
+    `skforest.Loss` has the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
     `early_stopping`.
@@ -218,8 +219,13 @@ Rows are sampled for an epoch in proportion to their weights.
 
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
-The first batch determines the values of "auto" parameters, the scales of the features and of real
-targets, and the importances, so it should be representative. `schedule`, `max_iter`,
+While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
+first call after which there are 50 determine the values of "auto" parameters, the importances, and what
+missing values and categories become, so they should be representative. The units of features and
+of real targets are those of the last 300 rows, or of the last call if it has more: they change
+where they would be twice as large or small, or where a centre has moved by one unit. A call with
+fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
+than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
 `early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
 replaced, not continued.
 

@@ -15,7 +15,12 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss
 
-from skforest import Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import (
+    Loss,
+    ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
 from skforest.training import losses
 from skforest.training.losses import weighted_quantile
 
@@ -240,6 +245,29 @@ def test_a_loss_of_the_user_for_labels():
     assert stream.score(X, y) > 0.8
     with pytest.raises(ValueError, match="takes one output"):
         model.fit(X, np.stack([y, y], axis=1))
+
+
+@pytest.mark.parametrize(
+    "cls", [RandomHingeForestClassifier, RandomHingeForestRegressor, ObliqueBoostingRegressor]
+)
+def test_an_incomplete_loss_is_told_what_to_define(cls):
+    class OnlyLoss(Loss):
+        def loss(self, y, raw):
+            raise AssertionError("training has begun")
+
+    class OnlyDerivatives(Loss):
+        def gradient_hessian(self, y, raw):
+            raise AssertionError("training has begun")
+
+    X, y = make_classification(100, 5, random_state=0)
+    for own, missing in ((OnlyLoss(), "gradient_hessian"), (OnlyDerivatives(), "loss")):
+        message = rf"{type(own).__name__} must define {missing}\(y, raw\)"
+        with pytest.raises(ValueError, match=message):
+            cls(5, loss=own).fit(X, y)
+        if hasattr(cls, "partial_fit"):
+            known = {"classes": [0, 1]} if cls is RandomHingeForestClassifier else {}
+            with pytest.raises(ValueError, match=message):
+                cls(5, loss=own).partial_fit(X, y, **known)
 
 
 def test_parts_of_a_stream_with_a_loss_of_the_user():
