@@ -167,11 +167,11 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamm
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
     stopped early by the absolute error. "quantile": for the quantile given; with early stopping,
-    predictions are then shifted by the quantile of the residuals of held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
-    positive targets. "tweedie": for targets of 0 or more, some of which are 0. With the last
-    three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
-    factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
-    own.
+    predictions are then shifted by the quantile of the residuals of held-out rows, unless that
+    increases their loss. "poisson": for counts, 0 or more. "gamma": for positive targets.
+    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
+    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
+    is that of the targets. Or an instance of `Loss`, a loss of your own.
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
     order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only

@@ -173,8 +173,9 @@ loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Lo
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
     stopping takes the absolute error. "quantile": for the quantile given; the forest is then
-    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
-    instance of `Loss`, a differentiable loss of your own.
+    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts,
+    0 or more; the trees add up to the logarithm of the mean. Or an instance of `Loss`, a
+    differentiable loss of your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -220,9 +221,9 @@ Rows are sampled for an epoch in proportion to their weights.
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
 While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
-first call after which there are 50 determine the values of "auto" parameters, the importances, and what
-missing values and categories become, so they should be representative. The units of features and
-of real targets are those of the last 300 rows, or of the last call if it has more: they change
+first call after which there are 50 determine the values of "auto" parameters, the importances, and
+what missing values and categories become, so they should be representative. The units of features
+and of real targets are those of the last 300 rows, or of the last call if it has more: they change
 where they would be twice as large or small, or where a centre has moved by one unit. A call with
 fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
 than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,

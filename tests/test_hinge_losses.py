@@ -81,9 +81,9 @@ def test_units_of_robust_losses_are_those_of_most_targets():
     columns = {
         "normal": (normal, 3.0),
         "outliers": (np.where(np.arange(2000) < 60, 1e9, normal), 3.0),
-        "zeros": (counts, 10 / 0.6745),
-        "nearly all zeros": (np.where(np.arange(2000) < 1900, 0, normal), 6.5 / 0.6745),
-        "binary": (np.arange(2000) % 2, 0.5 / 0.6745),
+        "zeros": (counts, counts.std()),
+        "nearly all zeros": (np.where(np.arange(2000) < 1900, 0, normal), 6.5 * np.sqrt(0.05)),
+        "binary": (np.arange(2000) % 2, 0.5 * np.sqrt(0.5)),
         "constant": (np.full(2000, 5.0), 0.0),
     }
     weight = np.ones(2000)

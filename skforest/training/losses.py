@@ -452,9 +452,9 @@ def weighted_quantile(values, weight, quantile):
 def robust_size(values, weight):
     """Unit of the deviations of each column from its median, (n_columns,); 0 where it is constant.
 
-    The median absolute deviation, which is 1 for normal numbers of deviation 1. Rows at the median
-    do not count, nor those with the most frequent value where it is common: others would have no
-    unit where half of the targets are 0.
+    The median absolute deviation, times the factor with which it is 1 for normal numbers of
+    deviation 1. Where a value is common, such as 0 among counts, the share p of other rows has the
+    median distance d, and the unit is d sqrt(p). At most the standard deviation.
     """
     present = weight > 0
     values, weight = values[present], weight[present]
@@ -466,6 +466,12 @@ def robust_size(values, weight):
         varies = distance > 0
         is_rare = varies & ((number != share.argmax()) | (share.max() < COMMON_SHARE))
         rows = is_rare if is_rare.any() else varies
-        if rows.any():
-            size[k] = weighted_quantile(distance[rows, None], weight[rows], 0.5)[0] / NORMAL_MEDIAN
+        if not rows.any():
+            continue
+        typical = weighted_quantile(distance[rows, None], weight[rows], 0.5)[0]
+        part = weight[rows].sum() / weight.sum()
+        is_common = share.max() >= COMMON_SHARE
+        found = typical * (np.sqrt(part) if is_common else 1 / NORMAL_MEDIAN)
+        square = np.square(column - np.average(column, weights=weight))
+        size[k] = min(found, np.sqrt(np.average(square, weights=weight)))
     return size
