@@ -26,9 +26,9 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-# Of the Huber loss: units of its limit, in robust deviations of the residuals, which are smaller in
-# training than elsewhere (chosen by errors on four tables, with and without 5 % of outliers); and
-# least residuals, in units of the target, where a model without errors would have no gradient.
+# Of the Huber loss: units of its limit, in robust deviations of the residuals, which are smaller
+# in training than elsewhere (chosen by errors on four tables, with and without 5 % of outliers);
+# and least residuals, in units of the target, where a model without errors has no gradient.
 RESIDUALS, MIN_RESIDUAL = 2.0, 1e-3
 
 
