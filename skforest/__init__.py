@@ -28,7 +28,7 @@ from .plotting import plot_tree
 from .refine import refine
 from .similarity import LeafEmbedding, prototypes, proximity
 from .text import export_graphviz, export_text
-from .training.losses import Loss
+from .training.user_losses import Loss
 
 __all__ = [
     "BlendedForestClassifier",

@@ -179,7 +179,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             if len(data.feature_map.source):  # others than the columns themselves
                 from ._selection import useful_features  # it grows trees, by a base class of ours
 
-                data = useful_features(data, self._seed, self._compares_indicators)
+                useful = useful_features(
+                    self._for_squared_errors(data), self._seed, self._compares_indicators
+                )
+                data = data.with_features(useful.X, useful.feature_map)
         self._resolve_settings(data, is_warm_start)
         self._select_settings(data, is_warm_start)
         return data
@@ -187,18 +190,22 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _finish_fit(self, data):
         """Set further fitted attributes once the forest is complete."""
 
-    def _merged(
-        self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False, is_stream=False
-    ):
+    def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
         """Validated input as a TrainingSet without a target; `encode` is applied to y.
 
         `feature_map` is that of an earlier fit; None: it is fitted. `has_new_labels`: y is not in
-        the target statistics of this map. `is_stream`: later rows may be far from these.
+        the target statistics of this map.
         """
-        is_known = feature_map is not None
-        known_levels = feature_map.levels if is_known else None
+        known_levels = None if feature_map is None else feature_map.levels
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y, weight = encode(y), rescale_weights(weight)
+        return self._merged_rows(X, y, weight, levels, feature_map, has_new_labels)
+
+    def _merged_rows(
+        self, X, y, weight, levels, feature_map=None, has_new_labels=False, is_stream=False
+    ):
+        """As `_merged`, of validated rows; `is_stream`: later rows may be far from these."""
+        is_known = feature_map is not None
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
             limit = None if is_stream else self._limits_features
@@ -215,7 +222,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         statistics = None
         if levels and not has_new_labels:
             n_classes = self.n_classes_ if is_classifier(self) else None
-            statistics = TargetStatistics(data.X, data.y, data.weight, n_classes)
+            y = self._without_outliers(data.y, data.weight)
+            statistics = TargetStatistics(data.X, y, data.weight, n_classes)
         if not is_known:
             feature_map = feature_map.fit_features(
                 data.X, data.weight, has_missing, statistics, not has_grid

@@ -397,12 +397,11 @@ class FeatureMap:
                     break
         return float(self.offset[j] + z / (self.scale[j] or 1))
 
-    def per_feature(self, per_input):
-        """Offsets or scales of all features, from those of the inputs; 0 and 1 for tables."""
+    def per_feature(self, per_input, of_table=0.0):
+        """Numbers of all features, from those of the inputs; `of_table` for features of tables."""
         if not len(self.source) or not len(per_input):
             return per_input
-        default = 1.0 if per_input is self.scale else 0.0
-        return np.where(self.kind == VALUE, per_input[self.source], default)
+        return np.where(self.kind == VALUE, per_input[self.source], of_table)
 
     def per_input(self, per_feature):
         """Sums over the features of every input."""

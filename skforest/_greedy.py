@@ -238,7 +238,7 @@ class ObliqueForest(GreedyForest):
 
     def _resolve_settings(self, data, is_warm_start):
         self.max_features_ = self._resolve_max_features(data.X.shape[1])
-        data.spread()  # computed once, before threads ask for it
+        data.unit()  # computed once, before threads ask for it
 
     def _auto_max_features(self, n_features):
         return math.ceil(math.sqrt(n_features))

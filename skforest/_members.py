@@ -112,10 +112,8 @@ class BlendedRows:
         part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
         weight = np.bincount(of_part, weights=weight)
         rows, fold = np.divmod(part, self.n_folds)
-        split = data.subset(rows)
-        split.weight = split.weight * weight / np.bincount(rows, weights=weight)[rows]
-        split.is_in_copies = True
-        return split, fold, rows
+        weight = data.weight[rows] * weight / np.bincount(rows, weights=weight)[rows]
+        return data.in_parts(rows, weight), fold, rows
 
     def batch(self, n):
         """As many samples, repeated where there are fewer."""
@@ -355,8 +353,11 @@ def check_names(members, parameters):
             raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
 
 
-def criterion_of(blend, samples):
-    """What the weights of a blend maximise."""
+def criterion_of(blend, samples, members):
+    """What the weights of a blend maximise.
+
+    Without outliers of the target, where a member has a loss that they hardly change.
+    """
     y, weight = samples.compared_y, samples.compared_weight
     if blend.scoring is not None:
         scorer = get_scorer(blend.scoring) if isinstance(blend.scoring, str) else blend.scoring
@@ -371,6 +372,12 @@ def criterion_of(blend, samples):
     if is_classifier(blend):
         n_classes = [len(labels) for labels in samples.classes]
         return LogLoss(y.astype(np.int64), n_classes, weight)
+    is_usual = np.ones(len(y), dtype=bool)
+    for member in members:
+        if isinstance(member, OwnMember):
+            is_usual &= (member.estimator._without_outliers(y, weight) == y).all(axis=1)
+    if 2 * weight[is_usual].sum() > weight.sum():
+        weight = np.where(is_usual, weight, 0.0)
     return R2(y, weight)
 
 

@@ -9,7 +9,7 @@ from scipy.special import chdtri
 
 from ._greedy import GrowthLimits, grow_tree, search_splitter
 from ._kernels.projection import AxisSampler, SparseSampler
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._threads import local_threads
 from .forest import Forest
 from .forest.statistics import squared_error
@@ -68,8 +68,7 @@ def _split(data, seed):
     """Two thirds of the rows, at most MAX_ROWS, and as many other ones."""
     # Trees that are grown to pure leaves learn all that repeats, with any of the settings.
     data, _ = data.in_copies(also_repeated=False)
-    # The stream of RandomState is frozen: the choice does not depend on the version of NumPy.
-    random = np.random.RandomState(tree_seed(seed, FIRST_SEED) % 2**32)
+    random = random_stream(seed, FIRST_SEED)
     present = random.permutation(np.flatnonzero(data.weight))
     n_train = min(MAX_ROWS, 2 * len(present) // 3)
     train = data.subset(np.sort(present[:n_train]))
@@ -141,7 +140,7 @@ def _held_out_error(data, seed):
     n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
     varying = train.varying()
     mean = min(MEAN_NONZEROS, max(1, len(varying)))
-    sampler = partial(SparseSampler, n_features, mean, False, train.spread(), varying)
+    sampler = partial(SparseSampler, n_features, mean, False, train.unit(), varying)
     own_seed = tree_seed(seed, FEATURE_SEED)
     forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
     return squared_error(Forest.concatenate(forests), test)

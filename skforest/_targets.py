@@ -16,7 +16,8 @@ from ._docs import with_texts
 from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
 from .forest.statistics import labels_of, probabilities, within_targets
-from .training.losses import Loss, SquaredError, TargetUnits
+from .training.losses import SquaredError, TargetUnits
+from .training.user_losses import Loss
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
@@ -144,6 +145,14 @@ class ForestClassifierMixin(ClassifierMixin):
         """Class numbers, int32 of shape (n_rows,), or indicators of those of several outputs."""
         codes = y.astype(np.int32)
         return indicators(codes, self.n_classes_) if self._has_several_outputs else codes[:, 0]
+
+    def _without_outliers(self, y, weight):
+        """Labels, none of which is an outlier."""
+        return y
+
+    def _for_squared_errors(self, data):
+        """The training set itself."""
+        return data
 
     def _with_class_weights(self, data):
         """The training set with its weights multiplied by those of the classes."""
@@ -369,6 +378,21 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _make_loss(self):
         return SquaredError(self.n_outputs_)
+
+    def _without_outliers(self, y, weight):
+        """The target as the loss clips it for choices by squared errors."""
+        return self._make_loss().without_outliers(y, weight)
+
+    def _for_squared_errors(self, data):
+        """The training set without outliers of the target, or with all of them clipped."""
+        y = self._without_outliers(data.y, data.weight)
+        if y is data.y:
+            return data
+        loss, is_usual = SquaredError(y.shape[1]), (y == data.y).all(axis=1)
+        if 2 * data.weight[is_usual].sum() > data.weight.sum():
+            data = data.sample(np.where(is_usual, data.weight, 0.0))
+        units = loss.target_units(y, data.weight)
+        return data.with_target(loss.scale_target(y, units), units, y)
 
     def _tree_weight(self, data, seed):
         return self._draw_weight(data, seed)

@@ -124,10 +124,11 @@ class TrainingSet:
 
     # ------------------------------------------------------------------------- other training sets
 
-    def with_target(self, target, units):
-        """The same rows with a target to train on."""
+    def with_target(self, target, units, y=None):
+        """The same rows with a target to train on, and with other `y` if they are given."""
         other = copy(self)
         other.target, other.units = target, units
+        other.y = self.y if y is None else y
         return other
 
     def with_features(self, X, feature_map):
@@ -137,7 +138,7 @@ class TrainingSet:
         return other
 
     def with_weight(self, weight):
-        """The same rows with other weights, which then also count for `spread`."""
+        """The same rows with other weights, which then also count for `deviation`."""
         other = copy(self)
         other.weight = rescale_weights(weight)
         other._whole = _Whole(self.X, other.weight)
@@ -192,7 +193,7 @@ class TrainingSet:
         return len(self) if self.group is None else len(np.unique(self.group))
 
     def sample(self, weight):
-        """The sample of one tree: the same rows and `spread`, with the weights of the tree."""
+        """The sample of one tree: the same rows and `deviation`, with the weights of the tree."""
         other = copy(self)
         other.weight = weight
         return other
@@ -264,10 +265,13 @@ class TrainingSet:
         """
         n_copies = self._n_copies(also_repeated)
         rows = np.repeat(np.arange(len(self)), n_copies)
-        other = self if len(rows) == len(self) else self.subset(rows)
-        other = other.sample((self.weight / n_copies)[rows])
+        return self.in_parts(rows, (self.weight / n_copies)[rows]), rows
+
+    def in_parts(self, rows, weight):
+        """Rows, some of them several times, that may be held out one by one, with weights."""
+        other = (self if len(rows) == len(self) else self.subset(rows)).sample(weight)
         other.is_in_copies = True
-        return other, rows
+        return other
 
     def _n_copies(self, also_repeated):
         """Number of rows that each row becomes in `in_copies`."""
@@ -326,14 +330,14 @@ class TrainingSet:
         return weighted_sums(self.X, self.weight) / self.weight.sum()
 
     def deviation(self):
-        """Weighted standard deviation of every feature, float32."""
+        """Weighted standard deviation of every feature, float32; 0 where it is constant."""
         whole = self._whole
         if whole.deviation is None:
             whole.deviation = _standard_deviation(whole.X, whole.weight)
         return whole.deviation
 
-    def spread(self):
-        """Units of the features: `deviation`, or 1 where it is 0."""
+    def unit(self):
+        """Unit of every feature: its `deviation`, or 1 where that is 0."""
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
 
@@ -487,7 +491,7 @@ def _standard_deviation(X, weight):
     else:
         size = max(16, CACHED // max(1, X.shape[1]))
         blocks = [slice(start, start + size) for start in range(0, len(X), size)]
-        # Without BLAS, whose last bits depend on its threads: the spread decides routes.
+        # Without BLAS, whose last bits depend on its threads: the deviation decides routes.
         mean = (
             sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
         )
@@ -495,12 +499,12 @@ def _standard_deviation(X, weight):
         squares = (np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks)
         variance = sum(squares) / total
     with np.errstate(over="ignore"):
-        spread = np.sqrt(variance).astype(np.float32)
+        deviation = np.sqrt(variance).astype(np.float32)
     # The mean of equal values may be rounded, so their deviation may not be 0.
     least, largest = (extreme(axis=0) for extreme in (X.min, X.max))
     varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
-    spread[~varies | (spread <= np.finfo(np.float32).tiny)] = 0
-    return np.where(np.isfinite(spread), spread, np.float32(1))
+    deviation[~varies | (deviation <= np.finfo(np.float32).tiny)] = 0
+    return np.where(np.isfinite(deviation), deviation, np.float32(1))
 
 
 def _sparse_variance(X, weight):

@@ -218,7 +218,7 @@ def _units(feature_map):
     if not feature_map.is_scaling:
         return None, None
     offset = feature_map.per_feature(feature_map.offset)
-    scale = np.array(feature_map.per_feature(feature_map.scale), dtype=np.float64)
+    scale = np.array(feature_map.per_feature(feature_map.scale, 1.0), dtype=np.float64)
     for f in np.flatnonzero(feature_map.kind == CODE):
         scale[f] = 1 / max(len(feature_map.levels[feature_map.source[f]]) - 1, 1)
     return offset, scale

@@ -369,7 +369,7 @@ class _Blend(TableEstimator):
     def _set_weights(self, members, responses, samples, seed):
         """Find the weights of the members and the temperature."""
         names = [member.name for member in members]
-        criterion = criterion_of(self, samples)
+        criterion = criterion_of(self, samples, members)
         scores = [criterion.score(criterion.reduce(response)) for response in responses]
         costs = [self._predict_us[name] for name in names]
         budget = np.inf if self.max_predict_us is None else self.max_predict_us

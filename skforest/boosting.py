@@ -32,7 +32,7 @@ from ._base import (
 from ._constraints import read_groups, read_monotonic
 from ._docs import CLASS_WEIGHT, described, with_texts
 from ._feature_grid import FeatureGrid
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, thread_count
 from ._validation import check_unchanged
@@ -47,14 +47,13 @@ from .training.boosting import (
 )
 from .training.early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .training.losses import (
-    LOSSES,
     BoostedLogLoss,
-    Loss,
     Quantiles,
     SquaredError,
-    UserLoss,
+    loss_names,
     make_loss,
 )
+from .training.user_losses import Loss, UserLoss
 
 # With which linear_leaves="auto" and linear_start="auto" compare models: rounds, rows, folds if
 # there are at most half as many, and rows at least.
@@ -167,14 +166,15 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
-    What is minimised, in units of the standard deviation of each output. "squared_error": for
-    means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given; with early stopping, predictions are then shifted by the quantile of the residuals of
-    held-out rows, unless that increases their loss. "poisson": for counts, 0 or more. "gamma": for
-    positive targets. "tweedie": for targets of 0 or more, some of which are 0. With the last
-    three, trees add up to the logarithm of the mean, and predictions are then multiplied by a
-    factor, so that their mean is that of the targets. Or an instance of `Loss`, a loss of your
-    own.
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
+    stopped early by the absolute error. "quantile": for the quantile given; with early stopping,
+    predictions are then shifted by the quantile of the residuals of held-out rows, unless that
+    increases their loss. "poisson": for counts, 0 or more. "gamma": for positive targets.
+    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
+    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
+    is that of the targets. Or an instance of `Loss`, a loss of your own.
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
     order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only
@@ -196,7 +196,7 @@ linear_start_ : float or None
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each. Of a
     bag that is trained again, it is that of the second training.
-    In regression, targets are in units of their standard deviation, or of their mean for
+    In regression, targets are in the units of `loss`, or of their mean for
     "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
     of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
@@ -381,7 +381,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
                 "groups must have at least 2 groups with rows of positive weight, or pass "
                 "early_stopping=False"
             )
-        data.spread()  # computed once, before threads ask for it
+        data.unit()  # computed once, before threads ask for it
         self._check_grid()
         n_folds = self.n_bags_ if self._holds_out_rows else 0
         fixed = {name: getattr(self, name, None) for name in FIXED}
@@ -614,7 +614,7 @@ class _ObliqueBoosting(BagMixin, BaseForest):
         is held out once.
         """
         seed = tree_seed(self._seed, FOLD_SEED)
-        random = np.random.RandomState(tree_seed(seed, 1) % 2**32)
+        random = random_stream(seed, 1)
         data, _ = data.in_copies()
         data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
         group = data.group if data.n_groups > 1 else None
@@ -874,7 +874,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, _ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss"}), Loss],
+        "loss": [StrOptions(loss_names("boosting")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],

@@ -20,7 +20,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import RECORDS, BaseForest, take_rows
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._target_statistics import indicators
 from ._unwrap import refusal, unwrapped
 
@@ -292,7 +292,7 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
         )
     estimator._check_target_type(y)
     y, present = np.asarray(y), np.flatnonzero(weight)
-    random = np.random.RandomState(tree_seed(SAMPLE_SEED, number) % 2**32)
+    random = random_stream(SAMPLE_SEED, number)
     chosen = np.sort(random.permutation(present)[:n_most])
     weight = weight * (len(present) / max(len(chosen), 1))
     if is_classifier(estimator):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BaseForest, draw_seed, take_rows
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._kernels.shapley import ShapleyTrees
 from ._matrix import dense
 from ._table import as_frame
@@ -181,7 +181,7 @@ def shapley_values(
     X = as_frame(whole.transform(X))
     X = X if hasattr(X, "shape") else np.asarray(X)
     if background is None:
-        order = np.random.default_rng([seed, 0]).permutation(X.shape[0])
+        order = random_stream(seed, 0).permutation(X.shape[0])
         background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
     else:
         with _of_background():
@@ -408,13 +408,13 @@ def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
     size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
 
     def explain(i, control):
-        random = np.random.default_rng([seed, 1 + i])
+        random = random_stream(seed, 1 + i)
         total = np.zeros((2, n_inputs, game.n_outputs))
         for start in range(0, n_background, size):
             rows = slice(start, min(start + size, n_background))
-            forward = random.permuted(
-                np.tile(np.arange(n_inputs), (rows.stop - start, n_pairs, 1)), axis=2
-            )
+            # Orders of random numbers: a RandomState permutes one row at a time.
+            drawn = random.uniform(size=(rows.stop - start, n_pairs, n_inputs))
+            forward = np.argsort(drawn, axis=2)
             # (rows, pairs, 2, n_inputs): each permutation, and its reverse.
             order = np.stack([forward, forward[..., ::-1]], axis=2)
             change = _changes(parts, game, i, rows, order)

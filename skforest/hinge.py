@@ -8,9 +8,9 @@ Features, thresholds and vectors are trained by stochastic gradient descent, all
 import copy
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from ._base import (
     BagMixin,
@@ -26,23 +26,31 @@ from ._base import (
 )
 from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
-from ._kernels.rows import tree_seed
+from ._kernels.rows import random_stream, tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._validation import warn_caller
 from .forest.statistics import responses
 from .training.blending import flattening_temperature
 from .training.early_stopping import draw_weighted
-from .training.hinge import HingeInput, HingeSettings, HingeTraining, calibrated_baseline
+from .training.hinge import (
+    FAR,
+    HingeInput,
+    HingeSettings,
+    HingeStream,
+    HingeTraining,
+    calibrated_baseline,
+    joined_rows,
+)
 from .training.losses import (
-    LOSSES,
-    Loss,
     SquaredError,
     TargetUnits,
-    UserLabelLoss,
-    UserLoss,
+    loss_names,
     make_loss,
 )
+from .training.user_losses import Loss, UserLabelLoss, UserLoss
 
+FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
@@ -162,11 +170,13 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", 'loss="quantile"')
     + """
 loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
-    What is minimised, in units of the standard deviation of each output. "squared_error": for
-    means. "absolute_error": for medians. "huber": between the two. "quantile": for the quantile
-    given; the forest is then shifted so that `quantile` of the rows of a held-out part lie below
-    it. "poisson": for counts, 0 or more; the trees add up to the logarithm of the mean. Or an
-    instance of `Loss`, a differentiable loss of your own.
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
+    stopping takes the absolute error. "quantile": for the quantile given; the forest is then
+    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts,
+    0 or more; the trees add up to the logarithm of the mean. Or an instance of `Loss`, a
+    differentiable loss of your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -177,8 +187,8 @@ n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int
     Resolved values of these parameters.
 loss_curve_ : list of ndarray
     One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
-    are in units of their standard deviation, or of their mean for "poisson"; the squared error is
-    halved. A `skforest.Loss` has the units of y.
+    are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
+    `skforest.Loss` has the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
     `early_stopping`.
@@ -211,8 +221,13 @@ Rows are sampled for an epoch in proportion to their weights.
 
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
-The first batch determines the values of "auto" parameters, the scales of the features and of real
-targets, and the importances, so it should be representative. `schedule`, `max_iter`,
+While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
+first call after which there are 50 determine the values of "auto" parameters, the importances, and
+what missing values and categories become, so they should be representative. The units of features
+and of real targets are those of the last 300 rows, or of the last call if it has more: they change
+where they would be twice as large or small, or where a centre has moved by one unit. A call with
+fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
+than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
 `early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
 replaced, not continued.
 
@@ -340,20 +355,22 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     # ----------------------------------------------------------------------------------- training
 
-    def _input(self, data):
+    def _input(self, data, emphasis):
         """The rows and the units in which features are trained on."""
         if self.features == "conv":
             grid = FeatureGrid(self.feature_shape, data.X.shape[1])
             kernel_shape = self.kernel_size, self.kernel_size
             return HingeInput.of_images(data, grid.receptive_fields(kernel_shape, self.stride))
-        return HingeInput.of_table(data, self._emphasis(data), self.scaling is None)
+        return HingeInput.of_table(data, emphasis, self.scaling is None)
 
     def _emphasis(self, data):
         """Factors of the features in the inner products by their importances, float64."""
         n_features = data.X.shape[1]
+        if self.features == "conv":
+            return np.ones(n_features)
         if not self.importance_power or np.count_nonzero(data.weight) < 2:
             return np.ones(n_features)
-        found = quick_importances(data, self._seed)
+        found = quick_importances(self._for_squared_errors(data), self._seed)
         if not found.any():
             return np.ones(n_features)
         emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
@@ -361,7 +378,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     def _fit_forest(self, data, bags, is_kept_apart=None):
         self.__dict__.pop("_stream", None)
-        source = replace(self._input(data), is_kept_apart=is_kept_apart)
+        source = replace(self._input(data, self._emphasis(data)), is_kept_apart=is_kept_apart)
         return super()._fit_forest(data, bags, source=source)
 
     def _fit_tree(self, data, seed, control, source):
@@ -398,46 +415,92 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
     # ------------------------------------------------------------------------- training on streams
 
     def _partial_fit(self, X, y, sample_weight, encode):
-        """Train on a batch; `encode` takes y, and whether it is the first batch."""
+        """Train on a part; `encode` takes y, and whether it is the first part."""
         self._validate_params()
         with self._unchanged_on_error():
-            is_first = not hasattr(self, "_stream")
+            stream = self.__dict__.get("_stream")
+            is_first = stream is None
             known_map = None if is_first else self.forest_.feature_map
-            encode = partial(encode, is_first=is_first)
-            data = self._merged(
-                X, y, sample_weight, encode, known_map, not is_first, is_stream=True
+            X, y, weight, levels = self._validate_fit(
+                X, y, sample_weight, None if is_first else known_map.levels
             )
-            self._train_batch(self._set_stream_target(data, is_first), is_first)
+            rows = X, encode(y, is_first), weight
+            if is_first:
+                stream, self._seed = HingeStream(), draw_seed(self.random_state)
+            n_rows = stream.n_rows + np.count_nonzero(weight)
+            rows = joined_rows(stream.waiting, rows)
+            if stream.n_rows < FEW_ROWS:  # begin again, with all rows so far
+                data = self._merged_rows(*rows, levels, is_stream=True)
+                stream = self._begin_stream(data)
+            elif np.count_nonzero(rows[2]) >= self.batch_size_:
+                changed, known_map = stream.recentred(rows[0], known_map)
+                data = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
+                stream = self._continue_stream(changed, data)
+            is_waiting = n_rows < FEW_ROWS or stream is self.__dict__.get("_stream")
+            self._stream = replace(stream, n_rows=n_rows, waiting=rows if is_waiting else None)
         return self
 
-    def _train_batch(self, data, is_first):
-        if is_first:
-            bags = self._new_bags(data)
+    def _begin_stream(self, data):
+        """The stream after its first part."""
+        data = self._set_stream_target(data)
+        self._resolve_settings(data, False)
+        settings = replace(self._settings, validation_fraction=0.0)
+        emphasis, stop = self._emphasis(data), np.zeros(1, dtype=np.uint8)
+        source = self._input(data, emphasis)
+        seeds = [tree_seed(self._seed, bag) for bag in range(self.n_bags_)]
+        bags = [self._training(data, source, settings, seed, stop) for seed in seeds]
+        stream = HingeStream(units=data.units, emphasis=emphasis, bags=bags)
+        return self._train_part(stream, data)
+
+    def _continue_stream(self, stream, data):
+        """The stream after a later part."""
+        window, source, loss = stream.window(data), stream.bags[0].source, self._make_loss()
+        names = self._far_columns(replace(source, scaled=data.X), data.feature_map)
+        is_real = not is_classifier(self)
+        if is_real and stream.has_far_targets(loss, data.y):
+            names.append("y")
+        if names:
+            warn_caller(
+                f"most values of {', '.join(names)} in this part are more than {FAR:g} standard "
+                "deviations away from the parts before; units change as the stream goes on, and "
+                "what was learned before may be lost"
+            )
+        # Training changes arrays in place: a part that fails must leave no trace.
+        bags = copy.deepcopy(stream.bags)
+        adapted = source.adapted(self._input(window, stream.emphasis))
+        if adapted is not source:
+            for training in bags:
+                training.set_units(adapted, window)
+        if is_real:
+            units, factor = stream.new_units(loss, window, bags)
+            if (factor != 1).any():
+                for training in bags:
+                    training.scale_responses(factor)
+            data = data.with_target(loss.scale_target(data.y, units), units)
         else:
-            # Training changes arrays in place: a batch that fails must leave no trace.
-            bags = copy.deepcopy(self._stream[1])
+            data = self._set_stream_target(data)
+        return self._train_part(replace(stream, units=data.units, bags=bags), data)
+
+    def _far_columns(self, source, feature_map):
+        """Columns most of whose values in a part are far from those before, as text."""
+        is_far = source.far_features()
+        column = feature_map.source if len(feature_map.source) else np.arange(len(is_far))
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        return [f"column {names[j]!r} of X" for j in np.unique(column[is_far]).tolist()]
+
+    def _train_part(self, stream, data):
+        """Train the bags of a stream, which has no others; they become the forest."""
         target = self._make_loss().standardize(data.target, data.units)
         forests = []
-        for training in bags:
+        for training in stream.bags:
             training.partial_fit(data, target)
             forests.append(self._packed(training, data, keep_all=True))
             training.release_rows()
-        self._stream = data.units, bags  # with which the next batch continues
         self.forest_ = self._joined(forests)
-        records = [training.record for training in bags]
+        records = [training.record for training in stream.bags]
         for name in records[0]:
             setattr(self, name, [record[name] for record in records])
-
-    def _new_bags(self, data):
-        """The trainings of all bags, before their first batch."""
-        self._seed = draw_seed(self.random_state)
-        self._resolve_settings(data, False)
-        settings = replace(self._settings, validation_fraction=0.0)
-        source, stop = self._input(data), np.zeros(1, dtype=np.uint8)
-        return [
-            self._training(data, source, settings, tree_seed(self._seed, bag), stop)
-            for bag in range(self.n_bags_)
-        ]
+        return replace(stream, recent=stream.recent_with(data))
 
 
 @described(
@@ -549,7 +612,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _temperature_mask(self, data):
         """Rows that the first bag leaves out; None: no row would be left."""
-        random = np.random.RandomState(self._seed % 2**32)
+        random = random_stream(self._seed)
         fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         mask = draw_weighted(data.weight, fraction, random, data.group)
         return mask if mask.any() else None
@@ -581,8 +644,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         {takes_batch}
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All labels of the stream; needed in the first call only. None: those of the first
-            batch.
+            All labels of the stream, which the first call must name. None: those of before.
         sample_weight : array-like of shape (n_samples,), default=None
 
         {returns_self}
@@ -590,17 +652,20 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
         def encode(y, is_first):
             if is_first:
-                self._encode_target(y if classes is None else classes, False)
-                if self._has_several_outputs:
+                if max(np.asarray(y).shape[1:], default=1) > 1 or np.ndim(classes) > 1:
                     raise ValueError("partial_fit takes one output; y, or classes, has several")
+                known = getattr(self, "classes_", None) if classes is None else classes
+                if known is None or (classes is None and isinstance(known, list)):
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                self._encode_target(known, False)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
             return self._encode_known_target(y)
 
         return self._partial_fit(X, y, sample_weight, encode)
 
-    def _set_stream_target(self, data, is_first):
-        data = self._set_target(data, not is_first)
+    def _set_stream_target(self, data):
+        data = self._set_target(data, False)
         self.temperature_ = 1.0
         n = self.n_classes_
         # A class without rows may occur in a later batch.
@@ -638,7 +703,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(set(LOSSES) - {"log_loss", "gamma", "tweedie"}), Loss],
+        "loss": [StrOptions(loss_names("hinge")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
@@ -690,7 +755,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
             return super()._fit_forest(data, bags)
         if not self.bootstrap:
             data, _ = data.in_copies()
-        random = np.random.RandomState(self._seed % 2**32)
+        random = random_stream(self._seed)
         mask = draw_weighted(data.weight, float(self.validation_fraction), random, data.group)
         forest = super()._fit_forest(data, bags, mask)
         # Bags that a warm start adds move the quantile of all.
@@ -726,10 +791,5 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
         return self._partial_fit(X, y, sample_weight, encode)
 
-    def _set_stream_target(self, data, is_first):
-        """The target in the units of the first batch."""
-        if is_first:
-            return self._set_target(data, False)
-        loss, units = self._make_loss(), self._stream[0]
-        loss.target_units(data.y, data.weight, units.baseline)  # checks this batch, too
-        return data.with_target(loss.scale_target(data.y, units), units)
+    def _set_stream_target(self, data):
+        return self._set_target(data, False)

@@ -179,7 +179,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         if self.projection_ == "sparse":  # computed once, before threads ask for it
             data.varying()
         if self._weights_are_scaled:
-            data.spread()
+            data.unit()
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -247,7 +247,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = data.spread() if self._weights_are_scaled else ones
+            scale = data.unit() if self._weights_are_scaled else ones
             mean, varying = float(self.n_nonzeros), data.varying()
             mean = min(mean, max(1, len(varying)))
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale, varying)
@@ -264,7 +264,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _splitter(self, data):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / float(data.spread().min()) if self._weights_are_scaled else 1.0
+        largest_weight = 1 / float(data.unit().min()) if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,

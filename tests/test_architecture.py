@@ -260,6 +260,12 @@ def test_files_stay_short():
         assert n_lines <= 600 or path.name in LONG_FILES, f"{path.name} has {n_lines} lines"
 
 
+def test_random_numbers_come_from_streams_that_no_version_of_numpy_changes():
+    makes = re.compile(r"^(?!\s*(>>>|\.\.\.)).*(default_rng|RandomState)\(", re.MULTILINE)
+    files = [path.name for path in SOURCES if makes.search(path.read_text(encoding="utf-8"))]
+    assert files == ["rows.pyx"]  # `random_stream`
+
+
 def test_the_conda_recipe_and_the_citation_agree_with_the_package():
     recipe = (ROOT / ".ci" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     run = recipe.partition("  run:\n")[2].partition("\n\n")[0]

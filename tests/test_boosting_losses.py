@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from makers import OwnPoisson, OwnSquaredError
+from makers import OwnPoisson, OwnSquaredError, quick_hinge
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from sklearn.base import clone
@@ -14,12 +14,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_pinball_score
 
 import skforest
-from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, save
+from skforest import (
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    RandomHingeForestRegressor,
+    save,
+)
 from skforest.training import boosting as training_module
 from skforest.training import losses
 from skforest.training.early_stopping import balanced_folds
 
-LOSSES = sorted(set(losses.LOSSES) - {"log_loss"})
+LOSSES = sorted(losses.loss_names("boosting"))
 
 
 # ----------------------------------------------------------------------- derivatives and estimates
@@ -47,7 +52,8 @@ def test_derivatives_are_finite_differences(name):
     gradient = np.zeros((50, n_outputs), dtype=np.float32)
     curvature = np.zeros((50, n_outputs), dtype=np.float32)
     kernel.derive(raw, y, weight, gradient, curvature)
-    has_curve = name not in ("squared_error", "absolute_error", "huber", "quantile")
+    kind = losses.LOSSES.get(name, losses.BoostedLogLoss)
+    has_curve = not (kind.is_quadratic or kind.renews_leaves)
     step = 1e-5
     if name in ("gamma", "tweedie"):  # their curvatures are those of targets equal to the mean
         expected = np.zeros_like(curvature)
@@ -128,6 +134,67 @@ def test_losses_estimate_mean_median_and_quantile():
         options = {"loss": loss, "quantile": quantile, "n_estimators": 40}
         model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
         assert abs((model.predict(fresh) - fresh[:, 0]).mean() - shift) < tolerance, loss
+
+
+def gross_errors(name, y):
+    """Targets, some of which are wrong."""
+    y, order = y.copy(), np.random.default_rng(3).permutation(len(y))
+    share, value = {
+        "few": (0.02, 1000),
+        "below": (0.02, -1000),
+        "many": (0.05, 1e6),
+        "one": (1 / len(y), 1e9),
+    }[name]
+    y[order[: round(share * len(y))]] += value
+    return y
+
+
+@pytest.mark.parametrize("cls", [ObliqueBoostingRegressor, RandomHingeForestRegressor])
+@pytest.mark.parametrize("loss", ["huber", "absolute_error", "quantile"])
+def test_outliers_among_the_targets_do_little_harm(cls, loss):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 3))
+    true = np.stack([2 * X[:, 0] + X[:, 1], np.sin(X[:, 2])], axis=1)
+    y = true + 0.1 * rng.normal(size=true.shape)
+    if cls is ObliqueBoostingRegressor:
+        model = quick(cls, loss=loss, n_estimators=30, learning_rate=0.3)
+    else:
+        model = quick_hinge(cls, loss=loss, max_iter=400)
+
+    def error(y, weight=None):
+        return np.median(np.abs(model.fit(X, y, weight).predict(X) - true), axis=0)
+
+    clean, weight = error(y), rng.integers(1, 4, 400)
+    for name in ("few", "below", "many", "one"):
+        wrong = np.stack([gross_errors(name, y[:, 0]), y[:, 1]], axis=1)
+        assert (error(wrong) < 2 * clean).all(), name
+    assert (error(wrong, weight) < 2 * clean).all()
+
+
+def test_outliers_of_the_target_choose_no_weights_of_a_blend():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = gross_errors("few", X[:, 0])
+    good = quick(ObliqueBoostingRegressor, loss="huber", learning_rate=0.3)
+    members = [("good", good), ("bad", clone(good).set_params(n_estimators=1))]
+    blend = skforest.BlendedForestRegressor(members, cv=3, random_state=0).fit(X, y)
+    assert blend.weights_["good"] == 1 and blend.score_ > 0.9
+
+
+def test_outliers_of_the_target_hide_no_categories_and_end_no_boosting():
+    rng = np.random.default_rng(0)
+    level, mean = rng.integers(0, 15, 600), rng.permutation(15)
+    X = np.column_stack([level, rng.normal(size=(600, 2))]).astype(float)
+    true = mean[level] + X[:, 1]
+    y = gross_errors("few", true)
+    for cls, own in ((ObliqueBoostingRegressor, quick), (RandomHingeForestRegressor, quick_hinge)):
+        model = own(cls, loss="huber", categorical_features=[0]).fit(X, true)
+        clean = np.median(np.abs(model.predict(X) - true))
+        assert np.median(np.abs(model.fit(X, y).predict(X) - true)) < 2 * clean
+    model = quick(ObliqueBoostingRegressor, loss="absolute_error", early_stopping=True)
+    model.set_params(n_estimators=200, n_iter_no_change=5)
+    rounds = [model.fit(X, own).n_iter_[0] for own in (X[:, 1], gross_errors("one", X[:, 1]))]
+    assert rounds[1] > rounds[0] / 2
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])

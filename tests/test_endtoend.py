@@ -29,7 +29,7 @@ from skforest._feature_grid import FeatureGrid
 from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
 from skforest.training.early_stopping import EarlyStopping, validation_mask
-from skforest.training.endtoend import MIN_SPREAD, Annealing, Units
+from skforest.training.endtoend import MIN_DEVIATION, Annealing, Units
 
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
@@ -917,7 +917,7 @@ def test_complete_trees_begin_with_random_planes_through_the_mean(cls):
     assert len(np.unique(W, axis=0)) == 14 and (np.count_nonzero(W, axis=1) == 5).all()
     scaled = model.forest_.map_features(X).astype(float)
     spread = scaled.std(axis=0)
-    spread = np.maximum(spread, MIN_SPREAD * spread.max())
+    spread = np.maximum(spread, MIN_DEVIATION * spread.max())
     np.testing.assert_allclose(np.linalg.norm(W * spread, axis=1), 1, rtol=1e-4)
     np.testing.assert_allclose(model.forest_.threshold, W @ scaled.mean(axis=0), atol=1e-4)
     trained = cls(1, growth="complete", max_depth=6, random_state=0).fit(X, y)

@@ -379,7 +379,7 @@ def test_labels_of_polars_and_pyarrow(labels, is_category, library):
     assert model.score(X, y) == plain.score(X, np.array(labels)[codes])
     assert refine(model, X, y).classes_.tolist() == labels
     hinge = RandomHingeForestClassifier(2, n_bags=1, random_state=0)
-    assert hinge.partial_fit(X, y).partial_fit(X, y).classes_.tolist() == labels
+    assert hinge.partial_fit(X, y, classes=labels).partial_fit(X, y).classes_.tolist() == labels
     boosting = ObliqueBoostingClassifier(3, n_bags=1, random_state=0)
     assert boosting.fit(X, y, X_val=X, y_val=y).classes_.tolist() == labels
 

@@ -335,7 +335,7 @@ def test_blends():
     assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
     check_sum(found, second(blend), rows)
     blend.temperature_ = 0.5
-    found = shapley_values(blend, rows, background, n_permutations=20)
+    found = shapley_values(blend, rows, background, n_permutations=60)
     expected = enumerated(second(blend), rows, background)[..., 0]
     assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
     check_sum(found, second(blend), rows)

@@ -356,14 +356,14 @@ def bag_of(how, fields=None, seed=0, n=200, weight=None):
     """A trained bag and the rows that it was trained on."""
     X, y = rows_of(RandomHingeForestClassifier, n, seed)
     table = X.astype(np.float32)
-    spread = table.std(axis=0)
+    deviation = table.std(axis=0)
     emphasis = np.linspace(0.5, 2, 6)
     source = HingeInput(
         table,
         table.mean(axis=0).astype(float),
-        spread.astype(float),
+        deviation.astype(float),
         emphasis,
-        spread,
+        deviation,
         np.arange(6, dtype=np.int32)[None] if fields is None else fields,
     )
     target = y[:, None].astype(float)

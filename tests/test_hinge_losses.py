@@ -15,7 +15,12 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss
 
-from skforest import Loss, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import (
+    Loss,
+    ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
 from skforest.training import losses
 from skforest.training.hinge import calibrated_baseline
 from skforest.training.losses import weighted_quantile
@@ -46,7 +51,7 @@ def test_constants_that_training_starts_from(name):
     if name in ("squared_error", "poisson", "gamma", "tweedie"):
         slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
         np.testing.assert_allclose(np.average(slopes, axis=0, weights=weight), 0, atol=1e-12)
-    elif name in ("absolute_error", "quantile"):
+    if name != "log_loss":
         least, *others = (
             np.average(kernel.evaluate(np.full((n, 3), shift), target)[0], weights=weight)
             for shift in (0.0, -0.5, 0.5)
@@ -68,6 +73,37 @@ def test_targets_are_deviations_in_units_of_their_size(name):
     assert units.response[1] == 0
     continued = loss.target_units(y + 1, weight, units.baseline)
     assert (continued.baseline == units.baseline).all()
+
+
+def test_units_of_robust_losses_are_those_of_most_targets():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(7, 3, size=2000)
+    counts = np.where(np.arange(2000) < 1100, 0, 1 + rng.poisson(9.0, 2000))
+    columns = {
+        "normal": (normal, 3.0),
+        "outliers": (np.where(np.arange(2000) < 60, 1e9, normal), 3.0),
+        "zeros": (counts, counts.std()),
+        "nearly all zeros": (np.where(np.arange(2000) < 1900, 0, normal), 6.5 * np.sqrt(0.05)),
+        "binary": (np.arange(2000) % 2, 0.5 * np.sqrt(0.5)),
+        "constant": (np.full(2000, 5.0), 0.0),
+    }
+    weight = np.ones(2000)
+    for name, (column, expected) in columns.items():
+        y = np.stack([column, -1000.0 * column], axis=1).astype(float)
+        found = losses.robust_size(y, weight)
+        np.testing.assert_allclose(found, [expected, 1000 * expected], rtol=0.06, err_msg=name)
+    clipped = losses.Huber(1, delta=1.0).without_outliers(columns["outliers"][0][:, None], weight)
+    assert 15 < clipped.max() < 17 and losses.SquaredError(1).without_outliers(y, weight) is y
+
+
+def test_the_limit_of_huber_follows_the_residuals():
+    loss = losses.Huber(2, delta=1.5).kernel_loss()
+    y = np.array([[0.0, 0.0]])
+    assert loss.evaluate(y + 10, y)[1].tolist() == [[1.5, 1.5]]
+    loss.adapt([0.1, 0.0])
+    for kernel in (loss, pickle.loads(pickle.dumps(loss))):
+        np.testing.assert_allclose(kernel.evaluate(y + 10, y)[1], [[0.3, 0.0015]])
+    assert loss.held_out_losses(y + 10, y).tolist() == [20.0]
 
 
 def test_a_target_that_is_no_count_is_named():
@@ -206,10 +242,33 @@ def test_a_loss_of_the_user_for_labels():
     assert model.score(X, y) > 0.9 and model.forest_.link == "softmax"
     stream = quick(RandomHingeForestClassifier, loss=own)
     for _ in range(10):
-        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y)))
+        stream = pickle.loads(pickle.dumps(stream.partial_fit(X, y, ["a", "b", "c"])))
     assert stream.score(X, y) > 0.8
     with pytest.raises(ValueError, match="takes one output"):
         model.fit(X, np.stack([y, y], axis=1))
+
+
+@pytest.mark.parametrize(
+    "cls", [RandomHingeForestClassifier, RandomHingeForestRegressor, ObliqueBoostingRegressor]
+)
+def test_an_incomplete_loss_is_told_what_to_define(cls):
+    class OnlyLoss(Loss):
+        def loss(self, y, raw):
+            raise AssertionError("training has begun")
+
+    class OnlyDerivatives(Loss):
+        def gradient_hessian(self, y, raw):
+            raise AssertionError("training has begun")
+
+    X, y = make_classification(100, 5, random_state=0)
+    for own, missing in ((OnlyLoss(), "gradient_hessian"), (OnlyDerivatives(), "loss")):
+        message = rf"{type(own).__name__} must define {missing}\(y, raw\)"
+        with pytest.raises(ValueError, match=message):
+            cls(5, loss=own).fit(X, y)
+        if hasattr(cls, "partial_fit"):
+            known = {"classes": [0, 1]} if cls is RandomHingeForestClassifier else {}
+            with pytest.raises(ValueError, match=message):
+                cls(5, loss=own).partial_fit(X, y, **known)
 
 
 def test_parts_of_a_stream_with_a_loss_of_the_user():
@@ -326,6 +385,7 @@ def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):
     y = np.stack([4 * X[:, 0] + rng.gumbel(size=1200), rng.normal(size=1200)], axis=1)
     common = {"n_bags": 2, "max_depth": 4, "max_iter": 600, "random_state": 0}
     common |= {"loss": "quantile", "early_stopping": early_stopping, "bootstrap": bootstrap}
+    common["validation_fraction"] = 0.3
     low, high = (
         RandomHingeForestRegressor(quantile=level, **common).fit(X[:600], y[:600]).predict(X[600:])
         for level in (0.1, 0.9)

@@ -196,7 +196,7 @@ def test_many_copies_of_few_rows():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_spread_is_the_weighted_standard_deviation(dtype):
+def test_the_unit_is_the_weighted_standard_deviation(dtype):
     X, Y, weight = repeated_rows(dtype, n=300, n_features=6)
     X[:, 2] = 1
     X[:, 3] += 200
@@ -204,8 +204,8 @@ def test_the_spread_is_the_weighted_standard_deviation(dtype):
     copies = np.repeat(X, weight.astype(int), axis=0).astype(float)
     expected = copies.std(axis=0)
     expected[2] = 1  # a constant is not scaled
-    np.testing.assert_allclose(rows.spread(), expected, rtol=1e-5)
-    assert rows.spread().dtype == np.float32
+    np.testing.assert_allclose(rows.unit(), expected, rtol=1e-5)
+    assert rows.unit().dtype == np.float32
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
@@ -249,12 +249,12 @@ def test_the_largest_value_is_absolute():
     assert TrainingSet(abs(X).astype(np.uint8), np.zeros((2, 1)), np.ones(2)).largest() >= 7
 
 
-def test_the_spread_of_extreme_values_is_a_number():
+def test_the_unit_of_extreme_values_is_a_number():
     X = np.array([[3e38, 1e7, 1e-45], [-3e38, 1e7 + 1, 0]], dtype=np.float32)
-    spread = TrainingSet(X, np.zeros((2, 1)), np.ones(2)).spread()
-    assert np.isfinite(spread).all() and (spread > 0).all()
-    assert np.isfinite(1 / spread).all()
-    assert spread[1] == 0.5
+    unit = TrainingSet(X, np.zeros((2, 1)), np.ones(2)).unit()
+    assert np.isfinite(unit).all() and (unit > 0).all()
+    assert np.isfinite(1 / unit).all()
+    assert unit[1] == 0.5
 
 
 # ----------------------------------------------------------------------------------- bootstraps

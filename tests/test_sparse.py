@@ -301,7 +301,7 @@ def test_training_sets_are_those_of_dense_rows():
     np.testing.assert_array_equal(data.weight, dense.weight)
     np.testing.assert_array_equal(data.row_of_sample, dense.row_of_sample)
     np.testing.assert_allclose(data.mean(), dense.mean())
-    np.testing.assert_allclose(data.spread(), dense.spread(), rtol=1e-6)
+    np.testing.assert_allclose(data.unit(), dense.unit(), rtol=1e-6)
 
 
 def test_rows_of_one_hash_that_differ():

@@ -25,7 +25,7 @@ cdef class BinnedDirections:
     cdef int32_t min_terms
     cdef int32_t max_terms
     cdef int32_t max_bins
-    cdef const float[::1] spread
+    cdef const float[::1] unit
     cdef bint is_bounded               # are there monotonic constraints?
     cdef const int8_t[::1] monotonic   # sign of each constrained feature, else 0
     cdef int32_t[::1] sign             # 1: a direction has constrained features, else 0

@@ -4,7 +4,7 @@ A bin is an interval of a column, numbered from the left; an entry is stored as 
 bin, uint8. Features have bins of about equal numbers of rows. A direction is a sum w . x over a
 few features j, which are drawn for each tree, with weights
 
-    w_j = u / spread_j,  u uniform in (-1, 1);  sign_j |u| / spread_j  with a constraint,
+    w_j = u / unit_j,  u uniform in (-1, 1);  sign_j |u| / unit_j  with a constraint,
 
 so that a response which rises along it obeys the constraints of all its features. Features that
 form a grid, such as an image, have boxes instead: sums over neighbours, or differences of two such
@@ -43,13 +43,13 @@ cdef class BinnedDirections:
     """The directions of one tree, and the bins of its rows.
 
     X : the rows as kernels read them; columns : the same numbers by columns, float32 of shape
-    (n_features, n_rows) or a CSC matrix; spread : (n_features,), by which weights are divided;
+    (n_features, n_rows) or a CSC matrix; unit : (n_features,), by which weights are divided;
     monotonic : (n_features,), int8, the sign with which responses may change along each feature,
     or 0; boxes : the distribution of boxes; None: directions are mixtures of a few features.
     """
 
     def __init__(
-        self, X, columns, spread, int32_t n_directions, int32_t min_terms, int32_t max_terms,
+        self, X, columns, unit, int32_t n_directions, int32_t min_terms, int32_t max_terms,
         int32_t max_bins, monotonic=None, BoxSampler boxes=None
     ):
         cdef Grid grid
@@ -70,7 +70,7 @@ cdef class BinnedDirections:
             self.entry = columns.data
         else:
             self.column = columns
-        self.spread = spread
+        self.unit = unit
         self.n_directions = n_directions
         self.min_terms = min(min_terms, self.n_features)
         self.max_terms = min(max_terms, self.n_features)
@@ -150,7 +150,7 @@ cdef class BinnedDirections:
                     taken = taken or self.term_feature[d, other] == feature
                 if taken:
                     continue
-                weight = <float>(2 * uniform(random) - 1) / self.spread[feature]
+                weight = <float>(2 * uniform(random) - 1) / self.unit[feature]
                 if self.monotonic[feature] != 0:
                     weight = self.monotonic[feature] * fabsf(weight)
                     self.sign[d] = 1

@@ -48,18 +48,18 @@ cdef class LeafRegression:
     """Fits the linear functions in the leaves of trees.
 
     X : rows, float32; penalty : of the coefficients of standardised regressors; rows_per_regressor
-    : a leaf has at most one regressor for so many rows; spread : deviations of the columns of X;
+    : a leaf has at most one regressor for so many rows; unit : deviations of the columns of X;
     share : of the variance among all rows.
     """
 
     cdef const float[:, ::1] X
     cdef double penalty, share
-    cdef const float[::1] spread
+    cdef const float[::1] unit
     cdef int64_t rows_per_regressor
 
-    def __init__(self, X, double penalty, int64_t rows_per_regressor, spread, double share):
+    def __init__(self, X, double penalty, int64_t rows_per_regressor, unit, double share):
         self.X, self.penalty, self.rows_per_regressor = X, penalty, rows_per_regressor
-        self.spread, self.share = spread, share
+        self.unit, self.share = unit, share
 
     def fit(
         self, tree, const int32_t[::1] leaf, const int32_t[::1] rows,
@@ -191,9 +191,9 @@ cdef class LeafRegression:
         cdef int64_t t
         cdef double total = 0
         if row < 0:
-            return <double>self.spread[tree.direction[split]] ** 2
+            return <double>self.unit[tree.direction[split]] ** 2
         for t in range(tree.start[row], tree.start[row + 1]):
-            total += (<double>tree.weight[t] * self.spread[tree.feature[t]]) ** 2
+            total += (<double>tree.weight[t] * self.unit[tree.feature[t]]) ** 2
         return total
 
     cdef double solve(

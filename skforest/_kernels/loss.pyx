@@ -5,7 +5,7 @@ With d = f - y, and summed over outputs:
 
     squared error       d^2 / 2
     absolute error      |d|
-    Huber               d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)
+    Huber               d^2 / 2 for |d| <= c, else c (|d| - c / 2),  c = 2 delta * residuals
     quantile            (1 - q) d for d > 0, else -q d
     Poisson             exp(f) - y f
     gamma               f + y exp(-f)
@@ -26,9 +26,16 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
+# Of the Huber loss: units of its limit, in robust deviations of the residuals, which are smaller
+# in training than elsewhere (chosen by errors on four tables, with and without 5 % of outliers);
+# and least residuals, in units of the target, where a model without errors has no gradient.
+RESIDUALS, MIN_RESIDUAL = 2.0, 1e-3
+
 
 cdef class Loss:
     """Base of all losses; not for direct use."""
+
+    is_adaptive = False  # does training call `adapt`?
 
     def __init__(self, int64_t n_outputs):
         self.n_outputs = n_outputs
@@ -92,6 +99,10 @@ cdef class Loss:
             for i in range(raw.shape[0]):
                 loss[i] = self.row(&raw[i, 0], &y[i, 0], &slope[i, 0])
         return losses, slopes
+
+    def held_out_losses(self, raw, y):
+        """Losses of many rows that do not train, by which models are compared."""
+        return self.evaluate(raw, y)[0]
 
 
 cdef class LogLoss(Loss):
@@ -172,12 +183,47 @@ cdef class AbsoluteError(SumOfLosses):
         return fabs(raw - y)
 
 
-cdef class HuberLoss(SumOfLosses):
-    """Half of the squared difference up to delta, the parameter, and linear beyond."""
+cdef class HuberLoss(Loss):
+    """Half of the squared difference up to a limit, and linear beyond.
 
-    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        slope[0] = min(max(raw - y, -self.parameter), self.parameter)
-        return slope[0] * (raw - y - slope[0] / 2)
+    The limit is in proportion to the size of the residuals, which training estimates: one in units
+    of the target would let outliers count for much where predictions are good.
+    """
+
+    is_adaptive = True
+
+    cdef readonly double delta
+    cdef double[::1] limits             # of each output
+
+    def __init__(self, int64_t n_outputs, double delta, limits=None):
+        super().__init__(n_outputs)
+        self.delta = delta
+        self.limits = np.full(n_outputs, delta) if limits is None else limits
+
+    def __reduce__(self):
+        return HuberLoss, (self.n_outputs, self.delta, self.limit)
+
+    @property
+    def limit(self):
+        """ndarray of shape (n_outputs,): the limit of each output."""
+        return np.array(self.limits)
+
+    def adapt(self, size):
+        """Set the limits by the sizes of residuals, (n_outputs,), in units of the target."""
+        self.limits = self.delta * np.maximum(RESIDUALS * np.asarray(size), MIN_RESIDUAL)
+
+    cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
+        cdef int64_t k
+        cdef double loss = 0, d
+        for k in range(self.n_outputs):
+            d = raw[k] - y[k]
+            slope[k] = min(max(d, -self.limits[k]), self.limits[k])
+            loss += slope[k] * (d - slope[k] / 2)
+        return loss
+
+    def held_out_losses(self, raw, y):
+        """Absolute errors: the limit is not the same for all models."""
+        return np.abs(np.subtract(raw, y)).sum(axis=1)
 
 
 cdef class QuantileLoss(SumOfLosses):

@@ -24,6 +24,16 @@ def tree_seed(uint64_t seed, uint64_t tree):
     return hash_seed(seed, tree)
 
 
+def random_stream(uint64_t seed, number=None):
+    """The numbers that training draws in Python, as a RandomState; of (seed, number) if given.
+
+    Only the streams of RandomState are the same in all versions of NumPy.
+    """
+    if number is not None:
+        seed = hash_seed(seed, number)
+    return np.random.RandomState(seed % <uint64_t>2**32)
+
+
 cdef inline uint64_t mixed(uint64_t hash_, uint64_t word) noexcept nogil:
     hash_ = (hash_ ^ word) * <uint64_t>0x9FB21C651E98DF25
     return hash_ ^ (hash_ >> 35)

@@ -198,7 +198,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         """Set `mean_` and `unit_` by weighted moments of the features."""
         mean = data.mean()
         varies = data.X.max(axis=0) > data.X.min(axis=0)
-        deviation = np.where(varies, data.spread().astype(np.float64), 0)
+        deviation = np.where(varies, data.unit().astype(np.float64), 0)
         if self.feature_shape is not None:
             variance = np.square(deviation) + np.square(mean - mean.mean())
             mean[:], deviation[:] = mean.mean(), np.sqrt(variance.mean())

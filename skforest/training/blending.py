@@ -11,6 +11,8 @@ from copy import copy
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from .._kernels.rows import random_stream
+
 # Smallest probability of a label: a row of which all trees are wrong counts as much as a few
 # others, not as all of them together.
 MIN_PROBABILITY = 1e-3
@@ -122,7 +124,7 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
     if len(parts) == 1:
         return np.ones(1), criterion.score(parts[0])
     weights = greedy_weights(criterion, parts, n_rounds, costs, budget)
-    n_rows, random = len(responses[0]), np.random.RandomState(seed)
+    n_rows, random = len(responses[0]), random_stream(seed)
     n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
     # Scorers of scikit-learn may fail on a sample, for instance without one of the classes.
     if isinstance(criterion, _RowMean) and n_samples > 1:

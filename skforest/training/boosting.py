@@ -27,12 +27,12 @@ from .._kernels.bins import BinnedDirections, bin_columns
 from .._kernels.boost import TreeGrower, leaf_sums
 from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
 from .._kernels.projection import BoxSampler
-from .._kernels.rows import tree_seed
+from .._kernels.rows import random_stream, tree_seed
 from .._matrix import dense_blocks, weighted_sums
 from ..forest import Forest
 from ..forest.edit import calibrated, join_starts
 from ..forest.statistics import responses
-from .losses import BaseLoss
+from .losses import BaseLoss, robust_size
 
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_TERMS = 2  # features of an oblique direction, at least
@@ -54,7 +54,7 @@ START_STEPS = 30  # of Newton's method for a linear start, at most
 STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
-TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
+TOLERANCE = 1e-7  # decrease of the validation loss that counts as progress, relative
 # Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
 # where no split helps.
 DIVERGENCE = 0.01
@@ -101,7 +101,7 @@ class BinnedRows:
     def __init__(self, data, max_bins, monotonic=None, groups=None, held_out=None, grid=None):
         self.monotonic, self.groups, self.held_out = monotonic, groups, held_out
         self.grid = grid
-        self.spread = data.spread()
+        self.unit = data.unit()
         source = data.feature_map.source
         self.column = source if len(source) else np.arange(data.X.shape[1])
         if sparse.issparse(data.X):
@@ -126,7 +126,7 @@ class BinnedRows:
         directions = BinnedDirections(
             self.X,
             self.columns,
-            self.spread,
+            self.unit,
             settings.n_directions if has_directions else 0,
             MIN_TERMS,
             max_terms,
@@ -292,7 +292,7 @@ class BoostingTraining:
         self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
         self.interactions = rows.interactions()
         self.grower = rows.grower(settings, self.interactions)
-        self.random = np.random.RandomState(seed % 2**32)
+        self.random = random_stream(seed)
         self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
         self.trees, self.values = [], []
         self.scores = []  # minus the validation loss, before the first round and after each
@@ -310,11 +310,14 @@ class BoostingTraining:
         return self
 
     def _run(self, report):
-        least, best = np.inf, 0
+        first, least, best = np.inf, np.inf, 0
         n_rounds = self.settings.n_rounds
         for number in range(n_rounds + 1):
             loss = self._validation_loss()
-            if number == 0 or loss < least - TOLERANCE * abs(least):
+            if number == 0:
+                first = least = loss
+            # Outliers of the target are a part of the loss that does not decrease.
+            if loss < least - TOLERANCE * min(abs(least), first - least):
                 least, best = loss, number
             patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
             is_stalled = number - best >= patience and len(self.held_out_rows)
@@ -340,18 +343,16 @@ class BoostingTraining:
     def _validation_loss(self):
         if not len(self.held_out_rows):
             return 0.0
-        losses = self._losses(self.held_out_rows, self.raw[self.held_out_rows])
+        rows = self.held_out_rows
+        losses = self.kernel.held_out_losses(self.raw[rows], self.target[rows])
         loss = float(np.einsum("i,i->", losses, self.held_out_weight))
         self.scores.append(-loss)
         return loss
 
     def _training_loss(self, raw):
-        losses = self._losses(self.train_rows, raw)
+        target = np.ascontiguousarray(self.target[self.train_rows])
+        losses = self.kernel.evaluate(raw, target)[0]
         return np.einsum("i,i->", losses, self.weight[self.train_rows])
-
-    def _losses(self, rows, raw):
-        """Losses of some rows with the raw predictions `raw`."""
-        return self.kernel.evaluate(raw, np.ascontiguousarray(self.target[rows]))[0]
 
     def _warn_of_divergence(self, n_best):
         """Warn if the trees, none of which is left out, have made the training loss larger."""
@@ -371,6 +372,9 @@ class BoostingTraining:
     def _add_round(self, number):
         """One round."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
+        if self.kernel.is_adaptive:
+            residual = self.target[self.train_rows] - self.raw[self.train_rows]
+            self.kernel.adapt(robust_size(residual, self.weight[self.train_rows]))
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
             self.gain_unit = self._gain_of_start()
@@ -404,7 +408,7 @@ class BoostingTraining:
         Coefficients minimise the loss of the training rows plus the penalty, by Newton's method
         for each output by itself. Steps are halved until this objective decreases.
         """
-        X, rows, unit = self.rows.X, self.train_rows, self.rows.spread.astype(np.float64)
+        X, rows, unit = self.rows.X, self.train_rows, self.rows.unit.astype(np.float64)
         center = weighted_sums(X, self.weight) / self.weight.sum()
         start, feature = np.array([0, len(unit)]), np.arange(len(unit), dtype=np.int32)
         leaf_alone = self.rows.empty_tree() | {"node_weight": np.array([float(len(rows))])}
@@ -483,7 +487,7 @@ class BoostingTraining:
         if not settings.linear_leaves:
             return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
         regression = LeafRegression(
-            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.spread, VARIANCE_SHARE
+            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.unit, VARIANCE_SHARE
         )
         value, *linear = regression.fit(
             tree | dict(zip(SPARSE, self.grower.terms())),  # boxes are sums, too
@@ -593,7 +597,7 @@ class BoostingTraining:
         for number, members in enumerate(np.split(rows[order], ends[:-1])):
             if len(members):
                 residual = self.target[members] - self.raw[members]
-                value[number] = self.loss.leaf_value(residual, self.weight[members])
+                value[number] = self.loss.leaf_value(residual, self.weight[members], self.kernel)
         return value
 
     # ------------------------------------------------------------------------------------ packing

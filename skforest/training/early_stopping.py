@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .._kernels.rows import tree_seed
+from .._kernels.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
@@ -43,7 +43,7 @@ def validation_mask(estimator, weight, seed, group=None):
             f"early_stopping=True with validation_fraction={fraction} leaves none of the "
             f"{len(chosen)} distinct rows of a tree to train on"
         )
-    mask[_drawn(chosen, n_held_out, np.random.default_rng(seed), group)] = True
+    mask[_drawn(chosen, n_held_out, random_stream(seed), group)] = True
     return mask
 
 
@@ -148,7 +148,7 @@ def draw_held_out(weight, fraction, seed, group=None):
     """
     n_rows = len(weight)
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
-    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    random = random_stream(seed, FOLD_SEED)
     held_out = np.zeros(n_rows)
     rows = _drawn(np.arange(n_rows), n, random, group)
     held_out[rows] = weight[rows]
@@ -160,7 +160,7 @@ def balanced_folds(y, n_folds, seed, group=None):
 
     With groups, these are in one fold each, and folds have about equal numbers of rows.
     """
-    random = np.random.RandomState(tree_seed(seed, FOLD_SEED) % 2**32)
+    random = random_stream(seed, FOLD_SEED)
     if group is not None:
         _, number, size = np.unique(group, return_inverse=True, return_counts=True)
         order = random.permutation(len(size))

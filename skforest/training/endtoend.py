@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._kernels.rows import random_stream
 from .._kernels.soft import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack
 from ..forest.statistics import reached_nodes, recount, route, squared_error
 
 # A feature is measured in units of its deviation, but of at least this share of the largest one.
-MIN_SPREAD = 0.3
+MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # of which active leaves are counted
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
 
@@ -101,14 +102,14 @@ def feature_units(data, on_grid):
     are not amplified without limit.
     """
     varies = data.X.max(axis=0) > data.X.min(axis=0)
-    spread = np.where(varies, data.spread().astype(np.float64), 0.0)
+    deviation = np.where(varies, data.unit().astype(np.float64), 0.0)
     if on_grid:
-        scale = data.feature_map.per_feature(data.feature_map.scale)
+        scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
         scale = np.where(scale > 0, scale, 1.0)  # 0: constant
-        unit = np.where(varies, 1 / (scale * ((spread / scale).max() or 1.0)), 0.0)
+        unit = np.where(varies, 1 / (scale * ((deviation / scale).max() or 1.0)), 0.0)
         return np.where(unit > MIN_UNIT, unit, 0.0)
-    spread = np.maximum(spread, MIN_SPREAD * spread.max())
-    return np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
+    deviation = np.maximum(deviation, MIN_DEVIATION * deviation.max())
+    return np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0)
 
 
 def complete_tree(data, depth, units, seed):
@@ -128,11 +129,11 @@ def complete_tree(data, depth, units, seed):
     arrays : dict of str to ndarray
         Of a `Forest` of one tree.
     """
-    random = np.random.default_rng([seed, depth])
+    random = random_stream(seed, depth)
     n_splits, n_outputs = 2**depth - 1, data.n_outputs
     W = np.zeros((n_splits, data.X.shape[1]), dtype=np.float32)
     for row in W:
-        field = units.receptive_fields[random.integers(len(units.receptive_fields))]
+        field = units.receptive_fields[random.randint(len(units.receptive_fields))]
         used = random.choice(field, units.n_used, replace=False)
         direction = random.normal(size=units.n_used)
         row[used] = direction / np.linalg.norm(direction) * units.unit[used]

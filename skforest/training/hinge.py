@@ -6,6 +6,7 @@ Lay et al. 2018, algorithm 1 (initialisation) and section 4.
 import math
 import time
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +16,13 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.hinge import HingeTrainer, padded, padded_vector
 from .._kernels.loss import Loss
 from .._kernels.row_reader import RowReader
+from .._kernels.rows import random_stream
+from .._matrix import dense
+from .._training_set import TrainingSet
 from ..forest.statistics import responses
 from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
-from .losses import weighted_quantile
+from .losses import TargetUnits, robust_size, weighted_quantile
 
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
@@ -28,6 +32,12 @@ STEPS_OF_CHECK = 500
 PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
 BLOCK = 1024  # rows that are standardised together
 FIRST_ROWS = 2048  # rows for the initial statistics of features
+# Of streams: units are those of this many rows, the last ones, or fewer where they are wide. They
+# change where they would be so many times as large or small, or centres so many units away.
+WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
+MAX_RATIO, MAX_SHIFT = 2.0, 1.0
+RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
+FAR = 10.0  # units from the centre, beyond which most values of a part are reported
 COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
 
 
@@ -61,9 +71,9 @@ class HingeInput:
     # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
     scaled: np.ndarray
     mean: np.ndarray  # (n_features,), float64, of `scaled`
-    deviation: np.ndarray  # (n_features,), float64, of `scaled`
-    emphasis: np.ndarray  # learned features see (scaled - mean) / deviation * emphasis
-    spread: np.ndarray  # (n_features,), float32, for the importances
+    unit: np.ndarray  # (n_features,), float64, of `scaled`
+    emphasis: np.ndarray  # learned features see (scaled - mean) / unit * emphasis
+    deviation: np.ndarray  # (n_features,), float32, of `scaled`, for the importances
     # (n_patches, patch_size), int32: columns of each patch that learned features are inner
     # products with: all, in one patch, or those under a kernel at each of its places.
     receptive_fields: np.ndarray
@@ -81,20 +91,20 @@ class HingeInput:
             common = _root_mean_square(own_unit)
             emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
         fields = np.arange(data.X.shape[1], dtype=np.int32)[None]
-        unit = data.spread().astype(np.float64)
+        unit = data.unit().astype(np.float64)
         return cls(data.X, data.mean(), unit, emphasis, data.deviation(), fields)
 
     @classmethod
     def of_images(cls, data, receptive_fields):
         """The features in one unit, not centred, since a kernel moves over all of them."""
         scale = _scale(data)
-        deviation = scale * _root_mean_square(_deviations(data))
+        unit = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
-        return cls(data.X, mean, deviation, emphasis, data.deviation(), receptive_fields)
+        return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
 
     def table(self):
         """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
-        factor = self.emphasis / self.deviation
+        factor = self.emphasis / self.unit
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
         table = np.empty(self.scaled.shape, dtype=np.float32)
@@ -103,10 +113,135 @@ class HingeInput:
             table[block] = (self.scaled[block] - self.mean) * factor
         return table
 
+    def adapted(self, now):
+        """This input with the units of another one where its own are far from them, or itself."""
+        varies = now.deviation > 0
+        factor, found = self.emphasis / self.unit, now.emphasis / now.unit
+        is_scaled = varies & ((self.deviation == 0) | are_far(found, factor))
+        shift = np.abs(now.mean - self.mean) * np.where(varies, found, factor)
+        is_moved = is_scaled | (shift > MAX_SHIFT)
+        if not is_moved.any():
+            return self
+
+        def chosen(name, is_new):
+            return np.where(is_new, getattr(now, name), getattr(self, name))
+
+        scaled = {name: chosen(name, is_scaled) for name in ("unit", "emphasis", "deviation")}
+        return replace(self, mean=chosen("mean", is_moved), **scaled)
+
+    def far_features(self):
+        """Mask of the features most of whose values are more than FAR units from their mean."""
+        X = dense(self.scaled[:BLOCK])
+        distance = np.abs(X - self.mean) > FAR * self.unit
+        return (self.deviation > 0) & (distance.mean(axis=0) > 0.5)
+
     def subset(self, rows):
         """Some of the rows."""
         apart = None if self.is_kept_apart is None else self.is_kept_apart[rows]
         return replace(self, scaled=self.scaled[rows], is_kept_apart=apart)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HingeStream:
+    """With what the next part of a stream continues."""
+
+    n_rows: int = 0  # all that were seen
+    waiting: tuple | None = None  # X, y and weight of rows that have not been trained on for good
+    recent: tuple | None = None  # those of the last rows, as features
+    units: TargetUnits | None = None
+    emphasis: np.ndarray | None = None  # by the importances
+    bags: list | None = None  # of HingeTraining
+
+    def window(self, data):
+        """The last rows of the stream, `data` being the last part, as a TrainingSet."""
+        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
+        rows = last_rows(rows, max(_window_size(data), len(data)))
+        return TrainingSet(*rows, data.feature_map)
+
+    def recent_with(self, data):
+        """`recent` after a part."""
+        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
+        return last_rows(rows, _window_size(data))
+
+    def recentred(self, X, feature_map):
+        """The stream and its map, with new offsets where those are far from the inputs X.
+
+        They change no prediction: float32 would not tell values apart that are far from 0.
+        """
+        if sparse.issparse(X) or not len(feature_map.offset):
+            return self, feature_map
+        known = ~np.isnan(X)
+        count = np.maximum(known.sum(axis=0), 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            distance = np.where(known, X - feature_map.offset, 0.0)
+            shift = distance.sum(axis=0) / count
+            variance = np.where(known, np.square(distance - shift), 0.0).sum(axis=0) / count
+            is_far = np.abs(shift) > RESOLVED * np.sqrt(variance)
+        is_far &= (variance > 0) & np.isfinite(shift)
+        is_far[list(feature_map.levels)] = False
+        if not is_far.any():
+            return self, feature_map
+        shift = np.where(is_far, shift, 0.0)
+        moved, scaled = copy(feature_map), shift * feature_map.scale
+        moved.offset = feature_map.offset + shift
+        moved.fill = (feature_map.fill - scaled).astype(np.float32)
+        of_features = feature_map.per_feature(scaled)
+        bags = [copy(bag) for bag in self.bags]
+        for bag in bags:
+            bag.source = replace(bag.source, mean=bag.source.mean - of_features)
+        recent = (self.recent[0] - of_features).astype(np.float32), *self.recent[1:]
+        return replace(self, bags=bags, recent=recent), moved
+
+    def new_units(self, loss, window, bags):
+        """Units of the target for the rows of a window, and a factor of responses, (n_outputs,).
+
+        With larger units, responses stay as they are in units of y; with smaller ones, they become
+        smaller, too. The baseline moves by the mean error of the bags, where that is large.
+        """
+        old, found = self.units.response, loss.target_units(window.y, window.weight)
+        is_new = (found.response > 0) & ((old == 0) | are_far(found.response, old))
+        new = np.where(is_new, found.response, old)
+        factor = np.where(is_new, np.minimum(1, old / np.where(new > 0, new, 1.0)), 1.0)
+        response = [bag.trainer.respond(bag.window_table(window)) for bag in bags]
+        raw = self.units.baseline + np.mean(response, axis=0) * factor * new
+        shift = loss.baseline_shift(window.y, raw, window.weight)
+        is_moved = (old == 0) | (np.abs(shift) > MAX_SHIFT * new)
+        baseline = self.units.baseline + np.where(is_moved, shift, 0.0)
+        return TargetUnits(baseline, found.scale, new / found.scale), factor
+
+    def has_far_targets(self, loss, y):
+        """Are most targets more than FAR units from the baseline?"""
+        unit = self.units.response
+        if not loss.has_unit:
+            return False
+        far = (np.abs(y - self.units.baseline) > FAR * unit) & (unit > 0)
+        return bool((far.mean(axis=0) > 0.5).any())
+
+
+def _window_size(data):
+    return min(WINDOW, max(FEWEST, MAX_NUMBERS // data.X.shape[1]))
+
+
+def joined_rows(rows, others):
+    """X, y and weight of some rows, or of none (None), and of others behind them."""
+    if rows is None:
+        return others
+    X = rows[0], others[0]
+    if all(map(sparse.issparse, X)):
+        X = sparse.vstack(X, format="csr")
+    else:
+        X = np.concatenate([part.toarray() if sparse.issparse(part) else part for part in X])
+    return X, *(np.concatenate(pair) for pair in zip(rows[1:], others[1:]))
+
+
+def last_rows(rows, n):
+    """X, y and weight of the last n rows."""
+    return tuple(part[max(0, len(rows[1]) - n) :] for part in rows)
+
+
+def are_far(new, old):
+    """Mask of the units that are far from those of before, see `MAX_RATIO`."""
+    return (new > MAX_RATIO * old) | (old > MAX_RATIO * new)
 
 
 def _deviations(data):
@@ -116,7 +251,7 @@ def _deviations(data):
 
 def _scale(data):
     """Factor of every feature in the map; 1 for those that the map excludes."""
-    scale = data.feature_map.per_feature(data.feature_map.scale)
+    scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
     return np.where(scale > 0, scale, 1.0)
 
 
@@ -195,7 +330,7 @@ class HingeTraining:
         self.loss_curve, self.validation_scores = [], []
         self.n_done, self.best = 0, None
         self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
-        random = np.random.RandomState(seed % 2**32)
+        random = random_stream(seed)
         n_outputs = loss.n_outputs
         apart = source.is_kept_apart
         trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
@@ -208,9 +343,10 @@ class HingeTraining:
             settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
             settings.batch_size, seed, stop,
         )  # fmt: skip
-        self.table = source.table()
+        self.table, self.target = source.table(), target
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
+        self.trained_rows = chosen
         self.validation_rows = np.flatnonzero(mask)
         self.validation_table = source.subset(self.validation_rows).table()
         self.validation_target = target[self.validation_rows]
@@ -228,6 +364,7 @@ class HingeTraining:
         lowest, stalled, factor = np.inf, 0, 1.0
         while self.n_done < self.end and not self.stop[0]:
             steps = np.arange(self.n_done, min(self.n_done + size, self.end))
+            self._adapt_loss(self.trained_rows)
             loss = self.trainer.run(self._rates(steps) * factor)
             if self.stop[0]:
                 return
@@ -281,14 +418,48 @@ class HingeTraining:
             return steps / self.settings.n_steps
         return share + (1 - share) * (steps - first) / max(self.end - first, 1)
 
+    def set_units(self, source, window):
+        """Take features in the units of `source`, which knows no rows.
+
+        Units are constants to what is learned, as the statistics of inner products are, which are
+        computed again from the rows of the TrainingSet `window`.
+        """
+        arrays = self.trainer.arrays
+        if self.settings.identity:
+            n_columns = len(source.mean)
+            first = len(arrays["variance"]) - padded(n_columns)
+            arrays["variance"][first : first + n_columns] = source.emphasis**2
+        self.source = source
+        target = np.zeros((len(window), self.loss.n_columns))
+        self.trainer.set_rows(self.window_table(window), target, window.weight)
+        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(window))))
+        self._forget_steps()
+
+    def scale_responses(self, factor):
+        """Multiply the response of each output, (n_outputs,)."""
+        arrays = self.trainer.arrays
+        values = arrays["head"] if self.settings.head == "linear" else arrays["value"][:, 0]
+        values[:, : len(factor)] *= factor
+        self._forget_steps()
+
+    def _forget_steps(self):
+        """Begin with a new state of the optimiser: gradients have other units."""
+        arrays = self.trainer.arrays
+        for name in arrays:
+            if name.endswith(("_mean", "_power")):
+                arrays[name][...] = 0
+        arrays["value"][:, 1:], arrays["counts"][0] = 0, 0
+
+    def window_table(self, window):
+        """What learned features see of the rows of a TrainingSet."""
+        return replace(self.source, scaled=window.X).table()
+
     def partial_fit(self, data, target):
         """Train on each row of a part of a stream once, at the constant rate."""
-        spread = self.source.spread
-        if not spread.all():  # features that were constant so far may vary now
-            spread = np.where(spread > 0, spread, data.deviation())
-        self.source, self.weight = replace(self.source, scaled=data.X, spread=spread), data.weight
-        self.table = self.source.table()
+        self.source, self.weight = replace(self.source, scaled=data.X), data.weight
+        self.table, self.target = self.source.table(), target
         self.trainer.set_rows(self.table, target, data.weight)
+        self._adapt_loss(np.flatnonzero(data.weight))
         n_steps = -(-np.count_nonzero(data.weight) // self.settings.batch_size)
         loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
         self.n_done += n_steps
@@ -299,7 +470,15 @@ class HingeTraining:
     def release_rows(self):
         """Drop the references to the rows, which need not stay in memory between parts."""
         self.source = self.source.subset(slice(0))
-        self.weight = self.table = self.validation_table = self.validation_target = None
+        self.weight = self.table = self.target = self.trained_rows = None
+        self.validation_table = self.validation_target = None
+
+    def _adapt_loss(self, rows):
+        """Tell the loss how large residuals are, by the first ones of some rows."""
+        if self.loss.is_adaptive and self.n_done:
+            rows = rows[:FIRST_ROWS]  # the canonical order is random
+            raw = self.trainer.respond(self.source.subset(rows).table())
+            self.loss.adapt(robust_size(self.target[rows] - raw, self.weight[rows]))
 
     def _rates(self, steps):
         rate = np.full(len(steps), float(self.settings.learning_rate))
@@ -309,7 +488,7 @@ class HingeTraining:
 
     def _validation_loss(self):
         raw = self.trainer.respond(self.validation_table)
-        losses = self.loss.evaluate(raw, self.validation_target)[0]
+        losses = self.loss.held_out_losses(raw, self.validation_target)
         return np.average(losses, weights=self.weight[self.validation_rows])
 
     def _remember(self):

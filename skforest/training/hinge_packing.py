@@ -53,7 +53,7 @@ class HingePacker:
             "direction": feature.ravel(),
             "gain": influence.ravel(),
             "value": value.ravel(),
-            "spread": self.source.spread,
+            "spread": self.source.deviation,
         } | self._directions()
 
     def _tests(self):
@@ -72,7 +72,7 @@ class HingePacker:
         first = n_patches * arrays["direction"].shape[1]
         n_columns = n_features * self.settings.identity
         shift, code = np.zeros(width), np.zeros(width, dtype=np.int64)
-        shift[first : first + n_columns] = (source.mean / source.deviation)[:n_columns]
+        shift[first : first + n_columns] = (source.mean / source.unit)[:n_columns]
         code[first : first + n_columns] = n_features + np.arange(n_columns)
         moved = self.unit * arrays["mean"][:first].reshape(n_patches, -1)[:, :n]
         moved += np.einsum("qt,qtf->qf", source.mean[source.receptive_fields], self.weights)
@@ -91,7 +91,7 @@ class HingePacker:
         first = n_patches * arrays["direction"].shape[1]
         variance = arrays["variance"][:first].reshape(n_patches, -1)[:, :n]
         unit = 1 / np.sqrt(variance + 1e-7)
-        scale = (source.emphasis / source.deviation)[source.receptive_fields]
+        scale = (source.emphasis / source.unit)[source.receptive_fields]
         weights = arrays["direction"][:, :n].astype(np.float64)
         return unit, weights * scale[:, :, None] * unit[:, None]
 
@@ -103,7 +103,7 @@ class HingePacker:
             if self.settings.identity:
                 found["sparse_start"] = np.arange(n + 1)
                 found["sparse_feature"] = np.arange(n)
-                found["sparse_weight"] = 1 / self.source.deviation
+                found["sparse_weight"] = 1 / self.source.unit
             return found
         n_patches, patch_size, n_linear = weights.shape
         return {

@@ -17,6 +17,12 @@ MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 # Calibration of quantiles: the part of a shift that is left out with very many bags, and the part
 # that is in proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
+NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
+COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
+# Units from the median where targets are outliers to what squared errors choose: few numbers of a
+# normal distribution are so far away.
+FENCE = 3.0
+FAR = 3.0  # units that a leaf of boosting may add, before the learning rate, see `leaf_value`
 ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
 
@@ -76,6 +82,7 @@ class BaseLoss:
     """
 
     kernel = None  # the compiled loss
+    methods = "boosting", "hinge"  # whose regressors take the loss by its name
     link = "identity"  # from the raw prediction to the prediction: "identity", "softmax", "log"
     parameters = ()  # parameters of the estimator that the loss takes
     is_quadratic = False  # is one step of Newton's method exact?
@@ -118,6 +125,14 @@ class BaseLoss:
         """The unit of each output: the root mean squared deviation from the baseline."""
         return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
+    def baseline_shift(self, y, raw, weight):
+        """What moves raw predictions to the targets on the whole, (n_outputs,)."""
+        return self.baseline(y - raw, weight)
+
+    def without_outliers(self, y, weight):
+        """The target for choices by squared errors, which outliers would determine."""
+        return y
+
     def scale_target(self, y, units):
         """Deviations from the baseline over the power of two, as grown trees take them."""
         return (y - units.baseline) / units.scale
@@ -130,10 +145,11 @@ class BaseLoss:
         """Raw predictions that the trees of boosting are added to, in units of the loss."""
         return np.zeros(self.n_outputs)
 
-    def leaf_value(self, residual, weight):
+    def leaf_value(self, residual, weight, kernel):
         """The constant of least loss that is added to the raw prediction of some rows.
 
-        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction.
+        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction; `kernel`
+        is the compiled loss.
         """
         raise NotImplementedError
 
@@ -153,193 +169,6 @@ class BaseLoss:
         return self.kernel_loss()
 
 
-class Loss:
-    """A loss of your own, for oblique boosting and random hinge forests; derive a class from it.
-
-    `ObliqueBoostingRegressor`, `RandomHingeForestRegressor` and `RandomHingeForestClassifier` take
-    an instance as `loss`. Its methods get targets `y` and raw predictions `raw`, both
-    of shape (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss`
-    are required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are
-    averaged before.
-
-    In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
-    predictions, whatever `inverse_link` is.
-
-    Hinge forests use the first derivatives only. Regressors are trained in units of the deviation
-    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their
-    weights.
-
-    Methods may be called from several threads, and must not change their arguments. `save` refuses
-    estimators with such a loss; pickle them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skforest import Loss, ObliqueBoostingRegressor
-    >>> class LogCosh(Loss):
-    ...     def loss(self, y, raw):
-    ...         return np.logaddexp(raw - y, y - raw) - np.log(2)
-    ...
-    ...     def gradient_hessian(self, y, raw):
-    ...         slope = np.tanh(raw - y)
-    ...         return slope, 1 - slope**2
-    >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> model = ObliqueBoostingRegressor(50, loss=LogCosh(), random_state=0).fit(X, X[:, 0])
-    >>> bool(model.score(X, X[:, 0]) > 0.8)
-    True
-    """
-
-    def loss(self, y, raw):
-        """Losses of the rows, without their weights.
-
-        Parameters
-        ----------
-        y, raw : ndarray of shape (n_rows, n_outputs), float64
-
-        Returns
-        -------
-        loss : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-            Of several columns, the loss is the sum.
-        """
-        raise NotImplementedError
-
-    def gradient_hessian(self, y, raw):
-        """First and second derivatives of the losses with respect to `raw`.
-
-        Parameters
-        ----------
-        y, raw : ndarray of shape (n_rows, n_outputs), float64
-
-        Returns
-        -------
-        gradient, hessian : ndarray of shape (n_rows, n_outputs)
-            Finite; the second one is not negative, and may be an approximation.
-        """
-        raise NotImplementedError
-
-    def initial(self, y, weight):
-        """The constant raw prediction that training starts from; by default the mean of y.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_rows, n_outputs), float64
-        weight : ndarray of shape (n_rows,), float64
-
-        Returns
-        -------
-        raw : ndarray of shape (n_outputs,)
-        """
-        return np.average(y, axis=0, weights=weight)
-
-    def inverse_link(self, raw):
-        """Predictions from raw predictions; by default these themselves.
-
-        Parameters
-        ----------
-        raw : ndarray of shape (n_rows, n_outputs), float64
-
-        Returns
-        -------
-        prediction : ndarray of shape (n_rows, n_outputs)
-        """
-        return raw
-
-
-class UserLoss(BaseLoss):
-    """A `Loss` as boosting takes it; it is its own compiled loss.
-
-    `in_units`: raw predictions have the unit of the target, as in hinge training.
-    """
-
-    def __init__(self, given, n_outputs, in_units=False):
-        super().__init__(n_outputs)
-        self.given = given
-        # Behind a link, the deviation of y says nothing about that of raw predictions.
-        self.has_unit = in_units and type(given).inverse_link is Loss.inverse_link
-
-    def baseline(self, y, weight):
-        return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
-
-    def scale_target(self, y, units):
-        """Targets in their own units."""
-        return y
-
-    def standardize(self, target, units):
-        return target
-
-    def start(self, baseline):
-        """The baseline: the methods of the user get raw predictions as they are."""
-        return baseline
-
-    def kernel_loss(self):
-        return self
-
-    def batch_loss(self, units):
-        return kernels.CallbackLoss(self, units.baseline, units.response)
-
-    def derive(self, raw, target, weight, gradient, curvature):
-        """As `Loss.derive` of `_kernels/loss.pyx`."""
-        trains = weight > 0
-        raw, target, weight = raw[trains], target[trains], weight[trains]
-        slope, curve = self._derivatives(raw, target)
-        if curve.min(initial=0) < 0:
-            raise ValueError(
-                f"{self._name}.gradient_hessian returned a second derivative of {curve.min():g}; "
-                "0 or more is needed"
-            )
-        gradient[:], curvature[:] = 0, 0
-        gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
-        return np.einsum("i,i->", weight, self.evaluate(raw, target)[0])
-
-    def evaluate_slopes(self, raw, target):
-        """Losses of rows, and their derivatives by `raw`."""
-        return self.evaluate(raw, target)[0], self._derivatives(raw, target)[0]
-
-    def _derivatives(self, raw, target):
-        both = self.given.gradient_hessian(target, raw)
-        if not isinstance(both, tuple | list) or len(both) != 2:
-            raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
-        return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
-
-    def evaluate(self, raw, target):
-        """As `Loss.evaluate` of `_kernels/loss.pyx`, without derivatives."""
-        found = np.asarray(self.given.loss(target, raw))
-        shapes = (len(raw),), raw.shape
-        shape = found.shape if found.shape in shapes else shapes[0]
-        found = self._checked(found, "loss", shape)
-        return (found if found.ndim == 1 else found.sum(axis=1)), None
-
-    def _checked(self, found, method, shape):
-        """What a method returned, as float64; ValueError for another shape or infinite numbers."""
-        found = np.asarray(found, dtype=np.float64)
-        if found.shape != shape:
-            raise ValueError(
-                f"{self._name}.{method} returned shape {found.shape}, expected {shape}"
-            )
-        if not np.isfinite(found).all():
-            raise ValueError(f"{self._name}.{method} returned infinite or missing numbers")
-        return found
-
-    @property
-    def _name(self):
-        return type(self.given).__name__
-
-
-class UserLabelLoss(UserLoss):
-    """A `Loss` of one-hot class numbers, as hinge training takes it, before a softmax."""
-
-    link = "softmax"
-
-    def baseline(self, y, weight):
-        return super().baseline(self._one_hot(y), weight)
-
-    def standardize(self, target, units):
-        return self._one_hot(target)
-
-    def _one_hot(self, y):
-        return np.eye(self.n_outputs)[y]
-
-
 class SquaredError(BaseLoss):
     """Half of the squared error, which the conditional mean minimises."""
 
@@ -347,12 +176,42 @@ class SquaredError(BaseLoss):
     is_quadratic = True
 
 
-class Quantile(BaseLoss):
+class RobustLoss(BaseLoss):
+    """Losses that are linear in large residuals: outliers do not determine units; not for use."""
+
+    renews_leaves = True
+    quantile = 0.5
+
+    def baseline(self, y, weight):
+        return weighted_quantile(y, weight, 0.5)
+
+    def leaf_value(self, residual, weight, kernel):
+        """The quantile; beyond `FAR` units only as far as half of the rows on its near side are.
+
+        Most rows of a small leaf may be outliers, which splits even look for.
+        """
+        level = self.quantile
+        value = weighted_quantile(residual, weight, level)
+        if (np.abs(value) > FAR).any():
+            ends = (weighted_quantile(residual, weight, q) for q in (level / 2, (1 + level) / 2))
+            most = np.maximum(FAR, np.abs(np.clip(0.0, *ends)))
+            value = np.clip(value, -most, most)
+        return value
+
+    def typical_size(self, deviation, weight):
+        """See `robust_size`; it does not depend on the baseline."""
+        return robust_size(deviation, weight)
+
+    def without_outliers(self, y, weight):
+        center, size = weighted_quantile(y, weight, 0.5), FENCE * robust_size(y, weight)
+        return np.clip(y, center - size, center + size)
+
+
+class Quantile(RobustLoss):
     """The pinball loss, which the conditional quantile minimises."""
 
     kernel = kernels.QuantileLoss
     parameters = ("quantile",)
-    renews_leaves = True
     is_calibrated = True
     ends = 0, 0  # outputs with the lowest and the highest quantile
 
@@ -362,9 +221,6 @@ class Quantile(BaseLoss):
 
     def baseline(self, y, weight):
         return weighted_quantile(y, weight, self.quantile)
-
-    def leaf_value(self, residual, weight):
-        return weighted_quantile(residual, weight, self.quantile)
 
     def calibration(self, parts):
         """Move predictions so that new rows lie below with the probability asked for.
@@ -402,10 +258,6 @@ class Quantile(BaseLoss):
     def _pinball(self, residual):
         return np.maximum(self.quantile * residual, (self.quantile - 1) * residual)
 
-    def typical_size(self, deviation, weight):
-        """The standard deviation, which does not depend on the quantile."""
-        return super().typical_size(deviation - np.average(deviation, 0, weight), weight)
-
 
 class Quantiles(Quantile):
     """The sum of the pinball losses of several quantiles of one target."""
@@ -434,17 +286,16 @@ class AbsoluteError(Quantile):
     is_calibrated = False
 
 
-class Huber(BaseLoss):
-    """The squared error up to a difference of `delta` units, and linear beyond."""
+class Huber(RobustLoss):
+    """The squared error up to `delta` times the size of the residuals, and linear beyond."""
 
     kernel = kernels.HuberLoss
     parameters = ("delta",)
-    renews_leaves = True
 
-    def leaf_value(self, residual, weight):
-        """The median, and the mean of the differences from it, cut off at delta."""
-        median = weighted_quantile(residual, weight, 0.5)
-        cut = np.clip(residual - median, -self.delta, self.delta)
+    def leaf_value(self, residual, weight, kernel):
+        """The median, and the mean of the differences from it, cut off at the limit."""
+        median = super().leaf_value(residual, weight, kernel)
+        cut = np.clip(residual - median, -kernel.limit, kernel.limit)
         return median + np.average(cut, axis=0, weights=weight)
 
 
@@ -476,6 +327,9 @@ class LogLink(BaseLoss):
         ratio = np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0)
         return Calibration(np.log(ratio), np.zeros(self.n_outputs))
 
+    def baseline_shift(self, y, raw, weight):
+        return self.calibration([(y, np.exp(raw), weight)]).shift
+
     def scale_target(self, y, units):
         # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
         return y / np.exp(units.baseline)
@@ -492,6 +346,7 @@ class Gamma(LogLink):
     """Half of the gamma deviance, for positive targets whose deviation grows with their mean."""
 
     kernel = kernels.GammaLoss
+    methods = ("boosting",)
     name = "gamma"
 
     def check_target(self, y, weight):
@@ -504,6 +359,7 @@ class Tweedie(LogLink):
     """Half of the Tweedie deviance, for targets of 0 or more, some of them 0."""
 
     kernel = kernels.TweedieLoss
+    methods = ("boosting",)
     name = "tweedie"
     parameters = ("power",)
 
@@ -512,6 +368,7 @@ class LogLoss(BaseLoss):
     """The negative log-likelihood of class numbers, after a softmax."""
 
     kernel = kernels.LogLoss
+    methods = ()
     link = "softmax"
     has_unit = False
     max_step = 20.0
@@ -563,6 +420,11 @@ LOSSES = {
 }
 
 
+def loss_names(method):
+    """Names of the losses that the regressor of a method takes, see `BaseLoss.methods`."""
+    return {name for name, kind in LOSSES.items() if method in kind.methods}
+
+
 def make_loss(name, n_outputs, estimator):
     """The loss of a key of `LOSSES`, with the parameters that an estimator has for it."""
     kind = LOSSES[name]
@@ -585,3 +447,31 @@ def weighted_quantile(values, weight, quantile):
     values = np.take_along_axis(values, order, axis=0)
     quantile = np.broadcast_to(quantile, values.shape[1])
     return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
+
+
+def robust_size(values, weight):
+    """Unit of the deviations of each column from its median, (n_columns,); 0 where it is constant.
+
+    The median absolute deviation, times the factor with which it is 1 for normal numbers of
+    deviation 1. Where a value is common, such as 0 among counts, the share p of other rows has the
+    median distance d, and the unit is d sqrt(p). At most the standard deviation.
+    """
+    present = weight > 0
+    values, weight = values[present], weight[present]
+    size = np.zeros(values.shape[1])
+    for k, column in enumerate(values.T):
+        distance = np.abs(column - weighted_quantile(column[:, None], weight, 0.5))
+        _, number = np.unique(column, return_inverse=True)
+        share = np.bincount(number, weight) / weight.sum()
+        varies = distance > 0
+        is_rare = varies & ((number != share.argmax()) | (share.max() < COMMON_SHARE))
+        rows = is_rare if is_rare.any() else varies
+        if not rows.any():
+            continue
+        typical = weighted_quantile(distance[rows, None], weight[rows], 0.5)[0]
+        part = weight[rows].sum() / weight.sum()
+        is_common = share.max() >= COMMON_SHARE
+        found = typical * (np.sqrt(part) if is_common else 1 / NORMAL_MEDIAN)
+        square = np.square(column - np.average(column, weights=weight))
+        size[k] = min(found, np.sqrt(np.average(square, weights=weight)))
+    return size
