@@ -35,7 +35,8 @@ from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
 from ._threads import CallbackSupportMixin, FitTasks, in_blocks, in_parallel, with_callbacks
 from ._training_set import TrainingSet
-from ._validation import MAX_COUNT, TableEstimator, summary_html, warn_caller
+from ._validation import MAX_COUNT, TableEstimator, summary_html
+from ._warnings import warn_caller
 from .forest import Forest
 from .forest.edit import join
 from .forest.statistics import decision_path, responses
@@ -187,6 +188,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         Z, has_missing = feature_map.training_inputs(X)
         del X
         data = TrainingSet(Z, y, weight, feature_map)
+        if not is_known and self._leaves_out_text(data, Z):
+            data = TrainingSet(Z, y, weight, feature_map)
         del Z
         statistics = None
         if levels and not has_new_labels:

@@ -289,20 +289,23 @@ def test_unknown_levels(estimator):
     assert np.isfinite(response(model, new)).all()
 
 
-def test_levels_of_another_type_are_refused():
+def test_levels_of_another_type_are_unknown_with_a_warning():
     frame = pd.DataFrame({"a": ["1", "2", "3"] * 10, "b": np.arange(30.0)})
     y = np.arange(30) % 2
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
     as_numbers = frame.assign(a=pd.Categorical([1, 2, 3] * 10))
-    with pytest.raises(
-        ValueError, match="column 'a' of X holds numbers; its levels in fit were s"
+    for X, other, message in (
+        (frame, as_numbers, "column 'a' of X holds numbers; its levels in fit were s.*astype"),
+        (as_numbers, frame, "column 'a' of X holds strings; its levels in fit were n.*to_numeric"),
     ):
-        model.predict(as_numbers)
-    model = CO2ForestClassifier(5, random_state=0).fit(as_numbers, y)
-    with pytest.raises(
-        ValueError, match="column 'a' of X holds strings; its levels in fit were n"
-    ):
-        model.predict(frame)
+        model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+        with pytest.warns(UserWarning, match=message) as told:
+            found = model.predict_proba(other)
+        assert [one.filename for one in told] == [__file__]
+        unknown = frame.assign(a=pd.Categorical([9] * 30) if X is as_numbers else "9")
+        np.testing.assert_array_equal(found, model.predict_proba(unknown))
+        with pytest.raises(ValueError, match=message):  # wrong rows are not trained on
+            model.set_params(warm_start=True, n_estimators=6).fit(other, y)
 
 
 def test_categories_have_no_place_on_a_grid():
