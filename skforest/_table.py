@@ -306,7 +306,7 @@ def refuse_records(X):
         if first is not X:
             return
         what, how = "text", "pandas.DataFrame(json.loads(X)) of JSON, pandas.read_csv of a file"
-    elif not isinstance(first, Mapping):
+    elif not isinstance(first, Mapping) or hasattr(first, "shape"):  # dok_matrix is a dict
         return
     elif first is not X:
         what, how = "a list of dicts", "pandas.DataFrame(X)"
