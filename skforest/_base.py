@@ -49,8 +49,8 @@ from ._validation import (  # noqa: F401
     set_resolved,
     store_parameters,
     summary_html,
-    warn_caller,
 )
+from ._warnings import warn_caller
 from .forest import Forest
 from .forest.edit import join
 from .forest.statistics import decision_path, responses
@@ -218,6 +218,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         Z, has_missing = feature_map.training_inputs(X)
         del X
         data = TrainingSet(Z, y, weight, feature_map)
+        if not is_known and self._leaves_out_text(data, Z):
+            data = TrainingSet(Z, y, weight, feature_map)
         del Z
         statistics = None
         if levels and not has_new_labels:

@@ -7,7 +7,8 @@ The columns of the table are its inputs, the columns of the matrix the features.
 numbers gives a feature, scaled where the estimator scales, with the training mean in place of
 missing values; where values were missing in training, a second feature says which. A category
 gives the number of its level, and further features of two kinds: for few levels an
-indicator of each, for many levels the mean of the target in the level (`TargetStatistics`).
+indicator of each, for many levels the mean of the target in the level (`TargetStatistics`). Two
+levels have indicators alone.
 """
 
 import numpy as np
@@ -315,19 +316,33 @@ class FeatureMap:
         has_missing = total[n_levels] > 0
         if np.count_nonzero(total) == 1:  # constant: other levels have no effect
             return [(CODE, np.zeros(n_levels + 2))]
-        rank = np.arange(n_levels, dtype=np.float64)
-        if self.is_scaling:
-            rank /= max(n_levels - 1, 1)
-        mean = (total[:n_levels] * rank).sum() / max(total[:n_levels].sum(), 1e-300)
-        own = [(CODE, np.concatenate([rank, [mean, mean]]))]
+        indicators = np.eye(n_levels + has_missing, n_levels + 2)
+        if n_levels == 2 and not has_missing:
+            # About half of the splits that part the two levels send others to either side.
+            return [(LEVEL, row) for row in indicators]
+        own = [(CODE, self._codes(entry, n_levels, total, statistics))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
-            indicators = np.eye(n_levels + has_missing, n_levels + 2)
-            own += [(LEVEL, row) for row in indicators[total[: n_levels + has_missing] > 0]]
+            own += [(LEVEL, row) for row in indicators[total[: len(indicators)] > 0]]
         elif has_missing:
-            own.append((LEVEL, np.eye(n_levels + 2)[n_levels]))
+            own.append((LEVEL, indicators[n_levels]))
         if n_levels + has_missing >= MIN_TARGET_LEVELS:
             own.append((TARGET, statistics.fit_table(entry, n_levels)))
         return own
+
+    def _codes(self, entry, n_levels, total, statistics):
+        """Numbers of the levels, of missing values and of unknown levels; `total` is the weight.
+
+        Levels that training did not see, as missing values where it had none, get the number of
+        the level whose mean target is nearest to that of all rows.
+        """
+        code = np.zeros(n_levels + 2)
+        if n_levels:
+            code[:n_levels] = np.arange(n_levels)
+            code[n_levels] = (total * code).sum() / total[:n_levels].sum()
+            code[n_levels + 1] = statistics.nearest_level(entry, n_levels)
+            if total[n_levels] == 0:
+                code[n_levels] = code[n_levels + 1]
+        return code / max(n_levels - 1, 1) if self.is_scaling else code
 
     def training_features(self, Z, has_missing, statistics):
         """Features of distinct training rows; the parameters are those of `fit_features`.
@@ -365,8 +380,9 @@ class FeatureMap:
 
     @property
     def is_extra(self):
-        """Mask of indicators of levels and target statistics."""
-        return (self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing
+        """Mask of indicators of levels and target statistics, beside numbers of levels."""
+        has_code = np.isin(self.source, self.source[self.kind == CODE])
+        return has_code & ((self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing)
 
     def selected(self, is_kept):
         """The map to some of the features."""

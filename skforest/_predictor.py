@@ -10,6 +10,7 @@ from operator import methodcaller
 import numpy as np
 
 from ._matrix import dense
+from ._table import refuse_records
 
 
 class Predictor:
@@ -108,6 +109,7 @@ class Predictor:
     def _rows(self, X):
         """X as a table; TypeError or ValueError if its type, dtype or shape is not as needed."""
         if type(X) is not np.ndarray or X.dtype != self.dtype:
+            refuse_records(X)
             what = f"ndarray of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
             raise TypeError(
                 f"X has type {what}; a predictor takes ndarrays of {self.dtype}{self._reason}: "

@@ -5,12 +5,15 @@ matrix of numbers, with the number of its level for a category and NaN for missi
 matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Integral, Real
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
+
+from ._warnings import warn_caller
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
@@ -63,17 +66,19 @@ class Table:
             raise ValueError(f"X has no columns {missing}, which the forest was trained on")
         return Table([self.columns[self.names.index(name)] for name in names], names, self.n_rows)
 
-    def matrix(self, levels):
+    def matrix(self, levels, is_training=False):
         """The columns as a matrix, float64, with NaN where values are missing.
 
         Parameters
         ----------
         levels : dict of int to list
             Levels of the categories by column; the other columns are numbers.
+        is_training : bool, default=False
+            As in `codes`.
         """
         X = np.empty((self.n_rows, len(self)))
         for j in range(len(self)):
-            X[:, j] = self.codes(j, levels[j]) if j in levels else self.numbers(j)
+            X[:, j] = self.codes(j, levels[j], is_training) if j in levels else self.numbers(j)
         return X
 
     def kind(self, j):
@@ -169,22 +174,22 @@ class Table:
             return [level for level in every if level in found]
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
-    def codes(self, j, levels):
+    def codes(self, j, levels, is_training=False):
         """Number of the level of every row: float64, NaN where missing, UNKNOWN if not in levels.
 
-        Raises
-        ------
-        ValueError
-            If the levels are strings and the column holds numbers, or the other way round.
+        Warns if the levels are strings and the column holds numbers, or the other way round, and
+        raises ValueError where the rows are to be trained on.
         """
         found, position = self._distinct(j)
         known = {type(level) for level in levels}
         given = {type(level) for level in found if level == level}
         if known and given and not known & given:
             was, now = ("strings", "numbers") if str in known else ("numbers", "strings")
-            raise ValueError(
-                f"column {self.names[j]!r} of X holds {now}; its levels in fit were {was}"
-            )
+            how = "astype(str)" if str in known else "pandas.to_numeric"
+            message = f"column {self.names[j]!r} of X holds {now}; its levels in fit were {was}"
+            if is_training:
+                raise ValueError(f"{message}: convert it, as with {how}")
+            warn_caller(f"{message}, so all count as unknown levels: convert it, as with {how}")
         number = {level: float(code) for code, level in enumerate(levels)}
         code = [number.get(level, UNKNOWN) if level == level else np.nan for level in found]
         return np.array([*code, np.nan])[position]  # the last one is that of missing values
@@ -232,11 +237,12 @@ def is_missing(value):
 def as_level(value):
     """The level of a category as a float or str; NaN if it is missing.
 
-    Numbers that a float would change become strings: large integers, complex numbers. TypeError
-    for objects without a representation of their value.
+    The empty string is missing, as it is in text files. Numbers that a float would change become
+    strings: large integers, complex numbers. TypeError for objects without a representation of
+    their value.
     """
     if isinstance(value, str):
-        return str(value)
+        return str(value) or np.nan
     if is_missing(value):
         return np.nan
     if isinstance(value, Integral) and abs(int(value)) > MAX_EXACT:
@@ -265,7 +271,11 @@ def _kind_of_array(column):
 
 
 def as_frame(X):
-    """X itself, or a pyarrow table of it where only the interchange protocols can read it."""
+    """X itself, or a pyarrow table of it where only the interchange protocols can read it.
+
+    Raises TypeError for rows as dicts or text, with what to write.
+    """
+    refuse_records(X)
     shape = getattr(X, "shape", None)
     has_rows_only = isinstance(shape, tuple) and len(shape) == 1
     if isinstance(X, np.ndarray | list | tuple) or has_rows_only:
@@ -286,6 +296,25 @@ def as_frame(X):
                 return pyarrow.table(X)
             return pyarrow.interchange.from_dataframe(X)
     return X
+
+
+def refuse_records(X):
+    """Raise TypeError if X is a dict, a list of dicts, or text such as JSON."""
+    is_list = isinstance(X, list | tuple) or (type(X) is np.ndarray and X.ndim == 1)
+    first = X[0] if is_list and len(X) else X
+    if isinstance(first, str | bytes):
+        if first is not X:
+            return
+        what, how = "text", "pandas.DataFrame(json.loads(X)) of JSON, pandas.read_csv of a file"
+    elif not isinstance(first, Mapping) or hasattr(first, "shape"):  # dok_matrix is a dict
+        return
+    elif first is not X:
+        what, how = "a list of dicts", "pandas.DataFrame(X)"
+    elif any(np.ndim(value) for value in X.values()):
+        what, how = "a dict", "pandas.DataFrame(X)"
+    else:
+        what, how = "a dict", "pandas.DataFrame([X])"
+    raise TypeError(f"X is {what}; a data frame or an array is needed: pass {how}")
 
 
 def read_table(X):
@@ -508,6 +537,8 @@ class FrameReader:
                 return np.nan
             raise ValueError(value)
         number_of, kinds = self.levels[j]
+        if not isinstance(value, str | Real) and not is_missing(value):
+            raise ValueError(value)
         level = as_level(value)
         if level != level:
             return level

@@ -65,6 +65,19 @@ class TargetStatistics:
         """
         return self._projection(entry, n_levels)(self._sums(entry, n_levels))
 
+    def nearest_level(self, entry, n_levels):
+        """The level whose mean is expected to be nearest to the overall mean, an int.
+
+        Its uncertainty counts: of equal means, that of the level with the most rows is taken.
+        """
+        sums = self._sums(entry, n_levels)
+        prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
+        n_prior, within = self._variances(sums, prior)
+        sums = sums[:n_levels] / self.weight.mean()
+        n_rows = sums[:, 0] + n_prior
+        deviation = (sums[:, 1:] - sums[:, :1] * prior) / n_rows[:, None]
+        return int(np.argmin(np.square(deviation).sum(axis=1) + within / n_rows))
+
     def cross_fitted(self, entry, n_levels, table):
         """The feature of every training row: (n_rows,), float32.
 
@@ -102,7 +115,7 @@ class TargetStatistics:
         """Function from the sums at the entries to the feature there."""
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
-        n_prior = self._prior_rows(sums, prior) * self.weight.mean()
+        n_prior = self._variances(sums, prior)[0] * self.weight.mean()
 
         def deviations(sums):
             # Differences of sums may be negative by rounding.
@@ -120,8 +133,11 @@ class TargetStatistics:
 
         return project
 
-    def _prior_rows(self, sums, prior):
-        """Variance within levels over that between them, from the analysis of variance."""
+    def _variances(self, sums, prior):
+        """Variance within levels over that between them, and the former, in rows of mean weight.
+
+        From the analysis of variance.
+        """
         unit = self.weight.mean()
         sums = sums[sums[:, 0] > 0] / unit
         n, n_rows = sums[:, 0], len(self.weight)
@@ -130,11 +146,11 @@ class TargetStatistics:
         between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
         n_within, n_between = n_rows - len(n), len(n) - 1
         if n_within <= 0 or n_between == 0:
-            return MAX_PRIOR_ROWS
+            return MAX_PRIOR_ROWS, squares / n_rows
         within = max(squares - between, 0.0) / n_within
         of_levels = (between - n_between * within) / (n_rows - np.square(n).sum() / n_rows)
         n_prior = within / of_levels if of_levels > 0 else MAX_PRIOR_ROWS
-        return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS)
+        return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS), within
 
     def _distances(self, prior):
         """Distance of the target of every row from the overall mean."""

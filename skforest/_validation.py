@@ -3,10 +3,10 @@
 `TableEstimator` reads X, y and sample weights; a subclass says which types it takes.
 """
 
-import sys
-import warnings
+import re
 from abc import ABCMeta
 from contextlib import contextmanager
+from math import isfinite
 from numbers import Integral
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import validate_data
 
+from ._feature_map import MISSING
 from ._matrix import BLOCK, canonical_csr, dense, value_range
 from ._table import (
     as_frame,
@@ -25,13 +26,34 @@ from ._table import (
     where_not_finite,
 )
 from ._training_set import check_sample_weight
+from ._warnings import warn_caller
 from .forest.storage import as_levels
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
-OWN_PACKAGES = ("skforest", "sklearn")  # at whose lines no user is warned
 # A predictor takes float64 where float32 would move a training value by more than this share of
 # the range of its column: then some rows change sides at one of a few hundred thresholds.
 FLOAT32_STEP = 2.0**-19
+# Text that is no category. Categories take a few values many times: fewer than MIN_ROWS rows tell
+# nothing, nor do fewer values than there are days of a month, unless nearly every row has its own.
+MIN_ROWS = 30  # distinct rows that are not missing
+DISTINCT = 0.8  # levels by row: identifiers and free text have as many, or more
+MIN_PARSED = 32  # levels, of which PARSED are numbers or dates
+PARSED = 0.9  # some are often words for missing values
+MAX_NUMBER_ROWS = 10  # a level: numbers with more rows a level may be codes of something
+DATE_TEXT = re.compile(
+    r"""([a-z]{3,9},?\s+)?                             # day of the week
+    (\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})
+    |\d{1,2}[-.\s]*MONTH[-.,\s]*\d{2,4}|MONTH\s*\d{1,2},?\s*\d{2,4}|\d{4}[-\s]MONTH[-\s]\d{1,2})
+    ([T,\s]\s*TIME)?|TIME""".replace(
+        "MONTH", "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+    ).replace("TIME", r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([ap]m)?\s*(z|utc|[+-]\d{2}:?\d{2})?"),
+    re.IGNORECASE | re.VERBOSE,
+)
+NO_CATEGORIES = {  # the reasons, and what to do
+    "numbers as text": "Convert numbers with pandas.to_numeric",
+    "dates or times as text": "Derive numbers from dates, such as the year or the day of the week",
+    "as many levels as rows, or nearly": "Drop identifiers, and derive numbers from free text",
+}
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 
@@ -136,7 +158,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 there = None if weight.all() else np.flatnonzero(weight)
                 columns = np.flatnonzero(is_categorical).tolist()
                 levels = as_levels({j: table.levels(j, there) for j in columns})
-            X, y = self._validated(table.matrix(levels), y, reset=None, **self._target_options)
+                levels.ordered = frozenset(filter(table.is_ordered, columns))
+            X, y = self._validated(
+                table.matrix(levels, is_training=True), y, reset=None, **self._target_options
+            )
         if reset:
             self.is_categorical_ = is_categorical
         return X, y, weight, levels
@@ -172,6 +197,37 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 f"feature_shape={self.feature_shape}"
             )
         return table, is_categorical
+
+    def _leaves_out_text(self, data, Z):
+        """Take the information from columns of text that are no categories; is there any?
+
+        `data` is a TrainingSet of `Z`. Such a column gets a single level in Z and in the feature
+        map, so that it says at most where values are missing. Columns that the user has named and
+        those of ordered dtypes remain.
+        """
+        levels = data.feature_map.levels
+        if not levels or not isinstance(getattr(self, "categorical_features", None), str):
+            return False
+        found = {}
+        for j in sorted(set(levels) - levels.ordered):
+            n_rows = np.count_nonzero(data.X[:, j] != MISSING)
+            if reason := why_no_category(levels[j], n_rows):
+                found.setdefault(reason, []).append(j)
+                Z[Z[:, j] != MISSING, j] = 0
+                levels = data.feature_map.levels = levels.with_one(j)
+        if found:
+            names = getattr(self, "feature_names_in_", range(data.X.shape[1]))
+            shown = [
+                f"{', '.join(repr(names[j]) for j in columns)} ({reason})"
+                for reason, columns in found.items()
+            ]
+            advice = [NO_CATEGORIES[reason] for reason in found]
+            warn_caller(
+                f"Columns of X that are no categories take no part in the model: "
+                f"{'; '.join(shown)}. {'. '.join(advice)}. To use them as categories, name them "
+                "in categorical_features."
+            )
+        return bool(found)
 
     def _validated(self, X, *y, reset, **options):
         """`validate_data`, with errors that name the column; None: names have been checked."""
@@ -252,13 +308,30 @@ def check_n_jobs(n_jobs):
         )
 
 
-def warn_caller(message):
-    """Warn at the line that called this package, whatever decorators there are around it."""
-    frame, level = sys._getframe(), 1
-    # The __name__ of code that `exec` runs may be missing or None.
-    while frame.f_back and str(frame.f_globals.get("__name__")).split(".")[0] in OWN_PACKAGES:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+def why_no_category(levels, n_rows):
+    """Why a column with some levels is no category, a key of NO_CATEGORIES; None if it may be.
+
+    `n_rows` is the number of distinct rows in which it is not missing.
+    """
+    if n_rows < MIN_ROWS or len(levels) < min(MIN_PARSED, DISTINCT * n_rows):
+        return None
+    text = [level.strip() for level in levels if isinstance(level, str)]
+    is_distinct = len(levels) >= DISTINCT * n_rows
+    if sum(map(_is_number, text)) >= PARSED * len(levels):
+        if is_distinct or n_rows < MAX_NUMBER_ROWS * len(levels):
+            return "numbers as text"
+        return None
+    if sum(DATE_TEXT.fullmatch(level) is not None for level in text) >= PARSED * len(levels):
+        return "dates or times as text"
+    return "as many levels as rows, or nearly" if is_distinct else None
+
+
+def _is_number(text):
+    """Is text a finite number, maybe with a sign of currency or per cent, and commas?"""
+    try:
+        return isfinite(float(text.strip("$€£% ").replace(",", "")))
+    except ValueError:
+        return False
 
 
 def check_unchanged(before, now):

@@ -45,7 +45,8 @@ from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Steps, TimeLimit
 from ._training_set import TrainingSet, check_groups
-from ._validation import TableEstimator, warn_caller
+from ._validation import TableEstimator
+from ._warnings import each_warning_once, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
@@ -247,7 +248,7 @@ class _Blend(TableEstimator):
         {returns_self}
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), each_warning_once():
             self._fit(X, y, sample_weight, groups)
         return self
 
@@ -434,11 +435,12 @@ class _Blend(TableEstimator):
         if "members_" not in self.__dict__:  # the check itself takes longer than a prediction
             check_is_fitted(self, "members_")
         classes = self._every_classes if hasattr(self, "classes_") else None
-        parts = (
-            self.weights_[name] * response_of(model, X, classes)
-            for name, model in self.members_.items()
-        )
-        return sharpened(sum(parts), self.temperature_)
+        with each_warning_once():
+            response = sum(
+                self.weights_[name] * response_of(model, X, classes)
+                for name, model in self.members_.items()
+            )
+        return sharpened(response, self.temperature_)
 
     def _responder(self):
         check_is_fitted(self, "members_")

@@ -29,7 +29,7 @@ from ._feature_grid import FeatureGrid
 from ._kernels.rows import random_stream, tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._validation import warn_caller
+from ._warnings import warn_caller
 from .forest.statistics import responses
 from .training.blending import flattening_temperature
 from .training.early_stopping import draw_weighted

@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # From the bottom to the top; a file imports from its own layer and from those below. The names are
 # files or folders of skforest/, without suffix.
 LAYERS = {
-    "kernels": ["_version", "_docs", "_kernels", "_tree"],
+    "kernels": ["_version", "_docs", "_warnings", "_kernels", "_tree"],
     "feature map": ["_matrix", "_table", "_target_statistics", "_feature_grid", "_feature_map"],
     "forest": ["forest"],
     "training": ["_training_set", "_constraints", "training"],

@@ -172,7 +172,8 @@ def test_strings_in_X(estimator):
         with pytest.raises(ValueError, match="strings"):
             good.predict(texts.astype(kind))
     if estimator.get_params().get("feature_shape") is None:  # objects that are strings are levels
-        model = clone(estimator).fit(texts.astype(object), y)
+        with pytest.warns(UserWarning, match="numbers as text"):
+            model = clone(estimator).fit(texts.astype(object), y)
         assert model.is_categorical_.all()
     mixed = X.astype(object)
     mixed[3, 2] = "abc"

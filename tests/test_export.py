@@ -256,6 +256,20 @@ def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
         check(small(cls).fit(frame, target(small(cls), frame)), new, tmp_path)
 
 
+def test_unknown_levels_empty_strings_and_text_that_is_no_category(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.choice(["", "x", "y"], 90), "b": rng.choice(["p", "q"], 90)}
+    frame = pd.DataFrame(columns | {"id": [f"id {k}" for k in range(90)]}).astype(object)
+    y = (frame["a"] == "").to_numpy() ^ (frame["b"] == "p").to_numpy()
+    new = frame.assign(id="other")
+    new.loc[::3, "b"], new.loc[1::3, "b"], new.loc[::2, "a"] = "new", None, "new"
+    for cls in (ManifoldForestClassifier, CO2ForestClassifier):
+        with pytest.warns(UserWarning, match="'id'"):
+            model = small(cls).fit(frame, y)
+        check(model, frame, tmp_path)
+        check(model, new, tmp_path)
+
+
 def test_categories_alone(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.choice(list("xyz"), 90), "b": rng.choice(["p", "q"], 90)})

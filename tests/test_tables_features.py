@@ -289,20 +289,144 @@ def test_unknown_levels(estimator):
     assert np.isfinite(response(model, new)).all()
 
 
-def test_levels_of_another_type_are_refused():
+@pytest.mark.every_class
+@pytest.mark.parametrize("n_levels", [2, 5])
+def test_unknown_levels_predict_between_the_others(regressor, n_levels):
+    """They are no arbitrary level, even if no feature but the category matters."""
+    estimator = regressor
+    rng = np.random.default_rng(0)
+    level, effect = rng.integers(0, n_levels, 200), np.linspace(-1, 1, n_levels)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": [f"l{k}" for k in level]})
+    y = effect[level] + 0.1 * rng.normal(size=200)
+    if "n_estimators" in estimator.get_params() and "n_bags" not in estimator.get_params():
+        estimator.set_params(n_estimators=30)
+    elif "learning_rate" in estimator.get_params():
+        estimator.set_params(n_bags=6)
+    model = estimator.fit(frame, y)
+    ends = [response(model, frame.assign(c=f"l{k}")).mean(axis=0) for k in (0, n_levels - 1)]
+    found = response(model, frame.assign(c="new"))
+    np.testing.assert_array_equal(response(model, frame.assign(c=None)), found)
+    share = np.ravel((found.mean(axis=0) - ends[0]) / (ends[1] - ends[0]))[0]
+    # Of two levels, single splits send others to one side; there are too few here for a mean.
+    assert 0.2 < share < 0.8 if n_levels > 2 else 0.02 < share < 0.98
+
+
+def other_values(frame, kind):
+    """Columns of text that are no categories, and the reason."""
+    n = np.arange(len(frame))
+    return {
+        "numbers as text": [f"{k / 7:.3f}" for k in n[::-1]],
+        "dates or times as text": pd.date_range("2020-01-01", periods=len(n)).astype(str),
+        "as many levels as rows, or nearly": [f"id {k:04d}" for k in n],
+    }[kind]
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("kind", list(skforest._validation.NO_CATEGORIES))
+def test_text_that_is_no_category_takes_no_part(estimator, kind):
+    frame = table()[["size", "open"]]
+    y = target(estimator, table())
+    text = frame.assign(text=other_values(frame, kind))
+    text.loc[text.index[:7], "text"] = None
+    with pytest.warns(UserWarning, match=rf"take no part .* 'text' \({kind}\)") as told:
+        model = estimator.fit(text, y)
+    assert [one.filename for one in told] == [__file__]
+    assert model.feature_importances_[2] == 0
+    np.testing.assert_array_equal(
+        response(model, text.iloc[9:]), response(model, text.iloc[9:].assign(text="other"))
+    )
+    assert list(map(len, model.forest_.levels.values())) == [1]
+
+
+@pytest.mark.parametrize(
+    ("levels", "n_rows", "expected"),
+    [
+        ([f"id {k}" for k in range(24)], 30, "as many"),
+        ([f"id {k}" for k in range(24)], 29, None),
+        ([f"id {k}" for k in range(24)], 31, None),
+        ([float(k) for k in range(80)], 100, "as many"),
+        ([str(k) for k in range(32)], 319, "numbers"),
+        ([str(k) for k in range(32)], 320, None),
+        ([str(k) for k in range(31)], 200, None),
+        (["$1,200.50", *map(str, range(80)), "?", "unknown"], 99, "numbers"),
+        ([*map(str, range(36)), "a", "b", "c", "d"], 200, "numbers"),
+        ([*map(str, range(35)), "a", "b", "c", "d", "e"], 200, None),
+        ([f"{k} Jan 2{k:03d}" for k in range(32)], 10**6, "dates"),
+        ([f"{k}:00" for k in range(31)], 10**6, None),
+        ([f"1{k // 10}:{k % 10}0 pm" for k in range(32)], 10**6, "dates"),
+        (["nan", "inf", *[f"v{k}" for k in range(60)]], 200, None),
+    ],
+)
+def test_when_text_is_no_category(levels, n_rows, expected):
+    found = skforest._validation.why_no_category(levels, n_rows)
+    assert found is None if expected is None else found.startswith(expected)
+
+
+def test_named_and_ordered_columns_are_categories_whatever_they_hold(recwarn):
+    n = 60
+    text = [f"{k}.5" for k in range(n)]
+    frame = pd.DataFrame({"a": text, "x": np.arange(n) % 7})
+    y = np.arange(n) % 2
+    ordered = frame.assign(a=pd.Categorical(text, categories=text, ordered=True))
+    for X, given in ((frame, ["a"]), (ordered, "from_dtype")):
+        model = ManifoldForestClassifier(5, categorical_features=given, random_state=0).fit(X, y)
+        assert len(model.forest_.levels[0]) == n
+    assert not recwarn.list
+
+
+def test_a_weight_does_not_change_what_is_a_category():
+    frame = pd.DataFrame({"a": [f"id {k % 40}" for k in range(50)], "x": np.arange(50.0)})
+    y = np.arange(50) % 2
+    for X, labels, weight in (
+        (frame, y, np.full(50, 3)),
+        (pd.concat([frame] * 3), [*y] * 3, None),
+    ):
+        with pytest.warns(UserWarning, match="take no part"):
+            CO2ForestClassifier(2).fit(X, labels, sample_weight=weight)
+
+
+def test_a_blend_warns_once():
+    frame = table()[["size", "open"]]
+    text = frame.assign(t=[f"id {k}" for k in range(N)])
+    y = target(CO2ForestClassifier(), table())
+    members = [ManifoldForestClassifier(5), skforest.NonGreedyForestClassifier(2)]
+    blend = skforest.BlendedForestClassifier(members, cv=2, random_state=0)
+    with pytest.warns(UserWarning, match="'t'") as told:
+        blend.fit(text, y)
+    assert len(told) == 1
+
+
+def test_empty_strings_are_missing_values(every_feature):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"c": rng.choice(["", "a", "b"], 60), "x": rng.normal(size=60)})
+    y = (frame["c"] == "").astype(int)
+    model = ManifoldForestClassifier(5, random_state=0).fit(frame, y)
+    assert model.forest_.levels == {0: ["a", "b"]}
+    filled = frame.astype({"c": object}).replace({"c": {"": None}})
+    for rows in (slice(None), slice(3)):
+        np.testing.assert_array_equal(
+            model.predict_proba(frame[rows]), model.predict_proba(filled[rows])
+        )
+    assert model.score(filled, y) == 1
+
+
+def test_levels_of_another_type_are_unknown_with_a_warning():
     frame = pd.DataFrame({"a": ["1", "2", "3"] * 10, "b": np.arange(30.0)})
     y = np.arange(30) % 2
     model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
     as_numbers = frame.assign(a=pd.Categorical([1, 2, 3] * 10))
-    with pytest.raises(
-        ValueError, match="column 'a' of X holds numbers; its levels in fit were s"
+    for X, other, message in (
+        (frame, as_numbers, "column 'a' of X holds numbers; its levels in fit were s.*astype"),
+        (as_numbers, frame, "column 'a' of X holds strings; its levels in fit were n.*to_numeric"),
     ):
-        model.predict(as_numbers)
-    model = CO2ForestClassifier(5, random_state=0).fit(as_numbers, y)
-    with pytest.raises(
-        ValueError, match="column 'a' of X holds strings; its levels in fit were n"
-    ):
-        model.predict(frame)
+        model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+        with pytest.warns(UserWarning, match=message) as told:
+            found = model.predict_proba(other)
+        assert [one.filename for one in told] == [__file__]
+        unknown = frame.assign(a=pd.Categorical([9] * 30) if X is as_numbers else "9")
+        np.testing.assert_array_equal(found, model.predict_proba(unknown))
+        with pytest.raises(ValueError, match=message):  # wrong rows are not trained on
+            model.set_params(warm_start=True, n_estimators=6).fit(other, y)
 
 
 def test_categories_have_no_place_on_a_grid():

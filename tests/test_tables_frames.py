@@ -343,7 +343,7 @@ def test_values_that_are_neither_numbers_nor_levels(values):
         ([(1, 2), pd.Interval(0, 1), b"x"], ["(0, 1]", "(1, 2)", "b'x'"]),
         ([True, np.True_, 1, np.int8(1), 1.0, Decimal(1), Fraction(1), 0], [0.0, 1.0]),
         ([-0.0, 0.0, np.inf, -np.inf], [-np.inf, 0.0, np.inf]),
-        (["", "a\0", "\ud800", "e\u0301", "\u00e9", "nan"], None),
+        (["a\0", "\ud800", "e\u0301", "\u00e9", "nan"], None),
         (["x" * 10**5, "y" * 10**5], None),
     ],
     ids=lambda values: str(values)[:30],
@@ -410,9 +410,11 @@ def test_a_forest_refuses_what_is_no_table():
     frame, y = with_column(["a", "b"])
     forests = small().fit(frame, y).forest_, small().fit(frame[["x"]], y).forest_
     for forest in forests:
-        for X in (3, None, {"x": [1.0]}, scipy.sparse.csr_matrix((2, 2))):
+        for X in (3, None, scipy.sparse.csr_matrix((2, 2))):
             with pytest.raises(ValueError, match=f"X is of type {type(X).__name__}"):
                 forest.predict(X)
+        with pytest.raises(TypeError, match=r"X is a dict; .* pandas.DataFrame\(X\)"):
+            forest.predict({"x": [1.0]})
         with pytest.raises(TypeError, match="column 'x' of X holds dates"):
             forest.predict(frame.assign(x=pd.Timestamp("2020-01-01")))
     with pytest.raises(ValueError, match="X has 1 features, the forest takes 2"):
@@ -427,7 +429,7 @@ def test_errors_do_not_advise_what_is_impossible():
 
 
 def test_levels_are_checked_once_for_all_trees():
-    frame, y = with_column([f"level {i}" for i in range(40)])
+    frame, y = with_column([f"level {i}" for i in range(20)])
     model = CO2ForestClassifier(10, random_state=0).fit(frame, y)
     levels = model.forest_.levels
     assert Forest(model.forest_.arrays, **model.forest_.metadata).levels is levels

@@ -1,8 +1,10 @@
 """Fitted models of tables: files, warm starts and streams, and the prediction of few rows."""
 
 import pickle
+import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -216,7 +218,6 @@ def test_few_rows_of_numbers_that_are_levels():
     [
         ("size", "large", "could not convert|column 'size'"),
         ("size", np.inf, "infinity"),
-        ("city", 3.0, "its levels in fit were strings"),
         ("shop", pd.Timestamp(0), None),
         ("city", None, None),
     ],
@@ -236,6 +237,84 @@ def test_few_rows_that_differ_raise_as_many_do(column, value, message):
     for _ in range(2):
         with pytest.raises((ValueError, TypeError), match=message):
             model.predict(rows)
+
+
+def odd_frames(frame):
+    """Three rows of a frame, as they are and with what is wrong or unusual, by name."""
+    rows = frame[:3]
+    yield "none", frame[:0]
+    yield "order", rows[rows.columns[::-1]]
+    yield "fewer", rows[rows.columns[:-1]]
+    yield "more", rows.assign(z=1)
+    yield "renamed", rows.rename(columns={rows.columns[0]: "other"})
+    yield "array", rows.to_numpy()
+    yield "dicts", rows.to_dict("records")
+    values = [np.inf, 1e300, np.nan, None, "text", "", 3.0, 2**70, pd.Timestamp(0), [1], {"a": 1}]
+    for column in rows:
+        for value in [*values, 1j, b"x", pd.NA, np.True_, (1, 2), object()]:
+            for n in (1, 3):
+                entries = pd.Series([*rows[column][n:], *[value] * n], dtype=object)
+                yield f"{column}, {value}, {n}", rows.assign(**{column: entries})
+        for dtype in ("float32", "int8", "Int64", "string", "category", "bool", "complex128"):
+            try:
+                yield f"{column}, {dtype}", rows.astype({column: dtype})
+            except (TypeError, ValueError):
+                continue
+
+
+def outcome(model, X):
+    """Predictions, or the error, and the warnings."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            found = model.predict(X).tolist()
+        except (TypeError, ValueError) as error:
+            found = type(error), re.sub("0x[0-9a-f]+", "", str(error))
+    return found, [str(one.message) for one in told]
+
+
+@pytest.mark.parametrize(
+    ("cls", "names"),
+    [
+        (skforest.CO2ForestRegressor, ["a", "c"]),
+        (skforest.ManifoldForestRegressor, ["a", "k"]),
+        (skforest.ManifoldForestRegressor, ["c"]),
+    ],
+)
+def test_few_rows_are_checked_alike_before_and_after_the_first_ones(cls, names):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "c": rng.choice(["p", "q", "r"], 40)})
+    frame = frame.assign(k=rng.integers(0, 5, 40)).astype({"c": object})[names]
+    model = cls(2, random_state=0).fit(frame, rng.normal(size=40))
+    state = pickle.dumps(model)
+    for name, X in odd_frames(frame):
+        model.predict(frame[:2])
+        first, *later = outcome(pickle.loads(state), X), outcome(model, X), outcome(model, X)
+        assert later == [first, first], name
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ({"size": 3.0}, r"a dict.*DataFrame\(\[X\]\)"),
+        ({"size": [3.0]}, r"a dict.*DataFrame\(X\)"),
+        ([{"size": 3.0}], r"a list of dicts.*DataFrame\(X\)"),
+        (np.array([{"size": 3.0}]), "a list of dicts"),
+        ('{"size": 3.0}', r"text.*json\.loads"),
+        (b"[]", "text"),
+    ],
+)
+def test_records_are_refused_with_what_to_write(rows, what):
+    frame = table()[["size"]]
+    model = skforest.ManifoldForestClassifier(2).fit(frame, target_of(table()))
+    members = [skforest.ManifoldForestClassifier(5)]
+    blend = skforest.BlendedForestClassifier(members, cv=2).fit(frame, target_of(table()))
+    for one in (model, blend):
+        for call in (one.predict, one.predict_proba, one.predictor(), one.predictor().encode):
+            with pytest.raises(TypeError, match=f"X is {what}"):
+                call(rows)
+        with pytest.raises(TypeError, match=f"X is {what}"):
+            one.fit(rows, [0])
 
 
 def target_of(frame):

@@ -161,8 +161,8 @@ def to_onnx(estimator, path=None, *, opset=None):
 
     Numbers are float64 if the estimator scales features, since it does so in float64, and float32
     if it does not. NaN stands for missing numbers. Categories are strings, or float64 if their
-    levels are numbers; a missing string is the empty string, unless that is a level. Infinite
-    values, which the estimator refuses, count as the largest number that it takes.
+    levels are numbers; a missing string is the empty string. Infinite values, which the
+    estimator refuses, count as the largest number that it takes.
 
     The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs,
     and ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by

@@ -266,6 +266,14 @@ def _check_inputs(forest):
 class Levels(dict):
     """Levels of categories that `as_levels` has checked."""
 
+    ordered = frozenset()  # in `fit`, the columns whose dtype says that their levels have an order
+
+    def with_one(self, j):
+        """The same with only the first level of input j."""
+        other = Levels(self | {j: self[j][:1]})
+        other.ordered = self.ordered
+        return other
+
 
 def as_levels(levels):
     """Levels of categories as a dict; also from a sequence of pairs, as JSON represents it."""
