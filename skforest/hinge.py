@@ -44,6 +44,9 @@ from .training.losses import (
 )
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
+# Columns that inner products read, those of largest importance, if the table has fewer rows.
+# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns.
+MANY_COLUMNS = 384
 MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
@@ -339,13 +342,16 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     # ----------------------------------------------------------------------------------- training
 
-    def _input(self, data):
+    def _input(self, data, is_stream=False):
         """The rows and the units in which features are trained on."""
         if self.features == "conv":
             grid = FeatureGrid(self.feature_shape, data.X.shape[1])
             kernel_shape = self.kernel_size, self.kernel_size
             return HingeInput.of_images(data, grid.receptive_fields(kernel_shape, self.stride))
-        return HingeInput.of_table(data, self._emphasis(data), self.scaling is None)
+        emphasis, n_read = self._emphasis(data), data.X.shape[1]
+        if self.importance_power and not is_stream:
+            n_read = max(MANY_COLUMNS, int(np.count_nonzero(data.weight)))
+        return HingeInput.of_table(data, emphasis, self.scaling is None, n_read)
 
     def _emphasis(self, data):
         """Factors of the features in the inner products by their importances, float64."""
@@ -430,7 +436,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
         self._seed = draw_seed(self.random_state)
         self._resolve_settings(data, False)
         settings = replace(self._settings, validation_fraction=0.0)
-        source, stop = self._input(data), np.zeros(1, dtype=np.uint8)
+        source, stop = self._input(data, is_stream=True), np.zeros(1, dtype=np.uint8)
         return [
             self._training(data, source, settings, tree_seed(self._seed, bag), stop)
             for bag in range(self.n_bags_)

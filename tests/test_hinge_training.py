@@ -464,3 +464,20 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     # The features of the paper are not clipped.
     forest.set_params(scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
     assert forest.forest_.high[0] > 1.5
+
+
+@pytest.mark.parametrize("options", [{}, {"features": "linear"}, {"structure": "fern"}])
+def test_inner_products_of_wide_tables_read_the_important_columns(options, monkeypatch):
+    """At least as many as there are rows; so training takes no time for all others."""
+    monkeypatch.setattr("skforest.hinge.MANY_COLUMNS", 40)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 200))
+    y = 2 * X[:, 7] - X[:, 150]
+    forest = quick(RandomHingeForestRegressor, **options).fit(X, y)
+    dense = forest.forest_.dense
+    read = dense.any(axis=0)
+    assert read.sum() == 60 and read[7] and read[150]
+    wide = quick(RandomHingeForestRegressor, **options).fit(X[:, :50], y).forest_.dense
+    assert wide.any(axis=0).all()
+    stream = quick(RandomHingeForestRegressor, **options).partial_fit(X, y)
+    assert stream.forest_.dense.any(axis=0).all()  # other columns may be important later
