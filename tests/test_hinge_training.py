@@ -585,7 +585,8 @@ def test_a_shortened_schedule_ends_with_small_steps():
     X, y = rows_of(RandomHingeForestClassifier)
     model = quick(RandomHingeForestClassifier, max_iter=400)
     data = model._prepare(X, y, None)
-    training = model._training(data, model._input(data), model._settings, 0, np.zeros(1, np.uint8))
+    source = model._input(data, np.ones(data.X.shape[1]))
+    training = model._training(data, source, model._settings, 0, np.zeros(1, np.uint8))
     whole = training._rates(np.arange(400))
     training.n_done = 100
     training._end_in(50)
@@ -605,3 +606,20 @@ def test_a_bag_that_would_be_too_short_is_not_trained():
     with pytest.raises(NotInTime):
         model.fit(X, y)
     assert time.perf_counter() < limit.deadline + 5
+
+
+@pytest.mark.parametrize("options", [{}, {"features": "linear"}, {"structure": "fern"}])
+def test_inner_products_of_wide_tables_read_the_important_columns(options, monkeypatch):
+    """At least as many as there are rows; so training takes no time for all others."""
+    monkeypatch.setattr("skforest.hinge.MANY_COLUMNS", 40)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 200))
+    y = 2 * X[:, 7] - X[:, 150]
+    forest = quick(RandomHingeForestRegressor, **options).fit(X, y)
+    dense = forest.forest_.dense
+    read = dense.any(axis=0)
+    assert read.sum() == 60 and read[7] and read[150]
+    wide = quick(RandomHingeForestRegressor, **options).fit(X[:, :50], y).forest_.dense
+    assert wide.any(axis=0).all()
+    stream = quick(RandomHingeForestRegressor, **options).partial_fit(X, y)
+    assert stream.forest_.dense.any(axis=0).all()  # other columns may be important later

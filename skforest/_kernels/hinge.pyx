@@ -82,13 +82,15 @@ cdef class HingeFeatures:
     cdef int64_t width             # all features
     cdef int64_t block             # rows of z
     cdef int64_t batch_size
-    cdef bint is_convolution       # patches are copied out of the rows
+    cdef bint is_convolution       # several patches
+    cdef bint copies_patches       # patches are parts of the rows
 
     # scratch of a batch
     cdef float[:, ::1] x, patches, z, dz, gradient, kernels
     cdef float[::1] centre, unit, sum, square
 
     def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
+        cdef int64_t f
         self.direction, self.receptive_fields = arrays["direction"], arrays["receptive_fields"]
         self.direction_mean = arrays["direction_mean"]
         self.direction_power = arrays["direction_power"]
@@ -101,11 +103,12 @@ cdef class HingeFeatures:
         self.patch_width = self.direction.shape[1]
         self.linear_width = self.n_patches * self.patch_width
         self.width = self.mean.shape[0]
-        self.is_convolution = self.n_patches > 1 or self.patch_size != n_columns
+        self.is_convolution = self.n_patches > 1
+        self.copies_patches = self.is_convolution or self.patch_size != n_columns
         self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
         # A row that is its own only patch is not copied.
         self.patches = self.x
-        if self.is_convolution:
+        if self.copies_patches:
             self.patches = np.zeros((n_rows * self.n_patches, self.patch_size), dtype=np.float32)
         block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
         self.block = min(n_rows, block)
@@ -116,6 +119,9 @@ cdef class HingeFeatures:
         self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
         self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
         self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
+        for f in range(self.linear_width, self.width):     # columns, whose units never change
+            self.centre[f] = <float>self.mean[f]
+            self.unit[f] = <float>(1 / sqrt(self.variance[f]))
         self.set_units()
 
     # --------------------------------------------------------------------------------- statistics
@@ -123,11 +129,9 @@ cdef class HingeFeatures:
     cdef void set_units(self) noexcept nogil:
         """Mean and reciprocal deviation of each feature in float32, as the loops read them."""
         cdef int64_t f
-        for f in range(self.width):
+        for f in range(self.linear_width):
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
-            if f >= self.linear_width:
-                self.unit[f] = <float>(1 / sqrt(self.variance[f]))
 
     def reset_statistics(self, const float[:, ::1] u):
         """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
@@ -176,7 +180,7 @@ cdef class HingeFeatures:
     cdef void project(self, int64_t start, int64_t n) noexcept nogil:
         """z of the rows start .. start + n - 1 of x, before they are standardised."""
         cdef int64_t i, patch, t, first = start * self.n_patches
-        if self.is_convolution:
+        if self.copies_patches:
             for i in range(n):
                 for patch in range(self.n_patches):
                     for t in range(self.patch_size):

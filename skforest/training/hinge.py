@@ -81,16 +81,18 @@ class HingeInput:
     is_kept_apart: np.ndarray | None = None
 
     @classmethod
-    def of_table(cls, data, emphasis, has_one_unit):
+    def of_table(cls, data, emphasis, has_one_unit, n_read):
         """The features of a TrainingSet in units of their standard deviations, times `emphasis`.
 
         With `has_one_unit`, all have one unit before the emphasis: those that vary much dominate.
+        Learned features are inner products with the `n_read` columns of largest emphasis.
         """
+        chosen = np.sort(np.argsort(-emphasis, kind="stable")[:n_read])
         if has_one_unit:
             own_unit = _deviations(data)
             common = _root_mean_square(own_unit)
             emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
-        fields = np.arange(data.X.shape[1], dtype=np.int32)[None]
+        fields = chosen.astype(np.int32)[None]
         unit = data.unit().astype(np.float64)
         return cls(data.X, data.mean(), unit, emphasis, data.deviation(), fields)
 

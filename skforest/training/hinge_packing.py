@@ -96,10 +96,11 @@ class HingePacker:
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
-        """Dense directions for inner products with whole rows, sparse ones for all others."""
+        """Dense directions for inner products with one set of columns, sparse ones for others."""
         fields, n, weights = self.source.receptive_fields, len(self.source.mean), self.weights
-        if fields.shape == (1, n):
-            found = {"dense": np.ascontiguousarray(weights[0].T)}
+        if len(fields) == 1:
+            found = {"dense": np.zeros((weights.shape[2], n))}
+            found["dense"][:, fields[0]] = weights[0].T
             if self.settings.identity:
                 found["sparse_start"] = np.arange(n + 1)
                 found["sparse_feature"] = np.arange(n)
