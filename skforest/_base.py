@@ -41,15 +41,7 @@ from ._threads import (
     with_callbacks,
 )
 from ._training_set import TrainingSet, check_groups, rescale_weights
-from ._validation import (  # noqa: F401
-    MAX_COUNT,
-    TableEstimator,
-    draw_seed,
-    resolve_max_samples,
-    set_resolved,
-    store_parameters,
-    summary_html,
-)
+from ._validation import MAX_COUNT, TableEstimator, draw_seed, resolve_max_samples, summary_html
 from ._warnings import warn_caller
 from .forest import Forest
 from .forest.edit import join
@@ -601,9 +593,6 @@ class BootstrapMixin:
 
 def _reads_csr(forest):
     """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
-    feature_map = forest.feature_map
     has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
-    moves = feature_map.offset * feature_map.scale
-    keeps_zeros = not moves.any() and not len(feature_map.source)
     has_others = len(forest.dense) or len(forest.box_corner)
-    return has_many_terms and keeps_zeros and not has_others
+    return has_many_terms and forest.feature_map.keeps_zeros and not has_others

@@ -190,6 +190,11 @@ class FeatureMap:
         return len(self.scale) > 0
 
     @property
+    def keeps_zeros(self):
+        """bool: are features the inputs, and 0 where these are 0?"""
+        return not (self.offset * self.scale).any() and not len(self.source)
+
+    @property
     def arrays(self):
         """dict: the arrays by their names in a `Forest`."""
         return {name: value for name, value in vars(self).items() if name != "levels"}

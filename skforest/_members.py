@@ -386,7 +386,7 @@ def check_scoring(blend, samples):
     if blend.scoring is None:
         return
     try:
-        score = criterion_of(blend, samples).score(_exact_response(samples))
+        score = criterion_of(blend, samples, ()).score(_exact_response(samples))
     except Exception as error:
         error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
         raise

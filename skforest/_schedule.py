@@ -36,8 +36,8 @@ def named(member):
 def train_in_time(members, samples, limit, criterion_of):
     """Train members on the folds until a `TimeLimit`; return those that were, in their order.
 
-    ``criterion_of(samples)`` is what the weights maximise. The first member to begin is trained in
-    any case, though not completely.
+    ``criterion_of(samples, members)`` is what the weights maximise. The first member to begin is
+    trained in any case, though not completely.
     """
     first, *others = sorted(members, key=_rank)
     limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
@@ -119,7 +119,7 @@ def _by_weight(members, samples, criterion_of):
     if len(members) == 1:
         return members, []
     common, responses = common_rows(members, samples)
-    criterion = criterion_of(common)
+    criterion = criterion_of(common, members)
     parts = [criterion.reduce(response) for response in responses]
     weights = greedy_weights(criterion, parts, N_ROUNDS)
     ranked = [members[m] for m in np.argsort(-weights, kind="stable")]

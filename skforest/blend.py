@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
+from ._base import BaseForest, Integral, Interval, Real, StrOptions
 from ._docs import described, with_texts
 from ._feature_map import FeatureMap
 from ._folds import sample_folds
@@ -40,12 +40,13 @@ from ._members import (
     responder_of,
     response_of,
 )
+from ._progress import Steps
 from ._schedule import common_rows, named, shortened, train_in_time
 from ._table import as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._threads import Steps, TimeLimit
+from ._threads import TimeLimit
 from ._training_set import TrainingSet, check_groups
-from ._validation import TableEstimator
+from ._validation import TableEstimator, store_parameters
 from ._warnings import each_warning_once, warn_caller
 from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
@@ -266,7 +267,7 @@ class _Blend(TableEstimator):
         self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
         forest = OwnMember(FOREST, self._baseline())
-        score = comparison(self, criterion_of(self, compared), compared)
+        score = comparison(self, criterion_of(self, compared, kept), compared)
         self._baselines |= baseline_rows(forest, samples, compared, score, limit)
         self._baselines[BLEND]["fit_seconds"] = time.perf_counter() - start
         self.left_out_ = [member.name for member in members if member not in kept]

@@ -19,23 +19,14 @@ from sklearn.base import is_classifier
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
-from ._base import (
-    BagMixin,
-    BaseForest,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    set_resolved,
-    store_parameters,
-)
+from ._base import BagMixin, BaseForest, Integral, Interval, Real, StrOptions
 from ._constraints import read_groups, read_monotonic
 from ._docs import CLASS_WEIGHT, described, with_texts
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import random_stream, tree_seed
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._threads import Control, thread_count
-from ._validation import check_unchanged
+from ._validation import check_unchanged, set_resolved, store_parameters
 from .forest.statistics import staged_responses
 from .training.boosting import (
     KEPT,

@@ -8,15 +8,7 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 import math
 from dataclasses import dataclass
 
-from ._base import (
-    BootstrapMixin,
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    store_parameters,
-)
+from ._base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._greedy import (
     MAX_STUMP_EPOCHS,
@@ -30,6 +22,7 @@ from ._kernels.coordinate import CoordinateSplitter
 from ._kernels.projection import GaussianSampler
 from ._selection import best_setting
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._validation import store_parameters
 from .forest.edit import with_votes
 from .training.alternating import refine_grown
 from .training.nongreedy import joint_settings

@@ -14,21 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ._base import (
-    BootstrapMixin,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    set_resolved,
-    store_parameters,
-)
+from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._feature_grid import FeatureGrid
 from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
 from ._selection import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from ._validation import set_resolved, store_parameters
 from .forest.statistics import recount
 from .training.early_stopping import EarlyStopping, validation_mask
 from .training.endtoend import Annealing, Units, complete_tree, feature_units, train_together

@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import BaseForest, draw_seed, take_rows
+from ._base import BaseForest, take_rows
 from ._kernels.rows import random_stream, tree_seed
 from ._kernels.shapley import ShapleyTrees
 from ._matrix import dense
@@ -16,6 +16,7 @@ from ._table import as_frame
 from ._threads import in_parallel
 from ._tree_contents import importances_of_forest, value_rows
 from ._unwrap import members_of, refusal, unwrapped
+from ._validation import draw_seed
 from .blend import BlendedForestClassifier, BlendedForestRegressor
 from .forest.statistics import probabilities
 from .training.blending import sharpened

@@ -12,23 +12,13 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import is_classifier
 
-from ._base import (
-    BagMixin,
-    BaseForest,
-    BootstrapMixin,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    draw_seed,
-    set_resolved,
-    store_parameters,
-)
+from ._base import BagMixin, BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import random_stream, tree_seed
 from ._selection import quick_importances
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._validation import draw_seed, set_resolved, store_parameters
 from ._warnings import warn_caller
 from .forest.statistics import responses
 from .training.blending import flattening_temperature

@@ -11,12 +11,13 @@ import math
 
 import numpy as np
 
-from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions, store_parameters
+from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._feature_grid import FeatureGrid, as_booleans
 from ._greedy import GreedyForest, search_splitter
 from ._kernels.projection import AxisSampler, BoxSampler, SparseSampler
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._validation import store_parameters
 
 PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}

@@ -7,19 +7,11 @@ gradient descent on an upper bound of the loss of the whole tree.
 
 import numpy as np
 
-from ._base import (
-    RECORDS,
-    BootstrapMixin,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    check_is_fitted,
-    store_parameters,
-)
+from ._base import RECORDS, BootstrapMixin, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._docs import described, with_texts
 from ._greedy import SEARCHED, ObliqueForest, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
+from ._validation import store_parameters
 from .training.alternating import refine_grown
 from .training.early_stopping import validation_mask
 from .training.nongreedy import resolve_nu, train_jointly

@@ -522,16 +522,15 @@ def _classes(forest):
 
 def _inputs(forest):
     """What happens to each column of X first."""
-    n = forest.n_inputs
-    names = forest.feature_names or [None] * n
+    names = forest.feature_names or [None] * forest.n_inputs
     defaults = {"offset": 0.0, "scale": 1.0, "low": -LIMIT, "high": LIMIT, "fill": None}
     defaults |= {"tail": 0.0, "knots": None}
-    own = {key: getattr(forest, key).tolist() or [x] * n for key, x in defaults.items()}
+    own = {key: getattr(forest, key).tolist() or [x] * len(names) for key, x in defaults.items()}
     return [
-        {"name": names[j], "type": "category", "levels": list(forest.levels[j])}
+        {"name": name, "type": "category", "levels": list(forest.levels[j])}
         if j in forest.levels
-        else {"name": names[j], "type": "number"} | {key: own[key][j] for key in own}
-        for j in range(n)
+        else {"name": name, "type": "number"} | {key: own[key][j] for key in own}
+        for j, name in enumerate(names)
     ]
 
 

@@ -12,22 +12,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import (
-    BaseForest,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    draw_seed,
-    validate_params,
-)
+from ._base import BaseForest, Integral, Interval, Real, StrOptions, validate_params
 from ._docs import with_texts
 from ._kernels.rows import tree_seed
 from ._matrix import min_max, scaled
 from ._targets import RoutingMixin
 from ._threads import in_parallel
 from ._unwrap import refusal, rewrapped, unwrapped
-from ._validation import check_n_jobs
+from ._validation import check_n_jobs, draw_seed
 from .forest.statistics import route
 from .training.alternating import refine_tree
 

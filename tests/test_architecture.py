@@ -25,6 +25,7 @@ LAYERS = {
     "forest": ["forest"],
     "training": ["_training_set", "_constraints", "training"],
     "shared": [
+        "_progress",
         "_threads",
         "_validation",
         "_predictor",

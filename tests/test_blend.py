@@ -994,7 +994,7 @@ def test_bags_that_a_limit_cut_short_are_kept(monkeypatch):
     monkeypatch.setattr(
         skforest.blend,
         "criterion_of",
-        lambda blend, samples: seen.append(samples) or criterion_of(blend, samples),
+        lambda blend, samples, kept: seen.append(samples) or criterion_of(blend, samples, kept),
     )
     boosting = ObliqueBoostingClassifier(10**6, learning_rate=1e-4, n_iter_no_change=10**6)
     blend = classifier(members=["manifold", boosting], time_limit=0.3)

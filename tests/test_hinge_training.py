@@ -247,7 +247,7 @@ def test_one_row_and_two(cls):
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
-    monkeypatch.setattr("skforest._threads._progress_bar", lambda total, name, unit: None)
+    monkeypatch.setattr("skforest._progress._progress_bar", lambda total, name, unit: None)
     model = quick(cls, verbose=2).fit(X, y)
     n = sum(map(len, model.loss_curve_))
     assert f"{cls.__name__}: {n} of {n} evaluations" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import skforest
-from skforest import _threads
+from skforest import _progress, _threads
 
 
 def task(estimator):
@@ -199,7 +199,7 @@ def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
     """Ten trees, one after another at 2 seconds each."""
     clock = iter(np.arange(0, 100, 2.0).tolist())
     monkeypatch.setattr(_threads.time, "perf_counter", lambda: next(clock))
-    progress = _threads.Progress(1, 10, "Name")
+    progress = _progress.Progress(1, 10, "Name")
     for done in range(1, 11):
         progress.update(done)
     progress.close()
@@ -240,7 +240,7 @@ def test_a_bar_with_tqdm(estimator, capsys, verbose):
 
 def test_the_bar_shows_rate_and_time_left_in_between(capsys):
     pytest.importorskip("tqdm")
-    progress = _threads.Progress(1, 10, "Name")
+    progress = _progress.Progress(1, 10, "Name")
     progress.bar.mininterval = 0
     progress.bar.miniters = 1
     for done in range(1, 6):
@@ -255,7 +255,7 @@ def test_the_bar_shows_rate_and_time_left_in_between(capsys):
 def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     pytest.importorskip("tqdm")
     closed = []
-    close = _threads.Progress.close
+    close = _progress.Progress.close
 
     def watched(self):
         close(self)
@@ -264,7 +264,7 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     def fails(*args, **shared):
         raise RuntimeError("no tree")
 
-    monkeypatch.setattr(_threads.Progress, "close", watched)
+    monkeypatch.setattr(_progress.Progress, "close", watched)
     monkeypatch.setattr(type(estimator), "_fit_tree", fails)
     given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
     given = {name: value for name, value in given.items() if name in estimator.get_params()}

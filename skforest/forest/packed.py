@@ -68,10 +68,8 @@ class Forest:
             (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
             Linear functions that are added to rows of values; empty if leaves are constant.
-        box_corner, box_other : (n_boxes,)
-            First entry of a box in the array of features, and that of one to subtract, or -1.
-        box_size : (n_boxes, n_axes)
-            Lengths of a box.
+        box_corner, box_other, box_size : (n_boxes,), (n_boxes,), (n_boxes, n_axes)
+            First entry of a box in the array of features, that of one to subtract, or -1; lengths.
         box_subset : (n_boxes, n_bytes)
             Bits of the entries that the box contains along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
@@ -84,13 +82,8 @@ class Forest:
         offset, scale : (n_inputs,) or (0,)
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
             the trees see them; not if both are empty. Constant ones have the scale 0.
-        low, high, tail : (n_inputs,) or (0,)
-            Limits of scaled inputs: ±2^60 if they are empty. Values beyond them are clipped, or
-            moved to at most the distance `tail` from them. If inputs are not scaled, equal limits
-            are those of constant ones.
-        knots : (n_inputs, 2, 8) or (0, 2, 8)
-            Scaled values, rising from `high` and falling from `low`, between which values are
-            moved linearly to equal parts of the tail. A side of equal knots is clipped.
+        low, high, tail, knots : (n_inputs,) or (0,), knots (n_inputs, 2, 8) or (0, 2, 8)
+            Limits of scaled inputs, and how values beyond them are moved; see docs/format.
         fill : (n_inputs,) or (0,)
             What missing values become, after scaling; if it is empty, they raise.
         source, kind : (n_features,) or (0,)

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.nn.utils import skip_init
 
-from .._base import draw_seed
 from .._feature_map import FeatureMap
 from .._unwrap import refusal, unwrapped_alone
+from .._validation import draw_seed
 from ..forest import Forest
 from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..training.hinge_packing import CompleteTrees, compacted

@@ -12,10 +12,11 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._base import BaseForest, Integral, Interval, Real, StrOptions, store_parameters
+from .._base import BaseForest, Integral, Interval, Real, StrOptions
 from .._docs import described
 from .._feature_grid import FeatureGrid
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
+from .._validation import store_parameters
 from ..forest import Forest
 from ..forest.edit import recount_and_prune
 from ..training.endtoend import Annealing
