@@ -658,9 +658,9 @@ def test_progress(capsys):
 
 def test_members_that_end_too_late_are_named(capsys):
     X, y = classes()
-    with pytest.warns(UserWarning, match="time_limit"):
+    with pytest.warns(UserWarning, match="time_limit=1e-09: co2 left out of the blend"):
         classifier(verbose=1, time_limit=1e-9).fit(X, y)
-    assert "[2/2] co2 ... not in time\n" in capsys.readouterr().out
+    assert "BlendedForestClassifier: ManifoldForest trained in" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------ folds, groups, scoring
@@ -957,7 +957,7 @@ def planned(monkeypatch, seconds, weights=(3, 0, 1, 2)):
         for (cls, n, cost), weight in zip(kinds, weights)
     ]
     limit = TimeLimit.of(seconds, clock.now)
-    trained = train_in_time(members, None, limit, lambda samples: WeightOfMember())
+    trained = train_in_time(members, None, limit, lambda *_: WeightOfMember())
     late = clock.now - limit.deadline
     return {m.name[:4]: m.n_done for m in members if m in trained}, log, late
 

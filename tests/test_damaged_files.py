@@ -111,7 +111,7 @@ def test_flipped_bits_in_a_file_are_refused_or_harmless(tmp_path):
     content = path.read_bytes()
     rng = np.random.default_rng(0)
     refused = 0
-    for at in rng.integers(len(content), size=150):
+    for at in rng.integers(len(content), size=200):
         spoilt = bytearray(content)
         spoilt[at] ^= 1 << rng.integers(8)
         path.write_bytes(spoilt)
@@ -121,7 +121,7 @@ def test_flipped_bits_in_a_file_are_refused_or_harmless(tmp_path):
             refused += 1
         else:
             assert_same(forest, loaded)  # in a part of the file that nobody reads
-    assert refused > 100
+    assert refused > 120
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])
@@ -369,7 +369,7 @@ def test_a_long_directory_of_an_archive_is_not_read(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.comment = b"x"  # its last bytes are read first
         archive.writestr("a", b"")
-        archive.filelist = [archive.filelist[0]] * 70_000
+        archive.filelist = [archive.filelist[0]] * 80_000
     with pytest.raises(ValueError, match="its directory is too long"):
         Forest.load(path)
 

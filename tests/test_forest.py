@@ -495,7 +495,7 @@ def test_rows_are_scaled_before_they_are_routed():
 
 
 @pytest.mark.parametrize("name", ["offset", "scale"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, 0.0])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
 def test_a_corrupt_scale_is_refused(name, value):
     forest = rich_forest()
     units = {"offset": np.zeros(36), "scale": np.ones(36)}

@@ -96,6 +96,8 @@ TREE = {
     "value": [1, 2, 3, 4],
 }
 SCALED = {"offset": [0] * 4, "scale": [1] * 4}
+LIMITED = SCALED | {"low": [0] * 4, "high": [1] * 4}
+FALLING = np.arange(8, 0, -1)
 
 
 def tree(**arrays):
@@ -169,8 +171,13 @@ def tree(**arrays):
         ("few limits", {"low": [0] * 3, "high": [1] * 3}, "low needs one entry"),
         ("crossed limits", {"low": [1] * 4, "high": [0] * 4}, "low exceeds high"),
         ("one limit", SCALED | {"low": [0] * 4}, "low and high differ in length"),
-        ("limits without 0", SCALED | {"low": [1] * 4, "high": [2] * 4}, "low or high is out of"),
-        ("far limits", SCALED | {"low": [0] * 4, "high": [2e30] * 4}, "low or high is out of"),
+        ("far limits", SCALED | {"low": [0] * 4, "high": [2e30] * 4}, "high or tail is out of"),
+        ("negative tail", LIMITED | {"tail": [-1] * 4}, "tail contains values below 0"),
+        ("few tails", LIMITED | {"tail": [1] * 3}, "low and tail differ"),
+        ("few knots", LIMITED | {"knots": np.ones((3, 2, 8))}, "knots needs one entry"),
+        ("short knots", LIMITED | {"knots": np.ones((4, 2, 7))}, "knots needs the shape"),
+        ("falling knots", LIMITED | {"knots": np.ones((4, 2, 8)) * FALLING}, "not in order"),
+        ("knots without limits", SCALED | {"knots": np.ones((4, 2, 8))}, "knots without limits"),
         ("unknown array", {"thresholds": [0]}, "unknown arrays"),
     ],
 )
@@ -335,7 +342,8 @@ def test_an_array_of_another_length_is_refused(resize, name):
     forest = rich_mixed()
     is_number = np.arange(33) != 1  # input 1 is a category, which has no units
     units = {"offset": is_number * np.arange(33.0), "scale": np.where(is_number, 0.5, 1.0)}
-    limits = {"low": np.full(33, -1.0), "high": np.full(33, 2.0)}
+    limits = {"low": np.full(33, -1.0), "high": np.full(33, 2.0), "tail": np.ones(33)}
+    limits["knots"] = np.tile([[[2.5], [-1.5]]], (33, 1, 8))
     forest = Forest(forest.arrays | units | limits, **forest.metadata)
     assert len(getattr(forest, name)) > 1
     with pytest.raises(ValueError, match=r"\w"):
