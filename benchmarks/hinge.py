@@ -5,7 +5,7 @@
 A group merges its rows into ``benchmarks/results/hinge.json``. The error is that of the model that
 training returns, not the smallest test error during training. ``as-printed`` has the settings of
 the paper; ``--sets`` takes patterns of its rows there, such as ``published/madelon-100x*``.
-``temperature``, ``few-rows``, ``steps`` and ``outliers`` have geometric means over tables.
+``temperature``, ``few-rows`` and ``steps`` have geometric means over tables.
 """
 
 import statistics
@@ -30,7 +30,6 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from timing import mean_sd
 
-import skforest._matrix
 import skforest.hinge
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 
@@ -149,12 +148,9 @@ PLANE = {
 
 # Powers of the temperature of one bag that were compared; 0 only leaves out rows of the first bag.
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
-# Shares of the values that are never outliers, and distances of outliers from the quartiles.
 FEW = (40, 100, 200)  # training rows
 STEP_ROWS = (300, 1000, 5000)
 STEP_FACTORS = (2, 4)  # times half of the default number of steps
-NO_FENCE = (0.0, 1e300)
-FENCES = ((0.01, 3.0), (0.05, 3.0), (0.25, 3.0), (0.25, 6.0))
 
 
 def _printed():
@@ -254,16 +250,6 @@ MEASURES |= {
     for task in compare.TASKS
     for n in STEP_ROWS
     for factor in STEP_FACTORS
-}
-MEASURES |= {
-    f"outliers/{task}/{rare}-{fence}": Measure(
-        f"error divided by that without clipping, {task}, outermost {rare:g} of the values and "
-        f"{fence:g} interquartile ranges",
-        "ratio",
-        more=False,
-    )
-    for task in compare.TASKS
-    for rare, fence in FENCES
 }
 MEASURES |= {
     f"plane/{name.replace(' ', '-')}": Measure(
@@ -366,28 +352,6 @@ def _with_steps(task, split, seed, factor):
     start = time.process_time()
     loss, error = _default_scores(task, split, random_state=seed, max_iter=n_steps)
     return loss, error, time.process_time() - start
-
-
-def outliers(options):
-    """What counts as an outlier, on a quarter of the training rows of all tables."""
-    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
-    for task, names in groups.pick(options, compare.TASKS, quick).items():
-        found = []
-        for name in names:
-            for seed in groups.seeds(options):
-                split = data.load_table(name, options.data, 0, 5000).inner(seed)
-                found += [_with_fence(task, split, seed, *fence) for fence in (NO_FENCE, *FENCES)]
-        losses, errors = np.log(found).reshape(-1, 1 + len(FENCES), 2).transpose(2, 1, 0)
-        for (rare, fence), error, loss in zip(FENCES, errors[1:], losses[1:], strict=True):
-            ratio, loss_ratio = np.exp([np.mean(error - errors[0]), np.mean(loss - losses[0])])
-            note = "" if task == "regression" else f"log loss {loss_ratio:.3f}"
-            yield Row(f"outliers/{task}/{rare}-{fence}", [ratio], note)
-
-
-def _with_fence(task, split, seed, rare, fence):
-    """Log loss and error of a default model that clips these outliers."""
-    skforest._matrix.RARE, skforest._matrix.FENCE = rare, fence
-    return _default_scores(task, split, random_state=seed)
 
 
 def _default_scores(task, split, **parameters):
@@ -579,7 +543,6 @@ if __name__ == "__main__":
             temperature,
             few_rows,
             steps,
-            outliers,
             special,
             as_printed,
             curves,
