@@ -20,6 +20,7 @@ from ._matrix import (
     as_bytes,
     canonical_csr,
     rows_of,
+    usual_range,
     value_range,
     weighted_sums,
 )
@@ -45,6 +46,7 @@ class _Whole:
     X: np.ndarray
     weight: np.ndarray
     deviation: np.ndarray | None = None
+    usual_unit: np.ndarray | None = None
     varying: np.ndarray | None = None
 
 
@@ -341,6 +343,13 @@ class TrainingSet:
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
 
+    def usual_unit(self):
+        """As `unit`, but outliers count as the end of the usual range that is nearest to them."""
+        whole = self._whole
+        if whole.usual_unit is None:
+            whole.usual_unit = _usual_unit(whole.X, whole.weight, self.unit())
+        return whole.usual_unit
+
     def varying(self):
         """Numbers of the features that are not constant over all rows, int32."""
         whole = self._whole
@@ -505,6 +514,25 @@ def _standard_deviation(X, weight):
     varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
     deviation[~varies | (deviation <= np.finfo(np.float32).tiny)] = 0
     return np.where(np.isfinite(deviation), deviation, np.float32(1))
+
+
+def _usual_unit(X, weight, unit):
+    ends = value_range(X)
+    low, high, _ = usual_range(X, weight, ends)
+    columns = np.flatnonzero((low > ends[0]) | (high < ends[1]))
+    if not len(columns):
+        return unit
+    part, low, high = X[:, columns], low[columns], high[columns]
+    if sparse.issparse(part):
+        own = np.clip(part.data, low[part.indices], high[part.indices]).astype(part.dtype)
+        part = sparse.csr_matrix((own, part.indices, part.indptr), part.shape)
+        part.eliminate_zeros()
+    else:
+        part = np.clip(part, low, high).astype(part.dtype)
+    deviation = _standard_deviation(part, weight)
+    unit = unit.copy()
+    unit[columns] = np.where(deviation > 0, deviation, np.float32(1))
+    return unit
 
 
 def _sparse_variance(X, weight):

@@ -57,7 +57,7 @@ nonzeros : {"poisson", "fixed"}
     or always `n_nonzeros`, rounded down.
 sparse_weights : {"scaled", "sign"}
     Sparse directions. "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
-    standard deviation of the feature, so that no feature dominates through its unit.
+    standard deviation of the feature without outliers, so that none dominates by its unit.
 criterion : {"gini", "entropy"}
     Impurity that a split decreases.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
@@ -180,7 +180,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         if self.projection_ == "sparse":  # computed once, before threads ask for it
             data.varying()
         if self._weights_are_scaled:
-            data.unit()
+            data.usual_unit()
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -248,7 +248,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = data.unit() if self._weights_are_scaled else ones
+            scale = data.usual_unit() if self._weights_are_scaled else ones
             mean, varying = float(self.n_nonzeros), data.varying()
             mean = min(mean, max(1, len(varying)))
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale, varying)
@@ -265,7 +265,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _splitter(self, data):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / float(data.unit().min()) if self._weights_are_scaled else 1.0
+        largest_weight = 1 / float(data.usual_unit().min()) if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,

@@ -503,6 +503,23 @@ def test_outliers_do_not_erase_neighbouring_values():
             )
 
 
+def test_outliers_count_as_the_nearest_usual_value_in_units():
+    X = np.nan_to_num(columns_with_outliers()[0]).astype(np.float32)
+    y, weight = (
+        np.zeros((len(X), 1)),
+        np.random.default_rng(0).integers(1, 4, len(X)).astype(float),
+    )
+    low, high, _ = usual_range(X, weight, value_range(X))
+    limited_rows = TrainingSet(np.clip(X, low, high).astype(np.float32), y, weight)
+    rows = TrainingSet(X, y, weight)
+    np.testing.assert_allclose(rows.usual_unit(), limited_rows.unit(), rtol=1e-6)
+    assert (rows.unit() > 10 * rows.usual_unit()).sum() >= 4
+    sparse_rows = TrainingSet(sparse.csr_matrix(X), y, weight)
+    np.testing.assert_allclose(sparse_rows.usual_unit(), rows.usual_unit(), rtol=1e-6)
+    plain = TrainingSet(np.ascontiguousarray(X[:, :2]), y, weight)
+    assert plain.usual_unit().tobytes() == plain.unit().tobytes()
+
+
 def test_usual_ranges_depend_on_weighted_values_alone():
     X = columns_with_outliers()[0]
     rng = np.random.default_rng(1)
