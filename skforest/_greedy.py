@@ -41,6 +41,7 @@ class SplitterOptions:
     min_samples_leaf: int
     min_weight_leaf: float
     may_overflow: bool = False  # are features so large that a projection may exceed float32?
+    zooms: bool = False  # make bins again within one that has most rows: are there outliers?
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ class _Whole:
     X: np.ndarray
     weight: np.ndarray
     deviation: np.ndarray | None = None
-    usual_unit: np.ndarray | None = None
+    usual: tuple | None = None  # `usual_unit` and `has_outliers`
     varying: np.ndarray | None = None
 
 
@@ -345,10 +345,19 @@ class TrainingSet:
 
     def usual_unit(self):
         """As `unit`, but outliers count as the end of the usual range that is nearest to them."""
+        return self._usual()[0]
+
+    def has_outliers(self):
+        """bool: does any feature have outliers? Bytes do not count."""
+        return self._usual()[1]
+
+    def _usual(self):
         whole = self._whole
-        if whole.usual_unit is None:
-            whole.usual_unit = _usual_unit(whole.X, whole.weight, self.unit())
-        return whole.usual_unit
+        if whole.usual is None:
+            is_bytes = whole.X.dtype == np.uint8
+            own = None if is_bytes else _usual_unit(whole.X, whole.weight, self.unit())
+            whole.usual = (self.unit(), False) if own is None else (own, True)
+        return whole.usual
 
     def varying(self):
         """Numbers of the features that are not constant over all rows, int32."""
@@ -517,11 +526,12 @@ def _standard_deviation(X, weight):
 
 
 def _usual_unit(X, weight, unit):
+    """See `TrainingSet.usual_unit`; None if there are no outliers."""
     ends = value_range(X)
     low, high, _ = usual_range(X, weight, ends)
     columns = np.flatnonzero((low > ends[0]) | (high < ends[1]))
     if not len(columns):
-        return unit
+        return None
     part, low, high = X[:, columns], low[columns], high[columns]
     if sparse.issparse(part):
         own = np.clip(part.data, low[part.indices], high[part.indices]).astype(part.dtype)

@@ -177,10 +177,8 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         self.feature_shape_ = FeatureGrid(self.feature_shape, n_features).shape
         self.max_features_ = self._resolve_max_features(n_features)
         self.max_bins_ = self._auto_bins() if self.max_bins == "auto" else self.max_bins
-        if self.projection_ == "sparse":  # computed once, before threads ask for it
-            data.varying()
-        if self._weights_are_scaled:
-            data.usual_unit()
+        if self.projection_ != "patch":  # computed once, before threads ask for it
+            data.varying(), data.has_outliers()
         if self.projection_ == "patch":
             self.min_patch_, self.max_patch_ = self._resolve_patch()
 
@@ -271,6 +269,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             data,
             sampler=sampler,
             exact=self.splitter == "exact",
+            zooms=self.projection_ != "patch" and data.has_outliers(),
             n_bins=self.max_bins_,
             max_search_samples=self.max_search_samples,
             may_overflow=largest > float(np.finfo(np.float32).max),

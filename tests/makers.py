@@ -326,6 +326,7 @@ def make_splitter(
         "criterion": "gini" if is_class else "squared_error",
         "n_candidates": n_features,
         "exact": True,
+        "zooms": False,
         "n_bins": 32,
         "max_search_samples": len(training_set.rows),
         "min_samples_leaf": 1,

@@ -24,6 +24,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef Sampler sampler
     cdef int32_t n_candidates
     cdef bint exact
+    cdef bint zooms
     cdef int32_t n_bins
     cdef int64_t max_search_samples
     cdef int64_t min_samples_leaf
@@ -67,6 +68,8 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint search_sample(self, Sample* sample, Split* split) except -1 nogil
     cdef bint try_candidate(self, Sample* sample, Cut* cut) noexcept nogil
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil
+    cdef bint find_heavy_bin(self, const Sample* sample, float* low, float* high) noexcept nogil
+    cdef bint cut_bins(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil
     cdef void score_bins(self, Sample* sample, float low, float scale) noexcept nogil
     cdef void forbid_small_children(self, const Sample* sample) noexcept nogil
     cdef bint cut_sorted(self, Sample* sample, Cut* cut) noexcept nogil

@@ -37,6 +37,7 @@ cdef extern from "columns.h" nogil:
 
 cdef enum:
     SORTED_ROWS = 24    # up to this many rows sorting is faster than a histogram
+    MAX_ZOOMS = 4       # into a bin with most of the rows, for one candidate
 
 
 cdef inline float midpoint(float a, float b) noexcept nogil:
@@ -66,6 +67,7 @@ cdef class SearchSplitter(NodeSplitter):
         self.features = AxisSampler(self.table.n_features)
         self.n_candidates = options.n_candidates
         self.exact, self.n_bins = options.exact, options.n_bins
+        self.zooms = options.zooms
         self.max_search_samples = options.max_search_samples
         self.min_samples_leaf = options.min_samples_leaf
         self.min_weight_leaf = options.min_weight_leaf
@@ -219,7 +221,45 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
-        """Best cut between equal-width bins."""
+        """Best cut between equal-width bins; with `zooms`, also between those within one of them.
+
+        An outlier makes bins so wide that one has nearly all rows. Then this one is divided, too,
+        and rows outside of it count to the bins at its ends.
+        """
+        cdef bint better = self.cut_bins(sample, low, high, cut)
+        cdef int32_t n
+        if self.zooms:
+            for n in range(MAX_ZOOMS):
+                if not self.find_heavy_bin(sample, &low, &high):
+                    break
+                better |= self.cut_bins(sample, low, high, cut)
+        return better
+
+    cdef bint find_heavy_bin(self, const Sample* sample, float* low, float* high) noexcept nogil:
+        """The range of the values in the bin with more than half of the weight; False if none."""
+        cdef int32_t b, bin, n_bins = self.n_bins, heavy = -1
+        cdef int64_t i
+        cdef double half = self.bin_weight[n_bins - 1] / 2
+        cdef float first = INFINITY, last = -INFINITY, value
+        for b in range(n_bins):
+            if self.bin_weight[b] - (self.bin_weight[b - 1] if b else 0) > half:
+                heavy = b
+        if heavy < 0:
+            return False
+        for i in range(sample.n):
+            bin = self.cell[i] % n_bins if self.is_class else self.cell[i]
+            if bin == heavy:
+                value = self.candidate_column[i]
+                # Those that were outside before are in the bins at the ends.
+                if low[0] <= value <= high[0]:
+                    first, last = min(first, value), max(last, value)
+        if not first < last or (first == low[0] and last == high[0]):
+            return False
+        low[0], high[0] = first, last
+        return isfinite(n_bins / (last - first))
+
+    cdef bint cut_bins(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
+        """Best cut between bins of equal width from low to high."""
         cdef int32_t b, found = -1
         cdef float scale = self.n_bins / (high - low)
         cdef double score = cut.score
