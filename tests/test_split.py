@@ -234,20 +234,20 @@ def test_a_histogram_finds_its_best_cut_and_never_more_than_the_exact_search(
 )
 def test_outliers_hide_no_cut_from_a_histogram_that_zooms(criterion, n_outputs):
     """In bins that are as wide as without the outliers."""
+    n_hidden = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)
         X = rng.integers(16, size=(60, 2)).astype(np.float32)
         X[:2] = [[0] * 2, [15] * 2]
-        target, weight = random_target(rng, 60, criterion, n_outputs), np.ones(60)
         X[2:5] = np.float32([-(2.0**31), 1e4, 1e7])[rng.permutation(3)][:, None]
-        options = {"exact": False, "n_bins": 16}
-        exact = max(
-            oracles.best_gain(column, as_matrix(target), weight, criterion) for column in X.T
-        )
+        target, weight = random_target(rng, 60, criterion, n_outputs), np.ones(60)
+        Y, options = as_matrix(target), {"exact": False, "n_bins": 16}
+        exact = max(oracles.best_gain(column, Y, weight, criterion) for column in X.T)
         plain, _ = found_split(X, target, weight, criterion, **options)
         found, _ = found_split(X, target, weight, criterion, **options, zooms=True)
         assert_allclose(found, exact, rtol=1e-6)
-        assert plain <= found
+        n_hidden += plain < 0.99 * exact
+    assert n_hidden > 5
 
 
 def test_as_many_bins_as_values_is_exact():

@@ -227,9 +227,9 @@ cdef class SearchSplitter(NodeSplitter):
         and rows outside of it count to the bins at its ends.
         """
         cdef bint better = self.cut_bins(sample, low, high, cut)
-        cdef int32_t n
+        cdef int32_t _zoom
         if self.zooms:
-            for n in range(MAX_ZOOMS):
+            for _zoom in range(MAX_ZOOMS):
                 if not self.find_heavy_bin(sample, &low, &high):
                     break
                 better |= self.cut_bins(sample, low, high, cut)
