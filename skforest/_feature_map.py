@@ -281,7 +281,13 @@ class FeatureMap:
         which values are missing.
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
-        fill = _means(Z, weight, is_missing)
+        Z_usual = Z
+        if not (self.is_scaling or sparse.issparse(Z) or Z.dtype == np.uint8):
+            # One wrong value must not determine what missing values become.
+            known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
+            low, high, _ = usual_range(known, weight, value_range(known))
+            Z_usual = np.clip(Z, low.astype(Z.dtype), high.astype(Z.dtype))
+        fill = _means(Z_usual, weight, is_missing)
         if not (self.is_scaling or sparse.issparse(Z)):
             # The mean of equal values may be rounded to another one.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
@@ -322,9 +328,13 @@ class FeatureMap:
         if np.count_nonzero(total) == 1:  # constant: other levels have no effect
             return [(CODE, np.zeros(n_levels + 2))]
         indicators = np.eye(n_levels + has_missing, n_levels + 2)
-        if n_levels == 2 and not has_missing:
-            # About half of the splits that part the two levels send others to either side.
-            return [(LEVEL, row) for row in indicators]
+        if n_levels == 2:
+            # Unknown levels are like the more frequent one. Where none has two thirds of the rows,
+            # half of the splits that part the two send others to either side.
+            share = total[:2] / total[:2].sum()
+            share = share if 3 * share.max() > 2 else np.full(2, 0.5)
+            indicators[:2, 2 + has_missing :] = share[:, None]
+            return [(LEVEL, row) for row in indicators[total[: len(indicators)] > 0]]
         own = [(CODE, self._codes(entry, n_levels, total, statistics))]
         if 3 <= n_levels + has_missing <= MAX_INDICATORS:
             own += [(LEVEL, row) for row in indicators[total[: len(indicators)] > 0]]
@@ -374,6 +384,14 @@ class FeatureMap:
     def is_value(self):
         """Mask of the features that are numbers of the table."""
         return self.kind == VALUE if len(self.source) else np.ones(len(self.scale), dtype=bool)
+
+    @property
+    def is_constant(self):
+        """Mask of the features that are one number for every row that has it."""
+        per_input = self.scale == 0 if self.is_scaling else self.low == self.high
+        if not len(per_input):
+            return np.zeros(len(self.source), dtype=bool) if len(self.source) else slice(0)
+        return self.per_feature(per_input).astype(bool)
 
     @property
     def says_missing(self):

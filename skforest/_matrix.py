@@ -25,6 +25,7 @@ APART = 10.0
 # twice as many times if a tail is not rare. Chosen by `benchmarks/outliers.py`.
 FAR = 2.5
 N_KNOTS = 8  # between the distinct outliers at an end, see `limited`
+GAP, MAX_GAPS = 10.0, 3  # outliers are that many times as far away; gaps that have knots
 MIN_WIDTH = float(np.finfo(np.float64).tiny)  # reciprocals of smaller numbers may overflow
 
 
@@ -235,9 +236,22 @@ def usual_range(X, weight, whole):
         for side, beyond in enumerate((values[values > high[j]], values[values < low[j]])):
             distinct = np.unique(np.append(beyond, knots[j, side, 0]).astype(np.float64))
             distinct = distinct[:: 1 - 2 * side]
-            rank = np.linspace(0, len(distinct) - 1, N_KNOTS + 1)[1:]
-            knots[j, side] = np.interp(rank, np.arange(len(distinct)), distinct)
+            knots[j, side] = np.interp(_ranks(distinct), np.arange(len(distinct)), distinct)
     return low, high, knots
+
+
+def _ranks(values):
+    """Ranks of the knots among values: even, but for the last ones before a large gap."""
+    rank = np.linspace(0, len(values) - 1, N_KNOTS + 1)[1:]
+    if len(values) <= N_KNOTS + 1:
+        return rank
+    with np.errstate(over="ignore"):
+        distance = np.abs(values[1:] - values[0])
+    growth = distance[1:] / distance[:-1]
+    for before in np.argsort(-growth, kind="stable")[:MAX_GAPS]:
+        if growth[before] > GAP:
+            rank[np.argmin(np.abs(rank[:-1] - (before + 1)))] = before + 1
+    return np.sort(rank)
 
 
 def _by_columns(X):

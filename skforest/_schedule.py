@@ -16,6 +16,7 @@ from .training.blending import greedy_weights
 # Forests of this package by the name of their class, in the order in which they begin.
 ORDER = "ObliqueBoosting", "ManifoldForest", "CO2Forest", "RandomHingeForest"
 SHARE = 0.15  # of the time that is left, with which a further member begins
+LARGE_SHARE = 0.5  # the same, for members that need more
 LEAST = 0.5  # of the steps of a bag of a hinge forest that begins with all time that is left
 RESERVE = 0.05  # of the time, for weights and for timing predictions
 N_ROUNDS = 10  # of the selection of members that are trained further
@@ -43,7 +44,10 @@ def train_in_time(members, samples, limit, criterion_of):
     limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
     _begin(first, samples, TimeLimit(limit.deadline, at_least=1))
     begun = [first]
-    begun += [member for member in others if _begins(member, samples, limit, begun, SHARE, 1.0)]
+    for share, least in ((SHARE, 1.0), (LARGE_SHARE, LEAST)):
+        for member in others:
+            if member not in begun and _begins(member, samples, limit, begun, share, least):
+                begun.append(member)
     useful, rest = _by_weight(begun, samples, criterion_of)
     for member in useful:
         _complete(member, samples, limit, begun)

@@ -140,7 +140,7 @@ def _held_out_error(data, seed):
     n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
     varying = train.varying()
     mean = min(MEAN_NONZEROS, max(1, len(varying)))
-    sampler = partial(SparseSampler, n_features, mean, False, train.usual_unit(), varying)
+    sampler = partial(SparseSampler, n_features, mean, False, train.unit(), varying)
     own_seed = tree_seed(seed, FEATURE_SEED)
     forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
     return squared_error(Forest.concatenate(forests), test)

@@ -46,7 +46,7 @@ class _Whole:
     X: np.ndarray
     weight: np.ndarray
     deviation: np.ndarray | None = None
-    usual: tuple | None = None  # `usual_unit` and `has_outliers`
+    outliers: tuple | None = None  # see `TrainingSet._outliers`
     varying: np.ndarray | None = None
 
 
@@ -332,10 +332,18 @@ class TrainingSet:
         return weighted_sums(self.X, self.weight) / self.weight.sum()
 
     def deviation(self):
-        """Weighted standard deviation of every feature, float32; 0 where it is constant."""
+        """Weighted standard deviation of every feature, float32; 0 where it is constant.
+
+        Outliers count as the end of the usual range that is nearest to them.
+        """
         whole = self._whole
         if whole.deviation is None:
-            whole.deviation = _standard_deviation(whole.X, whole.weight)
+            deviation = _standard_deviation(whole.X, whole.weight)
+            columns, *ends = self._outliers()
+            if len(columns):
+                usual = _clipped(whole.X, columns, *ends)
+                deviation[columns] = _standard_deviation(usual, whole.weight)
+            whole.deviation = deviation
         return whole.deviation
 
     def unit(self):
@@ -343,21 +351,19 @@ class TrainingSet:
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
 
-    def usual_unit(self):
-        """As `unit`, but outliers count as the end of the usual range that is nearest to them."""
-        return self._usual()[0]
-
     def has_outliers(self):
-        """bool: does any feature have outliers? Bytes do not count."""
-        return self._usual()[1]
+        """bool: have features outliers that no map limits? Bytes have none."""
+        return len(self._outliers()[0]) > 0
 
-    def _usual(self):
+    def _outliers(self):
+        """Numbers of the features with outliers, and the ends of their usual ranges."""
         whole = self._whole
-        if whole.usual is None:
-            is_bytes = whole.X.dtype == np.uint8
-            own = None if is_bytes else _usual_unit(whole.X, whole.weight, self.unit())
-            whole.usual = (self.unit(), False) if own is None else (own, True)
-        return whole.usual
+        if whole.outliers is None:
+            is_limited = self.feature_map is not None and self.feature_map.is_scaling
+            whole.outliers = [], None, None
+            if not is_limited and whole.X.dtype != np.uint8:
+                whole.outliers = _features_with_outliers(whole.X, whole.weight)
+        return whole.outliers
 
     def varying(self):
         """Numbers of the features that are not constant over all rows, int32."""
@@ -525,24 +531,23 @@ def _standard_deviation(X, weight):
     return np.where(np.isfinite(deviation), deviation, np.float32(1))
 
 
-def _usual_unit(X, weight, unit):
-    """See `TrainingSet.usual_unit`; None if there are no outliers."""
-    ends = value_range(X)
-    low, high, _ = usual_range(X, weight, ends)
-    columns = np.flatnonzero((low > ends[0]) | (high < ends[1]))
-    if not len(columns):
-        return None
-    part, low, high = X[:, columns], low[columns], high[columns]
-    if sparse.issparse(part):
-        own = np.clip(part.data, low[part.indices], high[part.indices]).astype(part.dtype)
-        part = sparse.csr_matrix((own, part.indices, part.indptr), part.shape)
-        part.eliminate_zeros()
-    else:
-        part = np.clip(part, low, high).astype(part.dtype)
-    deviation = _standard_deviation(part, weight)
-    unit = unit.copy()
-    unit[columns] = np.where(deviation > 0, deviation, np.float32(1))
-    return unit
+def _features_with_outliers(X, weight):
+    """Numbers of the features, and the ends of their usual ranges."""
+    whole = value_range(X)
+    low, high, _ = usual_range(X, weight, whole)
+    columns = np.flatnonzero((low > whole[0]) | (high < whole[1]))
+    return columns, low[columns], high[columns]
+
+
+def _clipped(X, columns, low, high):
+    """Some columns, clipped to limits."""
+    part = X[:, columns]
+    if not sparse.issparse(part):
+        return np.clip(part, low, high).astype(part.dtype)
+    own = np.clip(part.data, low[part.indices], high[part.indices]).astype(part.dtype)
+    part = sparse.csr_matrix((own, part.indices, part.indptr), part.shape)
+    part.eliminate_zeros()
+    return part
 
 
 def _sparse_variance(X, weight):

@@ -33,13 +33,14 @@ MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter count
 # A predictor takes float64 where float32 would move a training value by more than this share of
 # the range of its column: then some rows change sides at one of a few hundred thresholds.
 FLOAT32_STEP = 2.0**-19
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Text that is no category. Categories take a few values many times: fewer than MIN_ROWS rows tell
 # nothing, nor do fewer values than there are days of a month, unless nearly every row has its own.
 MIN_ROWS = 30  # distinct rows that are not missing
 DISTINCT = 0.8  # levels by row: identifiers and free text have as many, or more
 MIN_PARSED = 32  # levels, of which PARSED are numbers or dates
 PARSED = 0.9  # some are often words for missing values
-MAX_NUMBER_ROWS = 10  # a level: numbers with more rows a level may be codes of something
+MAX_NUMBER_ROWS = 10  # a level: numbers and dates with more rows a level may be codes
 DATE_TEXT = re.compile(
     r"""([a-z]{3,9},?\s+)?                             # day of the week
     (\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})
@@ -279,8 +280,9 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 block = dense(X[start : start + BLOCK])[weight[start : start + BLOCK] > 0]
                 with np.errstate(over="ignore", invalid="ignore"):
                     moved = np.abs(block.astype(np.float32) - block)
-                # Numbers beyond the range of float32 become infinite, and the map clips them.
-                moved[~np.isfinite(moved)] = 0
+                # The map clips numbers beyond float32, unless others are nearly as large.
+                largest = np.where(scale < 1 / FLOAT32_MAX**0.9, FLOAT32_MAX, 0.0)
+                moved = np.where(np.isfinite(moved), moved, largest)
                 step = np.maximum(step, moved.max(axis=0, initial=0))
             is_moved = step * scale > FLOAT32_STEP
             if is_moved.any():
@@ -317,17 +319,21 @@ def why_no_category(levels, n_rows):
         return None
     text = [level.strip() for level in levels if isinstance(level, str)]
     is_distinct = len(levels) >= DISTINCT * n_rows
-    if sum(map(_is_number, text)) >= PARSED * len(levels):
-        if is_distinct or n_rows < MAX_NUMBER_ROWS * len(levels):
+    if is_distinct or n_rows < MAX_NUMBER_ROWS * len(levels):
+        if sum(map(_is_number, text)) >= PARSED * len(levels):
             return "numbers as text"
-        return None
-    if sum(DATE_TEXT.fullmatch(level) is not None for level in text) >= PARSED * len(levels):
-        return "dates or times as text"
+        if sum(DATE_TEXT.fullmatch(level) is not None for level in text) >= PARSED * len(levels):
+            return "dates or times as text"
     return "as many levels as rows, or nearly" if is_distinct else None
 
 
 def _is_number(text):
-    """Is text a finite number, maybe with a sign of currency or per cent, and commas?"""
+    """Is text a finite number, maybe with a sign of currency or per cent, and commas?
+
+    Codes such as 00137, with zeros in front, are not.
+    """
+    if re.match(r"0\d", text):
+        return False
     try:
         return isfinite(float(text.strip("$€£% ").replace(",", "")))
     except ValueError:

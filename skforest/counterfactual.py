@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import is_classifier
 
+from ._matrix import usual_range, value_range
 from ._table import CATEGORY, as_frame, read_table, table_of_matrix
 from ._unwrap import unwrapped
 
@@ -198,9 +199,12 @@ def _fewest_columns(rows, start, is_changed):
 
 
 def _deviations(codes):
-    """Standard deviation of the finite numbers of every column."""
+    """Standard deviation of the finite numbers of every column, without outliers."""
     is_known = np.isfinite(codes)
     known = np.where(is_known, codes, np.nan)
+    if len(known):
+        low, high, _ = usual_range(known, np.ones(len(known)), value_range(known))
+        codes = known = np.clip(known, low, high)
     # Divided by powers of two, so that no square is too large or too small for float64.
     exponent = np.frexp(np.where(is_known, np.abs(codes), 0).max(axis=0, initial=0))[1]
     known = np.ldexp(known, -exponent)

@@ -246,7 +246,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             return AxisSampler(n_features)
         if self.projection_ == "sparse":
             ones = np.ones(n_features, dtype=np.float32)
-            scale = data.usual_unit() if self._weights_are_scaled else ones
+            scale = data.unit() if self._weights_are_scaled else ones
             mean, varying = float(self.n_nonzeros), data.varying()
             mean = min(mean, max(1, len(varying)))
             return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale, varying)
@@ -263,7 +263,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     def _splitter(self, data):
         sampler = self._sampler(data)
         # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / float(data.usual_unit().min()) if self._weights_are_scaled else 1.0
+        largest_weight = 1 / float(data.unit().min()) if self._weights_are_scaled else 1.0
         largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
         options = self._search_options(
             data,

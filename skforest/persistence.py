@@ -523,9 +523,10 @@ def _classes(forest):
 def _inputs(forest):
     """What happens to each column of X first."""
     names = forest.feature_names or [None] * forest.n_inputs
-    defaults = {"offset": 0.0, "scale": 1.0, "low": -LIMIT, "high": LIMIT, "fill": None}
-    defaults |= {"tail": 0.0, "knots": None}
-    own = {key: getattr(forest, key).tolist() or [x] * len(names) for key, x in defaults.items()}
+    limit = LIMIT if len(forest.scale) else float(np.finfo(np.float32).max)
+    keys = ("offset", 0.0), ("scale", 1.0), ("low", -limit), ("high", limit)
+    keys += ("fill", None), ("tail", 0.0), ("knots", None)
+    own = {key: getattr(forest, key).tolist() or [x] * len(names) for key, x in keys}
     return [
         {"name": name, "type": "category", "levels": list(forest.levels[j])}
         if j in forest.levels

@@ -77,10 +77,15 @@ def leaves(model, tree, z):
         left, right = tree[node["left"]], tree[node["right"]]
         margin = min(margin, abs(difference))
         if model["gate"] == "sigmoid":
-            share = 1 / (1 + math.exp(-model["steepness"] * difference))
+            share = sigmoid(model["steepness"] * difference)
             waiting += [(right, reach * share, margin), (left, reach * (1 - share), margin)]
         else:
             waiting.append((right if difference > 0 else left, reach, margin))
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    return 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def link(name, raw):
@@ -90,7 +95,7 @@ def link(name, raw):
         return [x / sum(powers) for x in powers]
     functions = {
         "identity": lambda x: x,
-        "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+        "sigmoid": sigmoid,
         "log": math.exp,
     }
     return [functions[name](x) for x in raw]

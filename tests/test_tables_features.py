@@ -311,6 +311,19 @@ def test_unknown_levels_predict_between_the_others(regressor, n_levels):
     assert 0.2 < share < 0.8 if n_levels > 2 else 0.02 < share < 0.98
 
 
+@pytest.mark.every_class
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_an_unknown_level_is_like_the_frequent_one_of_two(regressor, is_missing):
+    rng = np.random.default_rng(0)
+    is_rare = rng.random(200) < 0.1
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": np.where(is_rare, "yes", "no")})
+    if is_missing:
+        frame["c"] = frame.c.astype(object).where(rng.random(200) > 0.1, None)
+    model = regressor.fit(frame, 5.0 * is_rare)
+    mean = response(model, frame.assign(c="new")).mean()
+    assert mean < 2, "near the mean of 0.5, and not half way to the rare level"
+
+
 def other_values(frame, kind):
     """Columns of text that are no categories, and the reason."""
     n = np.arange(len(frame))
@@ -351,9 +364,11 @@ def test_text_that_is_no_category_takes_no_part(estimator, kind):
         (["$1,200.50", *map(str, range(80)), "?", "unknown"], 99, "numbers"),
         ([*map(str, range(36)), "a", "b", "c", "d"], 200, "numbers"),
         ([*map(str, range(35)), "a", "b", "c", "d", "e"], 200, None),
-        ([f"{k} Jan 2{k:03d}" for k in range(32)], 10**6, "dates"),
+        ([f"{k} Jan 2{k:03d}" for k in range(32)], 319, "dates"),
+        ([f"{k} Jan 2{k:03d}" for k in range(32)], 320, None),
+        ([f"{k:05d}" for k in range(60)], 300, None),
         ([f"{k}:00" for k in range(31)], 10**6, None),
-        ([f"1{k // 10}:{k % 10}0 pm" for k in range(32)], 10**6, "dates"),
+        ([f"1{k // 10}:{k % 10}0 pm" for k in range(32)], 200, "dates"),
         (["nan", "inf", *[f"v{k}" for k in range(60)]], 200, None),
     ],
 )

@@ -68,7 +68,9 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint search_sample(self, Sample* sample, Split* split) except -1 nogil
     cdef bint try_candidate(self, Sample* sample, Cut* cut) noexcept nogil
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil
-    cdef bint find_heavy_bin(self, const Sample* sample, float* low, float* high) noexcept nogil
+    cdef int32_t add_heavy_bins(
+        self, const Sample* sample, float* ends, int32_t n, int32_t n_ranges
+    ) noexcept nogil
     cdef bint cut_bins(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil
     cdef void score_bins(self, Sample* sample, float low, float scale) noexcept nogil
     cdef void forbid_small_children(self, const Sample* sample) noexcept nogil

@@ -37,7 +37,8 @@ cdef extern from "columns.h" nogil:
 
 cdef enum:
     SORTED_ROWS = 24    # up to this many rows sorting is faster than a histogram
-    MAX_ZOOMS = 4       # into a bin with most of the rows, for one candidate
+    MAX_ZOOMS = 8       # into bins with many rows, for one candidate
+    FEW_BINS = 8        # a bin with more than this part of the weight is divided
 
 
 cdef inline float midpoint(float a, float b) noexcept nogil:
@@ -221,42 +222,60 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
-        """Best cut between equal-width bins; with `zooms`, also between those within one of them.
+        """Best cut between equal-width bins; with `zooms`, also between those within some of them.
 
-        An outlier makes bins so wide that one has nearly all rows. Then this one is divided, too,
-        and rows outside of it count to the bins at its ends.
+        An outlier makes bins so wide that a few have nearly all rows. Then these are divided, too,
+        and rows outside of them count to the bins at their ends.
         """
-        cdef bint better = self.cut_bins(sample, low, high, cut)
-        cdef int32_t _zoom
-        if self.zooms:
-            for _zoom in range(MAX_ZOOMS):
-                if not self.find_heavy_bin(sample, &low, &high):
-                    break
-                better |= self.cut_bins(sample, low, high, cut)
+        cdef bint better = False
+        cdef float ends[2 * (MAX_ZOOMS + 1)]
+        cdef int32_t n_ranges = 1, n = 0
+        ends[0], ends[1] = low, high
+        while n < n_ranges:
+            better |= self.cut_bins(sample, ends[2 * n], ends[2 * n + 1], cut)
+            if self.zooms:
+                n_ranges = self.add_heavy_bins(sample, ends, n, n_ranges)
+            n += 1
         return better
 
-    cdef bint find_heavy_bin(self, const Sample* sample, float* low, float* high) noexcept nogil:
-        """The range of the values in the bin with more than half of the weight; False if none."""
-        cdef int32_t b, bin, n_bins = self.n_bins, heavy = -1
+    cdef int32_t add_heavy_bins(
+        self, const Sample* sample, float* ends, int32_t n, int32_t n_ranges
+    ) noexcept nogil:
+        """Append the ranges of the bins with many rows and several values; their new number.
+
+        `ends` has the ends of `n_ranges` ranges; bins are those of range n.
+        """
+        cdef int32_t b, bin, k, n_bins = self.n_bins, n_heavy = 0
+        cdef int32_t heavy[MAX_ZOOMS]
         cdef int64_t i
-        cdef double half = self.bin_weight[n_bins - 1] / 2
-        cdef float first = INFINITY, last = -INFINITY, value
+        cdef float low = ends[2 * n], high = ends[2 * n + 1], value
+        cdef float* first = ends + 2 * n_ranges
+        cdef double least = self.bin_weight[n_bins - 1] / FEW_BINS
         for b in range(n_bins):
-            if self.bin_weight[b] - (self.bin_weight[b - 1] if b else 0) > half:
-                heavy = b
-        if heavy < 0:
-            return False
+            if n_ranges + n_heavy > MAX_ZOOMS:
+                break
+            if self.bin_weight[b] - (self.bin_weight[b - 1] if b else 0) > least:
+                heavy[n_heavy] = b
+                first[2 * n_heavy], first[2 * n_heavy + 1] = INFINITY, -INFINITY
+                n_heavy += 1
+        if n_heavy == 0:
+            return n_ranges
         for i in range(sample.n):
+            value = self.candidate_column[i]
+            if not low <= value <= high:       # counts to a bin at an end
+                continue
             bin = self.cell[i] % n_bins if self.is_class else self.cell[i]
-            if bin == heavy:
-                value = self.candidate_column[i]
-                # Those that were outside before are in the bins at the ends.
-                if low[0] <= value <= high[0]:
-                    first, last = min(first, value), max(last, value)
-        if not first < last or (first == low[0] and last == high[0]):
-            return False
-        low[0], high[0] = first, last
-        return isfinite(n_bins / (last - first))
+            for k in range(n_heavy):
+                if bin == heavy[k]:
+                    first[2 * k] = min(first[2 * k], value)
+                    first[2 * k + 1] = max(first[2 * k + 1], value)
+        for k in range(n_heavy):
+            low, high = first[2 * k], first[2 * k + 1]
+            if low < high and (low > ends[2 * n] or high < ends[2 * n + 1]):
+                if isfinite(n_bins / (high - low)):
+                    ends[2 * n_ranges], ends[2 * n_ranges + 1] = low, high
+                    n_ranges += 1
+        return n_ranges
 
     cdef bint cut_bins(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
         """Best cut between bins of equal width from low to high."""

@@ -417,6 +417,7 @@ def feature_importances(forest, importance_type):
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
             # Trees that are summed correct each other: the gains of later ones are smaller.
             total += tree if forest.aggregate == "sum" else tree / (tree.sum() or 1)
+    total[forest.feature_map.is_constant] = 0  # in boxes with others
     return total / (total.sum() or 1)
 
 
