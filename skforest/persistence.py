@@ -552,10 +552,9 @@ def _features(forest):
 def _directions(forest, codes):
     """Weights of the directions with some codes."""
     matrix = forest.directions(codes).astype(np.float64)
-    rows = zip(matrix.indptr[:-1], matrix.indptr[1:])
     return [
         {"features": matrix.indices[a:b].tolist(), "weights": matrix.data[a:b].tolist()}
-        for a, b in rows
+        for a, b in zip(matrix.indptr[:-1], matrix.indptr[1:])
     ]
 
 

@@ -53,6 +53,7 @@ ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
 START_STEPS = 30  # of Newton's method for a linear start, at most
 STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
+SIZED_ROWS = 10_000  # at most, for the size of residuals in a round
 LARGEST_VALUE = 1e30  # of a leaf, in units of the target
 TOLERANCE = 1e-7  # decrease of the validation loss that counts as progress, relative
 # Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
@@ -372,9 +373,11 @@ class BoostingTraining:
     def _add_round(self, number):
         """One round."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
+        if self.loss.renews_leaves:
+            rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
+            self.size = robust_size(self.target[rows] - self.raw[rows], self.weight[rows])
         if self.kernel.is_adaptive:
-            residual = self.target[self.train_rows] - self.raw[self.train_rows]
-            self.kernel.adapt(robust_size(residual, self.weight[self.train_rows]))
+            self.kernel.adapt(self.size)
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
             self.gain_unit = self._gain_of_start()
@@ -597,7 +600,8 @@ class BoostingTraining:
         for number, members in enumerate(np.split(rows[order], ends[:-1])):
             if len(members):
                 residual = self.target[members] - self.raw[members]
-                value[number] = self.loss.leaf_value(residual, self.weight[members], self.kernel)
+                own = residual, self.weight[members], self.kernel, self.size
+                value[number] = self.loss.leaf_value(*own)
         return value
 
     # ------------------------------------------------------------------------------------ packing

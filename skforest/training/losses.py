@@ -22,7 +22,7 @@ COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not co
 # Units from the median where targets are outliers to what squared errors choose: few numbers of a
 # normal distribution are so far away.
 FENCE = 3.0
-FAR = 3.0  # units that a leaf of boosting may add, before the learning rate, see `leaf_value`
+FAR = 3.0  # sizes that a leaf of boosting may add, before the learning rate, see `leaf_value`
 ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
 
@@ -145,11 +145,11 @@ class BaseLoss:
         """Raw predictions that the trees of boosting are added to, in units of the loss."""
         return np.zeros(self.n_outputs)
 
-    def leaf_value(self, residual, weight, kernel):
+    def leaf_value(self, residual, weight, kernel, size):
         """The constant of least loss that is added to the raw prediction of some rows.
 
         `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction; `kernel`
-        is the compiled loss.
+        is the compiled loss, and `size` the `robust_size` of the residuals of all rows.
         """
         raise NotImplementedError
 
@@ -185,16 +185,22 @@ class RobustLoss(BaseLoss):
     def baseline(self, y, weight):
         return weighted_quantile(y, weight, 0.5)
 
-    def leaf_value(self, residual, weight, kernel):
-        """The quantile; beyond `FAR` units only as far as half of the rows on its near side are.
+    def leaf_value(self, residual, weight, kernel, size):
+        """The quantile; beyond `FAR` sizes only as far as half of the rows on its near side are.
 
         Most rows of a small leaf may be outliers, which splits even look for.
         """
-        level = self.quantile
+        # One row nearer to the median: a single outlier must not be the quantile of a small leaf.
+        # The calibration makes up for it.
+        distance = np.asarray(self.quantile) - 0.5
+        row = weight.max() / weight.sum()
+        nearer = np.maximum(np.abs(distance) - row, np.minimum(np.abs(distance), 0.25))
+        level = 0.5 + np.sign(distance) * nearer
+        far = FAR * np.where(size > 0, size, 1.0)
         value = weighted_quantile(residual, weight, level)
-        if (np.abs(value) > FAR).any():
+        if (np.abs(value) > far).any():
             ends = (weighted_quantile(residual, weight, q) for q in (level / 2, (1 + level) / 2))
-            most = np.maximum(FAR, np.abs(np.clip(0.0, *ends)))
+            most = np.maximum(far, np.abs(np.clip(0.0, *ends)))
             value = np.clip(value, -most, most)
         return value
 
@@ -292,9 +298,9 @@ class Huber(RobustLoss):
     kernel = kernels.HuberLoss
     parameters = ("delta",)
 
-    def leaf_value(self, residual, weight, kernel):
+    def leaf_value(self, residual, weight, kernel, size):
         """The median, and the mean of the differences from it, cut off at the limit."""
-        median = super().leaf_value(residual, weight, kernel)
+        median = super().leaf_value(residual, weight, kernel, size)
         cut = np.clip(residual - median, -kernel.limit, kernel.limit)
         return median + np.average(cut, axis=0, weights=weight)
 
