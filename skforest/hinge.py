@@ -17,10 +17,12 @@ from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import random_stream, tree_seed
 from ._selection import quick_importances
+from ._table import UNKNOWN, as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import draw_seed, set_resolved, store_parameters
 from ._warnings import warn_caller
 from .forest.statistics import responses
+from .forest.storage import as_levels
 from .training.blending import flattening_temperature
 from .training.early_stopping import draw_weighted
 from .training.hinge import (
@@ -417,12 +419,15 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             stream = self.__dict__.get("_stream")
             is_first = stream is None
             known_map = None if is_first else self.forest_.feature_map
-            X, y, weight, levels = self._validate_fit(
-                X, y, sample_weight, None if is_first else known_map.levels
-            )
+            known = None if is_first else known_map.levels
+            if not is_first and stream.n_rows < FEW_ROWS:
+                known = self._levels_with(stream.levels, X)
+            X, y, weight, levels = self._validate_fit(X, y, sample_weight, known)
             rows = X, encode(y, is_first), weight
             if is_first:
                 stream, self._seed = HingeStream(), draw_seed(self.random_state)
+            elif stream.n_rows >= FEW_ROWS:
+                self._warn_of_levels(X, levels)
             n_rows = stream.n_rows + np.count_nonzero(weight)
             rows = joined_rows(stream.waiting, rows)
             if stream.n_rows < FEW_ROWS:  # begin again, with all rows so far
@@ -433,8 +438,29 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
                 data = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
                 stream = self._continue_stream(changed, data)
             is_waiting = n_rows < FEW_ROWS or stream is self.__dict__.get("_stream")
-            self._stream = replace(stream, n_rows=n_rows, waiting=rows if is_waiting else None)
+            waiting = rows if is_waiting else None
+            self._stream = replace(stream, n_rows=n_rows, waiting=waiting, levels=levels)
         return self
+
+    def _levels_with(self, levels, X):
+        """Levels of the categories of a stream, and behind them those of a further part."""
+        table, _ = self._read(as_frame(self._unfolded(X)), list(levels), False)
+        if table is None or not levels:
+            return levels
+        every = {j: dict.fromkeys([*own, *table.levels(j)]) for j, own in levels.items()}
+        found = as_levels({j: list(own) for j, own in every.items()})
+        found.ordered = levels.ordered
+        return found
+
+    def _warn_of_levels(self, X, levels):
+        """Warn of categories most of whose values in a part are unknown levels."""
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        for j in levels:
+            if (X[:, j] == UNKNOWN).mean() > 0.5:
+                warn_caller(
+                    f"most values of column {names[j]!r} of X are levels that the first "
+                    f"{FEW_ROWS} rows of the stream did not have; they count as unknown"
+                )
 
     def _begin_stream(self, data):
         """The stream after its first part."""

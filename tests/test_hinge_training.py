@@ -626,3 +626,17 @@ def test_inner_products_of_wide_tables_read_the_important_columns(options, monke
     assert wide.any(axis=0).all()
     stream = quick(RandomHingeForestRegressor, **options).partial_fit(X, y)
     assert stream.forest_.dense.any(axis=0).all()  # other columns may be important later
+
+
+def test_a_stream_has_the_levels_of_its_first_rows_and_names_columns_of_others():
+    rng = np.random.default_rng(0)
+    code, b = rng.integers(0, 4, 300), rng.normal(size=300)
+    y = np.array([0, 5, -5, 10.0])[code] + b
+    X = pd.DataFrame({"c": np.array(list("pqrs"))[code], "b": b})
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for part in (slice(0, 1), slice(1, 2), slice(2, 30), *[slice(0, 300)] * 25):
+        model.partial_fit(X[part], y[part])
+    assert sorted(model.forest_.levels[0]) == list("pqrs")
+    assert model.score(X, y) > 0.9
+    with pytest.warns(UserWarning, match="column 'c' of X are levels that the first 50 rows"):
+        model.partial_fit(X.assign(c="z"), y)

@@ -148,6 +148,7 @@ class HingeStream:
     """With what the next part of a stream continues."""
 
     n_rows: int = 0  # all that were seen
+    levels: dict | None = None  # of the categories in `waiting`
     waiting: tuple | None = None  # X, y and weight of rows that have not been trained on for good
     recent: tuple | None = None  # those of the last rows, as features
     units: TargetUnits | None = None
