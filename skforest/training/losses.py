@@ -190,14 +190,14 @@ class RobustLoss(BaseLoss):
 
         Most rows of a small leaf may be outliers, which splits even look for.
         """
-        # One row nearer to the median: a single outlier must not be the quantile of a small leaf.
-        # The calibration makes up for it.
-        distance = np.asarray(self.quantile) - 0.5
-        row = weight.max() / weight.sum()
-        nearer = np.maximum(np.abs(distance) - row, np.minimum(np.abs(distance), 0.25))
-        level = 0.5 + np.sign(distance) * nearer
+        # Between it and the quantile two rows nearer to the median, as little as possible: an
+        # outlier or two must not be the quantile of a small leaf.
+        level = np.asarray(self.quantile)
+        nearer = np.maximum(np.abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0.0)
+        levels = level, 0.5 + np.sign(level - 0.5) * nearer
+        found = [weighted_quantile(residual, weight, one) for one in levels]
+        value = np.clip(0.0, np.minimum(*found), np.maximum(*found))
         far = FAR * np.where(size > 0, size, 1.0)
-        value = weighted_quantile(residual, weight, level)
         if (np.abs(value) > far).any():
             ends = (weighted_quantile(residual, weight, q) for q in (level / 2, (1 + level) / 2))
             most = np.maximum(far, np.abs(np.clip(0.0, *ends)))
