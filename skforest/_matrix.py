@@ -241,7 +241,7 @@ def usual_range(X, weight, whole):
 
 
 def _ranks(values):
-    """Ranks of the knots among values: even, but for the last ones before a large gap."""
+    """Ranks of the knots among values: evenly spaced, and the last ones before large gaps."""
     rank = np.linspace(0, len(values) - 1, N_KNOTS + 1)[1:]
     if len(values) <= N_KNOTS + 1:
         return rank
