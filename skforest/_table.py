@@ -305,7 +305,8 @@ def refuse_records(X):
     if isinstance(first, str | bytes):
         if first is not X:
             return
-        what, how = "text", "pandas.DataFrame(json.loads(X)) of JSON, pandas.read_csv of a file"
+        one_row = "pandas.DataFrame([json.loads(X)]) for one row as a JSON object"
+        what, how = "text", f"{one_row}, pandas.read_csv for a file"
     elif not isinstance(first, Mapping) or hasattr(first, "shape"):  # dok_matrix is a dict
         return
     elif first is not X:

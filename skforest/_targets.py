@@ -372,9 +372,16 @@ class ForestRegressorMixin(RegressorMixin):
         is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
+        data = self._with_outlier_weights(data, loss)
         with np.errstate(over="ignore", invalid="ignore"):  # raises for targets that are too large
             units = loss.target_units(data.y, data.weight, baseline)
         return data.with_target(loss.scale_target(data.y, units), units)
+
+    @staticmethod
+    def _with_outlier_weights(data, loss):
+        """The training set with the weights that a loss gives outliers among the targets."""
+        factor = loss.outlier_factor(data.y, data.weight)
+        return data if factor is None else data.with_weight(data.weight * factor)
 
     def _make_loss(self):
         return SquaredError(self.n_outputs_)

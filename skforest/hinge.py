@@ -498,6 +498,7 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             if (factor != 1).any():
                 for training in bags:
                     training.scale_responses(factor)
+            data = self._with_outlier_weights(data, loss)
             data = data.with_target(loss.scale_target(data.y, units), units)
         else:
             data = self._set_stream_target(data)

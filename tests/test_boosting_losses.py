@@ -171,6 +171,24 @@ def test_outliers_among_the_targets_do_little_harm(cls, loss):
     assert (error(wrong, weight) < 2 * clean).all()
 
 
+@pytest.mark.parametrize("cls", [ObliqueBoostingRegressor, RandomHingeForestRegressor])
+def test_rare_outliers_hardly_move_a_high_or_low_quantile(cls):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 3))
+    true = 2 * X[:, 0] + X[:, 1]
+    y = true + 0.3 * rng.normal(size=400)
+    own = quick if cls is ObliqueBoostingRegressor else quick_hinge
+    fitting = {"n_estimators": 30, "learning_rate": 0.3} if own is quick else {"max_iter": 400}
+    for quantile, name in ((0.9, "few"), (0.1, "below")):
+        model = own(cls, loss="quantile", quantile=quantile, **fitting)
+        offset = 0.3 * np.sign(quantile - 0.5) * 1.28
+        errors = [
+            np.median(np.abs(model.fit(X, target).predict(X) - true - offset))
+            for target in (y, gross_errors(name, y))
+        ]
+        assert errors[1] < 1.3 * errors[0]
+
+
 def test_outliers_of_the_target_choose_no_weights_of_a_blend():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))

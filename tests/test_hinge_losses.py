@@ -96,6 +96,25 @@ def test_units_of_robust_losses_are_those_of_most_targets():
     assert 15 < clipped.max() < 17 and losses.SquaredError(1).without_outliers(y, weight) is y
 
 
+def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_quantile():
+    y = np.random.default_rng(0).normal(size=(1000, 1))
+    weight = np.ones(1000)
+    outliers = np.where(np.arange(1000) < 20, 100.0, y[:, 0])[:, None]
+    loss = losses.Quantile(1, quantile=0.9)
+    factor = loss.outlier_factor(outliers, weight)
+    np.testing.assert_allclose(factor, np.where(np.arange(1000) < 20, 1 / 9, 1.0))
+    low = losses.Quantiles([0.2, 0.5]).outlier_factor(-outliers, weight)
+    np.testing.assert_allclose(low, np.where(np.arange(1000) < 20, 1 / 4, 1.0))
+    # A third of the weight of the rows that are beyond the quantile is not rare.
+    assert loss.outlier_factor(outliers, np.where(np.arange(1000) < 20, 5.0, 1.0)) is None
+    assert losses.Quantile(1, quantile=0.97).outlier_factor(outliers, weight) is None
+    # They move neither the median nor a quantile on the other side, and long tails are no outliers.
+    for other in (losses.Quantile(1, quantile=0.1), losses.AbsoluteError(1), losses.Huber(1, delta=1)):
+        assert other.outlier_factor(outliers, weight) is None
+    assert loss.outlier_factor(np.exp(2 * y), weight) is None
+    assert loss.outlier_factor(np.where(y > 0, y, 0) * (y > 2), weight) is None
+
+
 def test_the_limit_of_huber_follows_the_residuals():
     loss = losses.Huber(2, delta=1.5).kernel_loss()
     y = np.array([[0.0, 0.0]])

@@ -22,6 +22,9 @@ COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not co
 # Units from the median where targets are outliers to what squared errors choose: few numbers of a
 # normal distribution are so far away.
 FENCE = 3.0
+# Targets are apart from all others if they are APART times as far from the quartiles as these, and
+# as APART interquartile ranges. At most the share RARE is rare.
+APART, RARE = 3.0, 0.05
 FAR = 3.0  # sizes that a leaf of boosting may add, before the learning rate, see `leaf_value`
 ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
@@ -133,6 +136,9 @@ class BaseLoss:
         """The target for choices by squared errors, which outliers would determine."""
         return y
 
+    def outlier_factor(self, y, weight):
+        """Factors of the weights of rows, (n_rows,), whose targets are outliers; None: all 1."""
+
     def scale_target(self, y, units):
         """Deviations from the baseline over the power of two, as grown trees take them."""
         return (y - units.baseline) / units.scale
@@ -227,6 +233,23 @@ class Quantile(RobustLoss):
 
     def baseline(self, y, weight):
         return weighted_quantile(y, weight, self.quantile)
+
+    def outlier_factor(self, y, weight):
+        """Rare outliers beyond a quantile weigh no more than rows on its other side.
+
+        With the quantile 0.9, one row above weighs as much as nine below, and a few outliers would
+        move all predictions around them. Outliers are apart from all other targets, see `APART`;
+        they are rare if their weight is at most half of what may lie beyond the quantile.
+        """
+        levels = np.atleast_1d(self.quantile)
+        factor = np.ones(len(y))
+        for column in y.T:
+            for sign, level in ((1, levels.max()), (-1, 1 - levels.min())):
+                is_outlier = apart(sign * column, weight)
+                share = weight[is_outlier].sum() / weight.sum()
+                if level > 0.5 and share <= min(RARE, (1 - level) / 2):
+                    factor[is_outlier] = np.minimum(factor[is_outlier], (1 - level) / level)
+        return factor if factor.min() < 1 else None
 
     def calibration(self, parts):
         """Move predictions so that new rows lie below with the probability asked for.
@@ -453,6 +476,18 @@ def weighted_quantile(values, weight, quantile):
     values = np.take_along_axis(values, order, axis=0)
     quantile = np.broadcast_to(quantile, values.shape[1])
     return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
+
+
+def apart(values, weight):
+    """Mask of the values, of shape (n_rows,), above a gap over all others, see `APART`."""
+    low, high = (weighted_quantile(values[:, None], weight, q)[0] for q in (0.25, 0.75))
+    ordered = np.sort(values[weight > 0])
+    with np.errstate(over="ignore"):
+        far = high + APART * np.maximum(ordered - high, APART * (high - low))
+    after_gap = ordered[1:][ordered[1:] > far[:-1]]
+    if low == high or not len(after_gap):
+        return np.zeros(len(values), dtype=bool)
+    return values >= after_gap[0]
 
 
 def robust_size(values, weight):
