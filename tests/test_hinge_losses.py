@@ -108,8 +108,9 @@ def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_qua
     # A third of the weight of the rows that are beyond the quantile is not rare.
     assert loss.outlier_factor(outliers, np.where(np.arange(1000) < 20, 5.0, 1.0)) is None
     assert losses.Quantile(1, quantile=0.97).outlier_factor(outliers, weight) is None
-    # They move neither the median nor a quantile on the other side, and long tails are no outliers.
-    for other in (losses.Quantile(1, quantile=0.1), losses.AbsoluteError(1), losses.Huber(1, delta=1)):
+    # They move neither the median nor a quantile on the other side. Long tails are no outliers.
+    low_quantile = losses.Quantile(1, quantile=0.1)
+    for other in (low_quantile, losses.AbsoluteError(1), losses.Huber(1, delta=1)):
         assert other.outlier_factor(outliers, weight) is None
     assert loss.outlier_factor(np.exp(2 * y), weight) is None
     assert loss.outlier_factor(np.where(y > 0, y, 0) * (y > 2), weight) is None
