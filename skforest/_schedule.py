@@ -1,7 +1,7 @@
 """In which order the members of a blend are trained, and how far, where there is a time limit.
 
-The kind of forest that has the largest weight most often comes first, then the others from the
-fastest to the slowest. Each begins with one bag, or some trees. What is left of the time goes to
+The kind of forest that has the largest weight most often comes first, with half of the time, then
+the others from the fastest to the slowest. Each begins with one bag, or some trees. What is left of the time goes to
 those members that have a weight on the rows that all members predict.
 """
 
@@ -15,6 +15,7 @@ from .training.blending import greedy_weights
 
 # Forests of this package by the name of their class, in the order in which they begin.
 ORDER = "ObliqueBoosting", "ManifoldForest", "CO2Forest", "RandomHingeForest"
+FIRST_SHARE = 0.5  # of the time, in which the first member begins, as far as it gets
 SHARE = 0.15  # of the time that is left, with which a further member begins
 LARGE_SHARE = 0.5  # the same, for members that need more
 LEAST = 0.5  # of the steps of a bag of a hinge forest that begins with all time that is left
@@ -42,7 +43,7 @@ def train_in_time(members, samples, limit, criterion_of):
     """
     first, *others = sorted(members, key=_rank)
     limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
-    _begin(first, samples, TimeLimit(limit.deadline, at_least=1))
+    _begin(first, samples, limit.part(FIRST_SHARE, at_least=1))
     begun = [first]
     for share, least in ((SHARE, 1.0), (LARGE_SHARE, LEAST)):
         for member in others:
