@@ -1,8 +1,8 @@
 """In which order the members of a blend are trained, and how far, where there is a time limit.
 
 The kind of forest that has the largest weight most often comes first, with half of the time, then
-the others from the fastest to the slowest. Each begins with one bag, or some trees. What is left of the time goes to
-those members that have a weight on the rows that all members predict.
+the others from the fastest to the slowest. Each begins with one bag, or some trees. What is left
+of the time goes to those members that have a weight on the rows that all members predict.
 """
 
 from contextlib import contextmanager
