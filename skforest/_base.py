@@ -1,10 +1,10 @@
 """Base class of all forests: `fit`, prediction in blocks, bootstrap.
 
-`fit` validates its input, maps the features, merges equal rows into a `TrainingSet`, resolves
-"auto" parameters, and trains trees in parallel, each with a seed of its own; the trees are joined
-to one `Forest`. `predict` maps features and routes blocks of rows through the forest. A subclass
-says how one tree is trained (`_fit_tree`), or all at once (`_fit_forest`). Only this file imports
-private names of scikit-learn.
+`fit` is a straight line: read the table as a `TrainingSet`, resolve every parameter, make the
+`Method` that learns, train its members in parallel, keep the forest. A subclass says what its
+parameters are worth (`_settings`) and which method learns with them (`_method`). `predict` maps
+features and routes blocks of rows through the forest. Only this file imports private names of
+scikit-learn.
 """
 
 import time
@@ -32,24 +32,18 @@ from ._kernels.rows import tree_seed
 from ._matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ._table import FEW_ROWS, FrameReader, as_frame
 from ._target_statistics import TargetStatistics
-from ._threads import (
-    CallbackSupportMixin,
-    FitTasks,
-    TimeLimit,
-    in_blocks,
-    in_parallel,
-    with_callbacks,
-)
+from ._threads import CallbackSupportMixin, FitTasks, TimeLimit, in_blocks, with_callbacks
 from ._training_set import TrainingSet, check_groups, rescale_weights
-from ._validation import MAX_COUNT, TableEstimator, draw_seed, resolve_max_samples, summary_html
+from ._validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 from ._warnings import warn_caller
 from .forest import Forest
-from .forest.edit import join
-from .forest.statistics import decision_path, responses
+from .forest.statistics import decision_path
+from .training.method import FitRequest, Sampling, Task, train_members
+from .training.trials import useful_features
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
 
-# Fitted attributes to which training adds one entry for each tree.
+# Fitted attributes to which training adds one entry for each member.
 RECORDS = (
     "loss_curve_",
     "validation_scores_",
@@ -67,7 +61,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     """Base of all estimators; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
-    to both, and trains one tree in `_fit_tree`.
+    to both, and has `_settings` and `_method`.
     """
 
     _parameter_constraints: dict = {
@@ -80,15 +74,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
     }
     time_limit = None  # of single trees
-    _trains_members = True  # are trees, or bags, trained one by one in `_fit_tree`?
-    _time_limit = None  # a TimeLimit of training
-    _keeps_parts = False  # does a member that has no more time end with the best model so far?
-    _given_groups = None  # groups of samples that are held out together
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
     _adds_features = False  # do directions add up all features of a part of a grid?
-    _progress_units = "tree", "epoch"  # what progress counts: members, or parts of a single one
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
     _compares_indicators = False
@@ -115,21 +104,36 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
         {returns_self}
         """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    def _fit(self, X, y, *, sample_weight, **given):
+        """Train the forest; `given` are further fields of a `FitRequest`."""
         tasks = self._begin_tasks(X, y, sample_weight)
         with self._unchanged_on_error():
             start = time.perf_counter()
-            self._tasks = tasks
-            if self.time_limit is not None:
-                self._time_limit = TimeLimit.of(self.time_limit, start)
-            self._fit(X, y, sample_weight)
-            for name in ("_tasks", "_time_limit"):
-                self.__dict__.pop(name, None)
+            limit = TimeLimit.of(self.time_limit, start)
+            request = self._request(sample_weight=sample_weight, limit=limit, tasks=tasks, **given)
+            data = self._read_training_set(X, y, request)
+            settings = self._settings(data, request)
+            method = self._method(settings)
+            if members := self._new_members(method, request):
+                trained = train_members(method, data, members, self._seed, request)
+                forest = method.finish(trained, request.previous)
+                self._store(forest, settings, trained.records, members[0])
+                self._finish_fit(method, data)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:
                 tasks.context.call_on_fit_task_end(
                     estimator=self, **tasks.rows, reconstruction_attributes=dict
                 )
         return self
+
+    def _request(self, **given):
+        """A `FitRequest` of this estimator."""
+        is_warm_start = self.warm_start and "forest_" in self.__dict__
+        given = {"previous": self.forest_ if is_warm_start else None} | given
+        name = type(self).__name__
+        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
 
     def _begin_tasks(self, X, y, sample_weight):
         """`FitTasks`; None without callbacks."""
@@ -144,43 +148,68 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         context.call_on_fit_task_begin(estimator=self, **tasks.rows)
         return tasks
 
-    def _fit(self, X, y, sample_weight):
-        is_warm_start = self.warm_start and hasattr(self, "forest_")
-        data = self._prepare(X, y, sample_weight, is_warm_start)
+    def _read_training_set(self, X, y, request):
+        """The rows as a TrainingSet with its target; features, classes and the seed are set."""
+        data = self._training_set(X, y, request)
         del X, y
-        name, n_wanted, n_done = self._member_counts(is_warm_start)
+        if request.is_warm_start:
+            return data
+        self._seed = draw_seed(self.random_state)
+        if not len(data.feature_map.source):  # the columns themselves
+            return data
+        of_columns = self._for_squared_errors(data)
+        useful = useful_features(of_columns, self._seed, self._compares_indicators)
+        return data.with_features(useful.X, useful.feature_map)
+
+    @abstractmethod
+    def _settings(self, data, request):
+        """The parameters with every "auto" resolved, a frozen dataclass.
+
+        Checks parameters against the data. Choices by training small forests belong here.
+        """
+
+    @abstractmethod
+    def _method(self, settings):
+        """The `Method` that trains with these settings."""
+
+    def _resolved(self, settings):
+        """Fitted attributes that tell users what settings are, as a dict."""
+        return {}
+
+    def _new_members(self, method, request):
+        """Numbers of the members to train: all, or those that a warm start adds."""
+        name = "n_bags" if method.has_bags else "n_estimators"
+        n_wanted, n_done = method.n_members, method.count(request.previous)
         if n_wanted < n_done:
             raise ValueError(
                 f"{name}={n_wanted} must be larger or equal to the {n_done} "
                 "already trained when warm_start=True"
             )
         if n_wanted == n_done:
-            # Bags of boosting can be given more rounds, too.
-            name = f"n_estimators or {name}" if hasattr(self, "_continues_rounds") else name
             warn_caller(f"Warm-start fitting without increasing {name} does not fit new trees.")
-            return
-        forest = self._fit_forest(data, range(n_done, n_wanted))
-        self.forest_ = self._joined([self.forest_, forest]) if n_done else forest
-        self._finish_fit(data)
+        return range(n_done, n_wanted)
 
-    def _prepare(self, X, y, sample_weight, is_warm_start=False):
-        """The training set, once the seed and all settings have been set."""
-        data = self._training_set(X, y, sample_weight, is_warm_start)
-        if not is_warm_start:
-            self._seed = draw_seed(self.random_state)
-            if len(data.feature_map.source):  # others than the columns themselves
-                from ._selection import useful_features  # it grows trees, by a base class of ours
+    def _store(self, forest, settings, records, n_before=0):
+        """Set the fitted attributes; `records` are those of the members behind the first ones."""
+        self.forest_ = forest
+        vars(self).update(self._resolved(settings))
+        for name in RECORDS:
+            before = vars(self).pop(name, [])[:n_before]
+            # Kept for all members or for none: a warm start may train them in another way.
+            if len(before) == n_before and name in records[0]:
+                setattr(self, name, before + [record[name] for record in records])
 
-                useful = useful_features(
-                    self._for_squared_errors(data), self._seed, self._compares_indicators
-                )
-                data = data.with_features(useful.X, useful.feature_map)
-        self._resolve_settings(data, is_warm_start)
-        self._select_settings(data, is_warm_start)
-        return data
-
-    def _finish_fit(self, data):
+    def _finish_fit(self, method, data):
         """Set further fitted attributes once the forest is complete."""
+
+    def _sampling(self, bootstrap=False):
+        """How members draw their rows."""
+        return Sampling(bootstrap, getattr(self, "max_samples", None))
+
+    def _task(self):
+        """What the forest predicts."""
+        names = getattr(self, "feature_names_in_", None)
+        return Task(self._task_metadata, self._criterion, feature_names=names)
 
     def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
         """Validated input as a TrainingSet without a target; `encode` is applied to y.
@@ -225,15 +254,16 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
 
-    def _training_set(self, X, y, sample_weight, is_warm_start):
+    def _training_set(self, X, y, request):
         """Validated input as a TrainingSet with its target."""
-        known_map = self.forest_.feature_map if is_warm_start else None
+        previous, is_warm_start = request.previous, request.is_warm_start
+        known_map = previous.feature_map if is_warm_start else None
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
-        data = self._merged(X, y, sample_weight, encode, known_map)
-        if is_warm_start and len(self.forest_.spread):
-            data = data.with_deviation(self.forest_.spread)
-        if self._given_groups is not None:
-            data = data.with_groups(check_groups(self._given_groups, len(data.row_of_sample)))
+        data = self._merged(X, y, request.sample_weight, encode, known_map)
+        if is_warm_start and len(previous.spread):
+            data = data.with_deviation(previous.spread)
+        if request.groups is not None:
+            data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
@@ -241,102 +271,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         known_map = self.forest_.feature_map
         data = self._merged(X, y, sample_weight, self._encode_known_target, known_map)
         return self._set_target(data, True)
-
-    def _resolve_settings(self, data, is_warm_start):
-        """Set the values of "auto" parameters; check parameters against the data."""
-
-    def _select_settings(self, data, is_warm_start):
-        """Set those values of "auto" parameters that are found by training small forests."""
-
-    def _fit_forest(self, data, members, found=None, **shared):
-        """Train the trees with the given numbers, in parallel; override to train them at once.
-
-        `shared` is passed on to `_fit_tree`: what all trees need and is computed once. It must not
-        be changed there, since processes have copies. The list `found`, if there is one, is
-        extended by what `_fit_tree` recorded of each tree.
-        """
-
-        def fit_member(member, control):
-            seed = tree_seed(self._seed, member)
-            sample = self._tree_sample(data.without_fold(member), seed)
-            grown = self._fit_tree(sample, seed, control, **shared)
-            return grown if isinstance(grown, tuple) else (grown, {})
-
-        # A subclass that overrides this method may still change the trees.
-        are_final = type(self)._fit_forest is BaseForest._fit_forest
-        limit = self._time_limit
-        if limit is not None and self._keeps_parts:
-            limit = limit.ending_in_parts()
-        done = in_parallel(
-            fit_member,
-            members,
-            self.n_jobs,
-            self.verbose,
-            name=type(self).__name__,
-            units=self._progress_units,
-            limit=limit,
-            tasks=self.__dict__.pop("_tasks", None),  # copies that train in processes have none
-            state=self._partial_state if are_final else None,
-        )
-        trees, records = map(list, zip(*done))
-        del done
-        if limit is not None:
-            unit = self._progress_units[0]
-            if done := self._time_limit.report(len(trees), len(members), unit, records):
-                warn_caller(done)
-        if found is not None:
-            found.extend(records)
-        for name in RECORDS:
-            before = self.__dict__.pop(name, []) if members[0] else []
-            self.__dict__.pop(name, None)  # of trees that are replaced
-            # Kept for all trees or for none: a warm start may train its trees in another way.
-            if len(before) == members[0] and name in records[0]:
-                setattr(self, name, before + [record[name] for record in records])
-        return self._joined(trees, consume=True)
-
-    def _partial_state(self, done):
-        """Fitted attributes with only the trees that `_fit_forest` has trained so far."""
-        before = [self.forest_] if self.warm_start and "forest_" in self.__dict__ else []
-        return {"forest_": self._joined(before + [tree for tree, _ in done])}
-
-    def _member_counts(self, is_warm_start):
-        """The parameter that counts what `_fit_tree` trains, its value, and how many exist."""
-        return "n_estimators", self.n_estimators, len(self.forest_) if is_warm_start else 0
-
-    def _member(self, number):
-        """The trees that one call of `_fit_tree` made, as a Forest."""
-        return self.forest_[number]
-
-    def _joined(self, forests, consume=False):
-        """One forest of all trees; with `consume`, the forests must not be used again."""
-        metadata = forests[0].metadata
-        return Forest(join(forests, consume), **metadata)
-
-    @abstractmethod
-    def _fit_tree(self, data, seed, control):
-        """Train one tree on its sample, a TrainingSet in which rows that were not drawn weigh 0.
-
-        Return a Forest of one tree; or it and a dict of what training recorded, which becomes
-        fitted attributes: lists with one entry for each tree.
-        """
-
-    def _draw_weight(self, data, seed):
-        """Weights of the rows of one tree, before class weights of the sample."""
-        return data.weight
-
-    def _tree_sample(self, data, seed):
-        """The sample of the tree with a seed."""
-        return data.sample(self._tree_weight(data, seed))
-
-    def _new_forest(self, arrays, data, **metadata):
-        """A Forest of this estimator's task."""
-        return Forest(
-            arrays | data.feature_map.arrays,
-            n_features=data.X.shape[1],
-            levels=data.feature_map.levels,
-            feature_names=getattr(self, "feature_names_in_", None),
-            **self._task_metadata | metadata,
-        )
 
     # -------------------------------------------------------------------------------- predicting
 
@@ -465,30 +399,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         leaves = self.apply(X)
         return decision_path(self.forest_, leaves)
 
-    def _keeps_folds(self, n_folds):
-        """Are members that leave folds out what `fit` trains in any case?"""
-        return False
-
-    def _mean_of_members(self, data, is_predicted):
-        """Mean response of each row by the members that predict it, or NaN, and their number.
-
-        ``is_predicted(number)`` is the mask of the rows that a member predicts.
-        """
-        total = np.zeros((len(data), self.forest_.n_outputs))
-        n_members, ends = np.zeros(len(data)), []
-        for number in range(self._member_counts(True)[2]):
-            mask = is_predicted(number)
-            found = responses(self._member(number), data.X[mask])
-            total[mask] += found
-            n_members += mask
-            ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
-        with np.errstate(invalid="ignore"):
-            mean = total / n_members[:, None]
-        # By rounding, the mean of equal numbers may be another one.
-        if ends:
-            mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
-        return mean, n_members
-
     @property
     def feature_importances_(self):
         """Importances of the features, an array of shape ``(n_features_in_,)``.
@@ -512,26 +422,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return summary_html(self.forest_, seconds)
 
 
-class BagMixin:
-    """Forests that are trained in bags of trees; before `BaseForest` in the list of bases."""
-
-    _progress_units = "bag", "evaluation"
-
-    def _member_counts(self, is_warm_start):
-        return "n_bags", self.n_bags_, len(self.forest_.bag_start) - 1 if is_warm_start else 0
-
-    def _member(self, number):
-        first, last = self.forest_.bag_start[number : number + 2]
-        return self.forest_[first:last]
-
-    def _joined(self, forests, consume=False):
-        """One forest of all bags."""
-        ends = np.cumsum([0] + [len(forest) for forest in forests])
-        bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
-        metadata = forests[0].metadata
-        arrays = join(forests, consume)
-        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
-        return Forest(arrays, **metadata)
+class BagMixin:  # until hinge forests and boosting are methods
+    pass
 
 
 class BootstrapMixin:
@@ -559,23 +451,25 @@ class BootstrapMixin:
                 )
         return super()._validate_fit(X, y, sample_weight, known_levels)
 
-    def _draw_weight(self, data, seed):
-        """How often a tree draws each row; the weights themselves without bootstrap."""
-        if not (self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap):
-            return data.weight
-        return data.bootstrap(seed, resolve_max_samples(self.max_samples, len(data)))
+    def _sampling(self, bootstrap=None):
+        """Members draw bootstrap samples, or all rows; "auto": as fitted."""
+        if bootstrap is None:
+            bootstrap = self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
+        return super()._sampling(bootstrap)
 
-    def _finish_fit(self, data):
-        super()._finish_fit(data)
+    def _finish_fit(self, method, data):
+        super()._finish_fit(method, data)
         if self.oob_score:
-            self._set_oob(data)
+            self._set_oob(method, data)
 
-    def _set_oob(self, data):
-        """Predict every row with the trees that did not draw it; set the oob attributes."""
-        response, n_trees = self._mean_of_members(
-            data, lambda number: self._draw_weight(data, tree_seed(self._seed, number)) == 0
+    def _set_oob(self, method, data):
+        """Predict every row with the members that did not draw it; set the oob attributes."""
+        response, n_trees = method.mean_response(
+            self.forest_,
+            data,
+            lambda number: method.sampling.drawn(data, tree_seed(self._seed, number)) == 0,
         )
-        n_members = self._member_counts(True)[2]
+        n_members = method.count(self.forest_)
         known = n_trees > 0
         if not known.any():
             raise ValueError(

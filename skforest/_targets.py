@@ -1,6 +1,7 @@
 """Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -15,8 +16,9 @@ from ._base import StrOptions
 from ._docs import with_texts
 from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
-from .forest.statistics import labels_of, probabilities, within_targets
+from .forest.statistics import labels_of, probabilities
 from .training.losses import SquaredError, TargetUnits
+from .training.method import balancing_factor
 from .training.user_losses import Loss
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
@@ -171,7 +173,7 @@ class ForestClassifierMixin(ClassifierMixin):
         factor = np.ones(len(data))
         for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
             if given == "balanced":
-                of_class = self._balancing_factor(column, data.weight, len(classes))
+                of_class = balancing_factor(column, data.weight, len(classes))
             else:
                 own = given[k] if isinstance(given, list) else given
                 of_class = self._given_factor(own, column, classes)
@@ -197,22 +199,17 @@ class ForestClassifierMixin(ClassifierMixin):
         n = int(np.sum(self.n_classes_))
         return TargetUnits(np.zeros(n), 1.0, np.ones(n))
 
-    @staticmethod
-    def _balancing_factor(codes, weight, n_classes):
-        """Factor for each class that gives every class present the same weight."""
-        per_class = np.bincount(codes, weights=weight, minlength=n_classes)
-        present = per_class > 0
-        factor = np.zeros(n_classes)
-        factor[present] = per_class.sum() / (present.sum() * per_class[present])
-        return factor
+    def _sampling(self, *bootstrap):
+        """With ``class_weight="balanced_subsample"``, samples are balanced."""
+        sampling = super()._sampling(*bootstrap)
+        if self.class_weight != "balanced_subsample":
+            return sampling
+        n_classes = tuple(len(classes) for classes in self._every_classes)
+        return replace(sampling, balanced=n_classes)
 
-    def _tree_weight(self, data, seed):
-        """Weights of the rows of one tree: its bootstrap, balanced if asked for."""
-        drawn = weight = self._draw_weight(data, seed)
-        if self.class_weight == "balanced_subsample":
-            for codes, classes in zip(data.y.astype(np.int32).T, self._every_classes):
-                weight = weight * self._balancing_factor(codes, drawn, len(classes))[codes]
-        return weight
+    def _task(self):
+        n_classes = tuple(len(classes) for classes in self._every_classes)
+        return replace(super()._task(), n_classes=n_classes)
 
     @property
     def _task_metadata(self):
@@ -400,14 +397,6 @@ class ForestRegressorMixin(RegressorMixin):
             data = data.sample(np.where(is_usual, data.weight, 0.0))
         units = loss.target_units(y, data.weight)
         return data.with_target(loss.scale_target(y, units), units, y)
-
-    def _tree_weight(self, data, seed):
-        return self._draw_weight(data, seed)
-
-    def _new_forest(self, arrays, data, **metadata):
-        if metadata.get("aggregate", "mean") == "mean":
-            arrays = arrays | {"value": within_targets(arrays["value"], data)}
-        return super()._new_forest(arrays, data, **metadata)
 
     @property
     def _task_metadata(self):

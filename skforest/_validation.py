@@ -391,17 +391,6 @@ def set_resolved(estimator, auto):
         setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
 
 
-def resolve_max_samples(max_samples, n_rows):
-    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
-    if max_samples is None:
-        return n_rows
-    if isinstance(max_samples, Integral):
-        if max_samples > n_rows:
-            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
-        return int(max_samples)
-    return max(1, round(max_samples * n_rows))
-
-
 def draw_seed(random_state):
     """62 random bits as an int; `random_state` is an int, a RandomState or None."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)

@@ -6,26 +6,16 @@ hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ._base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
 from ._docs import described
-from ._greedy import (
-    MAX_STUMP_EPOCHS,
-    STUMP_VISITS,
-    UNLIMITED,
-    ObliqueForest,
-    SplitterOptions,
-    search_splitter,
-)
-from ._kernels.coordinate import CoordinateSplitter
-from ._kernels.projection import GaussianSampler
-from ._selection import best_setting
+from ._greedy import ObliqueForest
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import store_parameters
-from .forest.edit import with_votes
-from .training.alternating import refine_grown
+from .training.co2 import CO2Method, CO2Settings
 from .training.nongreedy import joint_settings
+from .training.trials import best_setting
 
 # What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
 # on held-out rows of the node, and single features. max_features is a power of the number of
@@ -176,14 +166,6 @@ REFERENCES = """
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoordinateOptions(SplitterOptions):
-    """What OC1 adds to the search of its first cut; as the parameters of `CO2ForestClassifier`."""
-
-    n_restarts: int
-    n_jumps: int
-
-
 class _CO2Forest(BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
@@ -272,80 +254,74 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
     # ----------------------------------------------------------------------------------- settings
 
-    def _resolve_settings(self, data, is_warm_start):
-        kept = {}
-        if is_warm_start:
-            # What was chosen for the first trees stays, unless it has been given since.
-            chosen = [name for name in SETTINGS[0] if getattr(self, name) == "auto"]
-            kept = {f"{name}_": getattr(self, f"{name}_") for name in chosen}
-        super()._resolve_settings(data, is_warm_start)
-        if self.refine is not None and self.refine != "alternating":
-            joint_settings(self.refine)
+    def _settings(self, data, request):
+        refine = self.refine
+        if refine not in (None, "alternating"):
+            refine = joint_settings(refine)
             if self.refine != "nongreedy":
                 self.refine._validate_params()
-        self.__dict__.update(self._candidate_settings(data.X.shape[1])[0] | kept)
-
-    def _select_settings(self, data, is_warm_start):
-        if not is_warm_start:
-            settings = self._candidate_settings(data.X.shape[1])
-            self.__dict__.update(best_setting(self, data, settings))
-
-    def _candidate_settings(self, n_features):
-        """What "auto" chooses from, as fitted attributes; given parameters stay as they are."""
-        given = {name: getattr(self, name) for name in SETTINGS[0]}
-        if self.oob_score or self.max_samples is not None:
-            given["bootstrap"] = True
+        n_features = data.X.shape[1]
+        if request.is_warm_start:
+            # What was chosen for the first trees stays, unless it has been given since.
+            choices = [{name: getattr(self, f"{name}_") for name in SETTINGS[0]}]
+        else:
+            needs_bootstrap = self.oob_score or self.max_samples is not None
+            own = {"bootstrap": True} if needs_bootstrap else {}
+            choices = [
+                choice | {"max_features": math.ceil(n_features ** choice["max_features"])} | own
+                for choice in SETTINGS
+            ]
         settings = []
-        for choice in SETTINGS:
-            setting = {
-                f"{name}_": value if given[name] == "auto" else given[name]
-                for name, value in choice.items()
-            }
-            if self.max_features == "auto":
-                setting["max_features_"] = math.ceil(n_features ** choice["max_features"])
-            else:
-                setting["max_features_"] = self.max_features_
-            if self.objective in WITHOUT_GRADIENT:
-                setting["holdout_"] = 0.0
-            if setting not in settings:
-                settings.append(setting)
-        return settings
+        for choice in choices:
+            one = self._settings_with(choice, refine, n_features)
+            if one not in settings:
+                settings.append(one)
+        return best_setting(self._small_method, data, settings, self._seed, request)
 
-    # ----------------------------------------------------------------------------------- training
-
-    def _splitter(self, data):
-        if self.objective_ in ("random", None):
-            own = {"exact": self.splitter != "hist"}
-            if self.objective_ == "random":
-                own["sampler"] = GaussianSampler(data.X.shape[1])
-            return search_splitter(**self._first_cut_options(data, **own))
-        if self.objective_ == "oc1":
-            own = self._first_cut_options(data)
-            return CoordinateSplitter, CoordinateOptions(
-                **own, n_restarts=self.n_restarts, n_jumps=self.n_jumps
-            )
-        is_auto = self.n_epochs == "auto"
-        return self._stump_splitter(
-            data,
-            objective=self.objective_,
+    def _settings_with(self, choice, refine, n_features):
+        """`CO2Settings` with the values of a choice for the parameters that are "auto"."""
+        values = {name: getattr(self, name) for name in choice}
+        chosen = {name: choice[name] if value == "auto" else value for name, value in values.items()}
+        chosen["max_features"] = self._resolve_max_features(n_features, choice["max_features"])
+        if chosen["objective"] in WITHOUT_GRADIENT:
+            chosen["holdout"] = 0.0
+        searches = chosen["objective"] in ("random", None)
+        return CO2Settings(
+            **self._growth_settings(**chosen, exact=self._is_exact(searches)),
+            weight_dtype=self.weight_dtype,
             nu=self.nu,
             learning_rate=self.learning_rate,
+            schedule=self.schedule,
             momentum=self.momentum,
+            n_epochs=self.n_epochs,
             batch_size=self.batch_size,
-            n_visits=STUMP_VISITS if is_auto else UNLIMITED,
-            max_epochs=MAX_STUMP_EPOCHS if is_auto else self.n_epochs,
             smoothing=self.smoothing,
             row_norm=self.row_norm or 0.0,
-            holdout=self.holdout_,
-            old_signs=self.signs == "old",
-            gradient_leaves=self.leaves == "gradient",
-            keep_last=self.keep == "last",
-            constant_rate=self.schedule == "constant",
+            signs=self.signs,
+            leaves=self.leaves,
+            keep=self.keep,
+            n_restarts=self.n_restarts,
+            n_jumps=self.n_jumps,
+            refine=refine,
+            n_sweeps=self.n_sweeps,
+            has_votes=getattr(self, "voting", "soft") == "hard",
         )
 
-    def _fit_tree(self, data, seed, control):
-        forest = super()._fit_tree(data, seed, control)
-        return refine_grown(self, forest, data, seed, control.stop)
+    def _is_exact(self, searches):
+        """Are cuts between any two rows? "auto": where a node has no other cut than these."""
+        return self.splitter == "exact" or (self.splitter == "auto" and searches)
+
+    def _method(self, settings):
+        return CO2Method(settings, self._task(), self._sampling(settings.bootstrap))
+
+    def _small_method(self, settings):
+        """The method of a trial, whose trees are not refined."""
+        settings = replace(settings, refine=None, has_votes=False)
+        sampling = replace(self._sampling(settings.bootstrap), max_samples=None)
+        return CO2Method(settings, self._task(), sampling)
+
+    def _resolved(self, settings):
+        return {f"{name}_": getattr(settings, name) for name in SETTINGS[0]}
 
 
 @described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
@@ -376,10 +352,6 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
 
     _parameter_constraints: dict = {"voting": [StrOptions({"soft", "hard"})]}
     _label_criterion = "entropy"
-
-    def _joined(self, forests, consume=False):
-        forest = super()._joined(forests, consume)
-        return with_votes(forest) if self.voting == "hard" else forest
 
     def __init__(
         self,

@@ -17,9 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._feature_grid import FeatureGrid
-from ._greedy import MAX_DEPTH, ObliqueForest, SplitterOptions
+from ._greedy import ObliqueForest
+from .training.growing import MAX_DEPTH, SplitterOptions
 from ._kernels.soft_stump import SoftSplitter
-from ._selection import best_setting
+from .training.trials import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
 from ._validation import set_resolved, store_parameters
 from .forest.statistics import recount

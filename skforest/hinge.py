@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import is_classifier
 
+from .training.trials import quick_importances
 from ._base import BagMixin, BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
 from ._kernels.rows import random_stream, tree_seed
-from ._selection import quick_importances
 from ._table import UNKNOWN, as_frame
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import draw_seed, set_resolved, store_parameters

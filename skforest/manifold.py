@@ -14,10 +14,10 @@ import numpy as np
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._feature_grid import FeatureGrid, as_booleans
-from ._greedy import GreedyForest, search_splitter
-from ._kernels.projection import AxisSampler, BoxSampler, SparseSampler
+from ._greedy import GreedyForest
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import store_parameters
+from .training.manifold import ManifoldMethod, ManifoldSettings
 
 PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}
@@ -165,22 +165,46 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
 
     # ----------------------------------------------------------------------------------- settings
 
-    def _resolve_settings(self, data, is_warm_start):
+    def _settings(self, data, request):
         n_features = data.X.shape[1]
         if self.nonzeros == "fixed" and self.n_nonzeros < 1:
             raise ValueError(
                 f"n_nonzeros={self.n_nonzeros} must be at least 1 with nonzeros='fixed'"
             )
-        self.projection_ = self.projection
-        if self.projection == "auto":
-            self.projection_ = "sparse" if self.feature_shape is None else "patch"
-        self.feature_shape_ = FeatureGrid(self.feature_shape, n_features).shape
-        self.max_features_ = self._resolve_max_features(n_features)
-        self.max_bins_ = self._auto_bins() if self.max_bins == "auto" else self.max_bins
-        if self.projection_ != "patch":  # computed once, before threads ask for it
-            data.varying(), data.has_outliers()
-        if self.projection_ == "patch":
-            self.min_patch_, self.max_patch_ = self._resolve_patch()
+        projection = self.projection
+        if projection == "auto":
+            projection = "sparse" if self.feature_shape is None else "patch"
+        grid = FeatureGrid(self.feature_shape, n_features)
+        flags = {
+            name: grid.per_axis(as_booleans(getattr(self, name), name), name, getattr(self, name))
+            for name in ("wrap", "unordered")
+        }
+        patches = None, None
+        if projection == "patch":
+            patches = self._resolve_patch(grid, flags["unordered"])
+        auto_features = self._auto_max_features(n_features, projection)
+        max_features = self._resolve_max_features(n_features, auto_features)
+        return ManifoldSettings(
+            **self._growth_settings(max_features=max_features),
+            projection=projection,
+            feature_shape=grid.shape,
+            **flags,
+            min_patch=patches[0],
+            max_patch=patches[1],
+            contrast=self.contrast,
+            is_inside=self.placement == "inside",
+            n_nonzeros=float(self.n_nonzeros),
+            has_fixed_nonzeros=self.nonzeros == "fixed",
+            has_scaled_weights=self.sparse_weights == "scaled",
+        )
+
+    def _method(self, settings):
+        return ManifoldMethod(settings, self._task(), self._sampling())
+
+    def _resolved(self, settings):
+        names = ["projection", "feature_shape", "max_features", "max_bins"]
+        names += ["min_patch", "max_patch"] if settings.projection == "patch" else []
+        return {f"{name}_": getattr(settings, name) for name in names}
 
     @property
     def _criterion(self):
@@ -198,27 +222,13 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         has_grid = self.feature_shape is not None
         return self.projection == "patch" or (self.projection == "auto" and has_grid)
 
-    @property
-    def _grid(self):
-        return FeatureGrid(self.feature_shape_, math.prod(self.feature_shape_))
-
-    @property
-    def _weights_are_scaled(self):
-        return self.projection_ == "sparse" and self.sparse_weights == "scaled"
-
-    def _flags(self, name):
-        """A parameter of flags, with one entry for each axis."""
-        value = getattr(self, name)
-        return self._grid.per_axis(as_booleans(value, name), name, value)
-
-    def _resolve_patch(self):
+    def _resolve_patch(self, grid, unordered):
         """Smallest and largest patch, as arrays with one entry for each axis."""
-        grid = self._grid
         low = grid.sizes(self.min_patch, "min_patch")
         if isinstance(self.max_patch, str):
             high = tuple(
-                length if unordered else max(math.isqrt(length - 1) + 1, least)
-                for length, unordered, least in zip(grid.shape, self._flags("unordered"), low)
+                length if is_unordered else max(math.isqrt(length - 1) + 1, least)
+                for length, is_unordered, least in zip(grid.shape, unordered, low)
             )
         else:
             high = grid.sizes(self.max_patch, "max_patch")
@@ -228,62 +238,14 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             )
         return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
 
-    def _auto_max_features(self, n_features):
+    def _auto_max_features(self, n_features, projection):
         """Chosen by errors on tables (sparse) and out of bag on images (patch)."""
         root = math.sqrt(n_features)
-        if self.projection_ == "patch":
+        if projection == "patch":
             return math.ceil(2 * root)
-        if self.projection_ == "sparse":
+        if projection == "sparse":
             return max(16, min(n_features, math.ceil(4 * root)))
         return n_features if self.criterion == "squared_error" else math.ceil(root)
-
-    # ----------------------------------------------------------------------------------- training
-
-    def _sampler(self, data):
-        """The distribution of directions; it holds scratch, so each tree has one of its own."""
-        n_features = data.X.shape[1]
-        if self.projection_ == "axis":
-            return AxisSampler(n_features)
-        if self.projection_ == "sparse":
-            ones = np.ones(n_features, dtype=np.float32)
-            scale = data.unit() if self._weights_are_scaled else ones
-            mean, varying = float(self.n_nonzeros), data.varying()
-            mean = min(mean, max(1, len(varying)))
-            return SparseSampler(n_features, mean, self.nonzeros == "fixed", scale, varying)
-        return BoxSampler(
-            self.feature_shape_,
-            self._flags("wrap"),
-            self._flags("unordered"),
-            self.min_patch_,
-            self.max_patch_,
-            self.contrast,
-            self.placement == "inside",
-        )
-
-    def _splitter(self, data):
-        sampler = self._sampler(data)
-        # Scaled sparse weights are at most the reciprocal of the smallest spread.
-        largest_weight = 1 / float(data.unit().min()) if self._weights_are_scaled else 1.0
-        largest = data.largest() * sampler.max_terms * max(1.0, largest_weight)
-        options = self._search_options(
-            data,
-            sampler=sampler,
-            exact=self.splitter == "exact",
-            zooms=self.projection_ != "patch" and data.has_outliers(),
-            n_bins=self.max_bins_,
-            max_search_samples=self.max_search_samples,
-            may_overflow=largest > float(np.finfo(np.float32).max),
-        )
-        return search_splitter(**options)
-
-    def _directions_metadata(self, data, arrays):
-        if self._weights_are_scaled:
-            arrays["spread"] = data.deviation()
-        return {
-            "feature_shape": self.feature_shape_,
-            "wrap": self._flags("wrap"),
-            "unordered": self._flags("unordered"),
-        }
 
 
 @described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)

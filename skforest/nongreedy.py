@@ -9,7 +9,8 @@ import numpy as np
 
 from ._base import RECORDS, BootstrapMixin, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._docs import described, with_texts
-from ._greedy import SEARCHED, ObliqueForest, search_splitter
+from ._greedy import ObliqueForest
+from .training.growing import SEARCHED, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import store_parameters
 from .training.alternating import refine_grown

@@ -12,7 +12,7 @@ from .._kernels.alternate import Alternator
 from .._kernels.logistic import Logistic
 from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
-from .nongreedy import joint_settings, train_jointly
+from .nongreedy import train_jointly
 
 MOMENTUM = 0.9
 BATCH_SIZE = 100
@@ -66,18 +66,15 @@ def refine_tree(
     return forest, np.array(curve)
 
 
-def refine_grown(estimator, forest, data, seed, stop):
-    """Refine a tree that was just grown, as the parameter `refine` of its estimator says.
+def refine_grown(forest, data, seed, stop, refine, n_sweeps, criterion):
+    """Refine a tree that was just grown: "alternating", by `JointSettings`, or not at all, None.
 
     Return the tree and a record: "refine_curve_", or what `train_jointly` recorded.
     """
-    if estimator.refine is None or stop[0]:
+    if refine is None or stop[0]:
         return forest, {}
-    criterion = estimator._criterion
-    if estimator.refine != "alternating":
-        held_out, settings = np.zeros(len(data), dtype=bool), joint_settings(estimator.refine)
-        return train_jointly(forest, data, held_out, seed, stop, settings, criterion)
-    forest, curve = refine_tree(
-        forest, data, seed, stop, criterion=criterion, n_sweeps=estimator.n_sweeps
-    )
+    if refine != "alternating":
+        held_out = np.zeros(len(data), dtype=bool)
+        return train_jointly(forest, data, held_out, seed, stop, refine, criterion)
+    forest, curve = refine_tree(forest, data, seed, stop, criterion=criterion, n_sweeps=n_sweeps)
     return forest, {"refine_curve_": curve}

@@ -1,18 +1,19 @@
 """Choices made by training small forests: settings, features of categories, importances."""
 
 import math
-from copy import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from scipy.special import chdtri
 
-from ._greedy import GrowthLimits, grow_tree, search_splitter
-from ._kernels.projection import AxisSampler, SparseSampler
-from ._kernels.rows import random_stream, tree_seed
-from ._threads import local_threads
-from .forest import Forest
-from .forest.statistics import squared_error
+from .._kernels.projection import AxisSampler, SparseSampler
+from .._kernels.rows import random_stream, tree_seed
+from .._threads import local_threads
+from ..forest import Forest
+from ..forest.statistics import squared_error
+from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
+from .method import train_members
 
 # Of the forests that are compared on held-out rows.
 N_TREES = 10
@@ -33,34 +34,32 @@ FEATURE_SEED = 5 * 2**60
 IMPORTANCE_TREES = 50
 MAX_DRAWS = 2000  # rows of a tree
 MIN_LEAF = 2
-MAX_DEPTH = 2**31 - 1
 IMPORTANCE_SEED = 3 * 2**61  # far from the numbers of trees and bags
 
 
-def best_setting(estimator, data, settings, n_trees=N_TREES, **shared):
-    """The setting whose small forest has the least error on held-out rows.
+def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
+    """The settings whose small forest has the least error on held-out rows.
 
     The error is the mean squared difference to the targets, with one-hot classes (Brier score).
-    `settings` are dicts of attributes of the estimator, `shared` those of all small forests. The
-    seed of the estimator is set.
+    ``method_of(settings)`` is the `Method` that trains the small forest. `request` is that of
+    `fit`.
     """
     if len(settings) == 1 or np.count_nonzero(data.weight) < MIN_ROWS:
         return settings[0]
-    train, test = _split(data, estimator._seed)
+    train, test = _split(data, seed)
     trees = range(FIRST_SEED + 1, FIRST_SEED + 1 + n_trees)
-    errors, limit = [], estimator._time_limit
+    errors, limit, run = [], request.limit, replace(request.run, verbose=0)
     for number, setting in enumerate(settings):
         if errors and limit is not None and not limit.left():
             break
-        # The copy trains trees and does nothing else with them.
-        trial = copy(estimator)
-        own = {"refine": None, "max_samples": None, "verbose": 0, "_tasks": None}
         if limit is not None:
             # In equal times, those with better trees or with more of them are better.
-            own["_time_limit"] = limit.part(TRIAL_SHARE / (len(settings) - number), at_least=1)
-        trial.__dict__.update(setting | shared, **own)
+            share = TRIAL_SHARE / (len(settings) - number)
+            run = replace(run, limit=limit.part(share, at_least=1))
+        method = method_of(setting)
         with local_threads():
-            errors.append(squared_error(trial._fit_forest(train, trees), test))
+            forest = method.finish(train_members(method, train, trees, seed, run))
+        errors.append(squared_error(forest, test))
     return settings[int(np.argmin(errors))]
 
 

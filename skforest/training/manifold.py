@@ -1,0 +1,87 @@
+"""Forests of random patches, sparse mixtures and single features, which are searched."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.projection import AxisSampler, BoxSampler, SparseSampler
+from .growing import GrowingMethod, GrowthSettings, search_splitter
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifoldSettings(GrowthSettings):
+    """The parameters of manifold forests, with every value resolved."""
+
+    projection: str  # "axis", "sparse" or "patch"
+    feature_shape: tuple
+    wrap: tuple  # of bool, one for each axis
+    unordered: tuple
+    min_patch: np.ndarray | None  # (n_axes,), int32; only of patches
+    max_patch: np.ndarray | None
+    contrast: str
+    is_inside: bool  # are patches inside of the grid, or their corners?
+    n_nonzeros: float
+    has_fixed_nonzeros: bool
+    has_scaled_weights: bool
+
+
+class ManifoldMethod(GrowingMethod):
+    """Trains forests of directions that are drawn at random; `settings` are `ManifoldSettings`."""
+
+    def prepared(self, data, members, request):
+        """What the samplers ask the rows for is computed once."""
+        if self.settings.projection != "patch":
+            data.unit(), data.varying(), data.has_outliers()
+        return data, self
+
+    @property
+    def weights_are_scaled(self):
+        """bool: are weights of features in units of their deviations?"""
+        return self.settings.projection == "sparse" and self.settings.has_scaled_weights
+
+    def sampler(self, data):
+        """The distribution of directions; it holds scratch, so each tree has one of its own."""
+        settings, n_features = self.settings, data.X.shape[1]
+        if settings.projection == "axis":
+            return AxisSampler(n_features)
+        if settings.projection == "sparse":
+            ones = np.ones(n_features, dtype=np.float32)
+            unit = data.unit() if self.weights_are_scaled else ones
+            varying = data.varying()
+            mean = min(settings.n_nonzeros, max(1, len(varying)))
+            return SparseSampler(n_features, mean, settings.has_fixed_nonzeros, unit, varying)
+        return BoxSampler(
+            settings.feature_shape,
+            settings.wrap,
+            settings.unordered,
+            settings.min_patch,
+            settings.max_patch,
+            settings.contrast,
+            settings.is_inside,
+        )
+
+    def splitter(self, sample):
+        """A search among directions of the sampler."""
+        sampler = self.sampler(sample)
+        # Scaled sparse weights are at most the reciprocal of the smallest deviation.
+        largest_weight = 1 / float(sample.unit().min()) if self.weights_are_scaled else 1.0
+        largest = sample.largest() * sampler.max_terms * max(1.0, largest_weight)
+        return search_splitter(
+            **self.search_options(
+                sample,
+                sampler=sampler,
+                zooms=self.settings.projection != "patch" and sample.has_outliers(),
+                may_overflow=largest > float(np.finfo(np.float32).max),
+            )
+        )
+
+    def directions_metadata(self, sample, arrays):
+        """The grid of the boxes."""
+        if self.weights_are_scaled:
+            arrays["spread"] = sample.deviation()
+        settings = self.settings
+        return {
+            "feature_shape": settings.feature_shape,
+            "wrap": settings.wrap,
+            "unordered": settings.unordered,
+        }

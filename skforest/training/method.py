@@ -1,0 +1,259 @@
+"""What learns: a `Method` trains members of a forest, each a tree, or a bag of trees, by itself.
+
+`train_members` draws their samples and trains them in parallel. An estimator reads a table, makes
+a method of its parameters, and keeps the forest that the method finishes; trials that choose a
+setting, blends and `refine` do without the estimator.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+
+from .._kernels.rows import tree_seed
+from .._threads import FitTasks, TimeLimit, in_parallel
+from .._training_set import TrainingSet
+from .._warnings import warn_caller
+from ..forest import Forest
+from ..forest.edit import join
+from ..forest.statistics import responses, within_targets
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What one call of `fit` was given beside X and y, and how it is run."""
+
+    sample_weight: object = None
+    groups: object = None  # of samples that are held out together
+    validation: tuple | None = None  # X_val, y_val and sample_weight_val
+    previous: Forest | None = None  # that a warm start adds to
+    limit: TimeLimit | None = None
+    tasks: FitTasks | None = None  # for callbacks
+    n_jobs: int | None = None
+    verbose: int = 0
+    name: str = ""  # of the estimator, shown with the progress
+
+    @property
+    def is_warm_start(self):
+        """bool: does the fit add to a fitted forest?"""
+        return self.previous is not None
+
+    @property
+    def run(self):
+        """FitRequest: how training is run, without what was given."""
+        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=self.name)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a forest predicts, and the names of its columns."""
+
+    metadata: dict  # arguments of a `Forest`
+    criterion: str  # impurity of the target: "gini", "entropy" or "squared_error"
+    n_classes: tuple = ()  # of every output; without any in regression
+    feature_names: object = None
+
+    def forest(self, arrays, data, **metadata):
+        """A Forest of this task, of members that were trained on a TrainingSet."""
+        metadata = self.metadata | metadata
+        if not self.n_classes and metadata.get("aggregate", "mean") == "mean":
+            arrays = arrays | {"value": within_targets(arrays["value"], data)}
+        return Forest(
+            arrays | data.feature_map.arrays,
+            n_features=data.X.shape[1],
+            levels=data.feature_map.levels,
+            feature_names=self.feature_names,
+            **metadata,
+        )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which rows a member is trained on, and with which weights.
+
+    Parameters
+    ----------
+    bootstrap : bool
+    max_samples : int, float or None
+        As the parameter of estimators.
+    balanced : tuple of int
+        Numbers of classes of the outputs that are balanced in every sample.
+    """
+
+    bootstrap: bool = False
+    max_samples: object = None
+    balanced: tuple = ()
+
+    def drawn(self, data, seed):
+        """Weights of the rows as a member draws them, before they are balanced."""
+        if not self.bootstrap:
+            return data.weight
+        return data.bootstrap(seed, resolve_max_samples(self.max_samples, len(data)))
+
+    def sample(self, data, seed):
+        """The sample of the member with a seed, a TrainingSet; rows not drawn weigh 0."""
+        drawn = weight = self.drawn(data, seed)
+        for codes, n_classes in zip(data.y.astype(np.int32).T, self.balanced):
+            weight = weight * balancing_factor(codes, drawn, n_classes)[codes]
+        return data.sample(weight)
+
+
+@dataclass
+class Trained:
+    """Members that were trained, one Forest for each, and what training recorded of them."""
+
+    forests: list
+    records: list
+    members: range  # their numbers; with a time limit, the last ones may be missing
+    data: TrainingSet  # that samples were drawn from, see `Method.prepared`
+
+
+class Method(ABC):
+    """Trains the members of a forest; an instance is not changed by training.
+
+    Parameters
+    ----------
+    settings : object
+        A frozen dataclass with every value resolved.
+    task : Task
+    sampling : Sampling
+    """
+
+    units = "tree", "epoch"  # what progress counts: members, or parts of a single one
+    has_bags = False  # is a member a bag of trees?
+    keeps_parts = False  # does a member that has no more time end with the best model so far?
+    only_joins = True  # is a forest of some members valid before `finish`?
+
+    def __init__(self, settings, task, sampling=Sampling()):
+        self.settings, self.task, self.sampling = settings, task, sampling
+
+    @property
+    @abstractmethod
+    def n_members(self):
+        """Number of members that the parameters ask for."""
+
+    def prepared(self, data, members, request):
+        """Rows that samples are drawn from, and this method with what all members share.
+
+        It is computed once, before threads or processes start.
+        """
+        return data, self
+
+    @abstractmethod
+    def train(self, sample, seed, control):
+        """Train one member on its sample: a Forest, and a dict of what training recorded.
+
+        `control` is a `Control`: where ``control.stop[0]`` is not 0, the result is dropped.
+        """
+
+    def finish(self, trained, before=None):
+        """The forest of trained members, behind those of the forest `before`."""
+        return self.joined(trained.forests, before, consume=True)
+
+    def joined(self, forests, before=None, consume=False):
+        """One forest of members; with `consume`, they must not be used again."""
+        whole = joined(forests, self.has_bags, consume)
+        return whole if before is None else joined([before, whole], self.has_bags)
+
+    def count(self, forest):
+        """Number of members of a forest, or of None."""
+        if forest is None:
+            return 0
+        return len(forest.bag_start) - 1 if self.has_bags else len(forest)
+
+    def member(self, forest, number):
+        """One member of a forest, as a Forest."""
+        if not self.has_bags:
+            return forest[number]
+        first, last = forest.bag_start[number : number + 2]
+        return forest[first:last]
+
+    def mean_response(self, forest, data, is_predicted):
+        """Mean response of each row by the members that predict it, or NaN, and their number.
+
+        ``is_predicted(number)`` is the mask of the rows that a member predicts.
+        """
+        total = np.zeros((len(data), forest.n_outputs))
+        n_members, ends = np.zeros(len(data)), []
+        for number in range(self.count(forest)):
+            mask = is_predicted(number)
+            found = responses(self.member(forest, number), data.X[mask])
+            total[mask] += found
+            n_members += mask
+            ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
+        with np.errstate(invalid="ignore"):
+            mean = total / n_members[:, None]
+        # By rounding, the mean of equal numbers may be another one.
+        if ends:
+            mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
+        return mean, n_members
+
+
+def train_members(method, data, members, seed, request):
+    """Train the members with the given numbers, in parallel: `Trained`.
+
+    `data` is the TrainingSet that they sample, and `seed` that of the estimator. With a time
+    limit, those are trained that end in time; NotInTime if none does.
+    """
+    data, prepared = method.prepared(data, members, request)
+    limit, tasks, name = request.limit, request.tasks, request.name
+
+    def train(member, control):
+        own = tree_seed(seed, member)
+        sample = prepared.sampling.sample(data.without_fold(member), own)
+        return prepared.train(sample, own, control)
+
+    def attributes(done):
+        """Fitted attributes with only the members that have been trained so far."""
+        return {"forest_": method.joined([forest for forest, _ in done], request.previous)}
+
+    done = in_parallel(
+        train,
+        members,
+        request.n_jobs,
+        request.verbose,
+        name=name,
+        units=method.units,
+        limit=limit.ending_in_parts() if limit is not None and method.keeps_parts else limit,
+        tasks=tasks,
+        state=attributes if method.only_joins else None,
+    )
+    forests, records = map(list, zip(*done))
+    if limit is not None:
+        if report := limit.report(len(done), len(members), method.units[0], records):
+            warn_caller(report)
+    return Trained(forests, records, members[: len(done)], data)
+
+
+def joined(forests, has_bags=False, consume=False):
+    """One forest of all trees, or bags; with `consume`, the forests must not be used again."""
+    metadata = forests[0].metadata
+    if not has_bags:
+        return Forest(join(forests, consume), **metadata)
+    ends = np.cumsum([0] + [len(forest) for forest in forests])
+    bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
+    arrays = join(forests, consume)
+    arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
+    return Forest(arrays, **metadata)
+
+
+def balancing_factor(codes, weight, n_classes):
+    """Factor for each class that gives every class present the same weight."""
+    per_class = np.bincount(codes, weights=weight, minlength=n_classes)
+    present = per_class > 0
+    factor = np.zeros(n_classes)
+    factor[present] = per_class.sum() / (present.sum() * per_class[present])
+    return factor
+
+
+def resolve_max_samples(max_samples, n_rows):
+    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
+    if max_samples is None:
+        return n_rows
+    if isinstance(max_samples, Integral):
+        if max_samples > n_rows:
+            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
+        return int(max_samples)
+    return max(1, round(max_samples * n_rows))
