@@ -38,7 +38,14 @@ from ._validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 from ._warnings import warn_caller
 from .forest import Forest
 from .forest.statistics import decision_path
-from .training.method import FitRequest, Sampling, Task, train_members
+from .training.method import (
+    FitRequest,
+    Sampling,
+    Task,
+    mean_response,
+    n_members,
+    train_members,
+)
 from .training.trials import useful_features
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
@@ -74,6 +81,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
     }
     time_limit = None  # of single trees
+    _trains_members = True  # is the model a `Forest` alone, whose members are trained one by one?
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
@@ -178,8 +186,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _new_members(self, method, request):
         """Numbers of the members to train: all, or those that a warm start adds."""
-        name = "n_bags" if method.has_bags else "n_estimators"
-        n_wanted, n_done = method.n_members, method.count(request.previous)
+        name = "n_bags" if method.units[0] == "bag" else "n_estimators"
+        n_wanted = method.n_members
+        n_done = n_members(request.previous) if request.is_warm_start else 0
         if n_wanted < n_done:
             raise ValueError(
                 f"{name}={n_wanted} must be larger or equal to the {n_done} "
@@ -460,20 +469,19 @@ class BootstrapMixin:
     def _finish_fit(self, method, data):
         super()._finish_fit(method, data)
         if self.oob_score:
-            self._set_oob(method, data)
+            self._set_oob(method.sampling, data)
 
-    def _set_oob(self, method, data):
+    def _set_oob(self, sampling, data):
         """Predict every row with the members that did not draw it; set the oob attributes."""
-        response, n_trees = method.mean_response(
-            self.forest_,
-            data,
-            lambda number: method.sampling.drawn(data, tree_seed(self._seed, number)) == 0,
-        )
-        n_members = method.count(self.forest_)
+
+        def did_not_draw(number):
+            return sampling.drawn(data, tree_seed(self._seed, number)) == 0
+
+        response, n_trees = mean_response(self.forest_, data, did_not_draw)
         known = n_trees > 0
         if not known.any():
             raise ValueError(
-                f"oob_score=True: each of the {n_members} trees drew all {len(data)} distinct "
+                f"oob_score=True: each of the {n_members(self.forest_)} trees drew all {len(data)} distinct "
                 "rows, so none is left to score; train more trees or lower max_samples"
             )
         if not known.all():

@@ -5,6 +5,7 @@ Also the criterion by which their predictions of the rows of these folds are wei
 
 import time
 from copy import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,6 +21,7 @@ from ._targets import same_classes
 from ._threads import NotInTime, TimeLimit, earlier
 from ._training_set import IS_LEFT_OUT, TRAINS
 from .training.blending import R2, LogLoss, Scorer, sharpened
+from .training.method import mean_response, train_members
 
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
 # classes, at least 2: with more rows, weights hardly change.
@@ -157,42 +159,51 @@ class OwnMember(_Member):
         """Prepare training: the rows in folds, and the number of trees."""
         model = self.estimator
         model._validate_params()
-        self.unit = model._progress_units[0]
         self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
-        model._time_limit, model._given_groups = limit, samples.groups
+        given = {"sample_weight": samples.weight, "groups": samples.groups, "limit": limit}
+        self.request = model._request(previous=None, **given)
         # Settings that are chosen from the data are chosen on all rows. They are few; what they
         # leak is small.
-        self.data = model._prepare(samples.X, samples.y, samples.weight)
+        self.data = model._read_training_set(samples.X, samples.y, self.request)
+        self.settings = model._settings(self.data, self.request)
+        self.method = model._method(self.settings)
+        self.unit = self.method.units[0]
         self.in_folds, self.fold, self.row = samples.in_folds(self.data)
-        self.n_wanted = model._member_counts(False)[1]
+        self.n_wanted = self.method.n_members
         n_left_out, n_trees = samples.n_folds, self.n_wanted
-        self.keeps_folds = samples.splits is None and model._keeps_folds(samples.n_folds)
+        self.keeps_folds = samples.splits is None and self.method.keeps_folds(samples.n_folds)
         if not self.keeps_folds:
             n_left_out = samples.n_compared
             n_trees = -(-n_trees * n_left_out // samples.n_folds)
         self.n_folds = max(n_trees, n_left_out)  # of trees, each without a fold
         self.n_left_out, self.n_done = n_left_out, 0
+        self.forest, self.records = None, []
         self.is_cut = False  # has a limit ended the training of a bag?
         self.growth = max(1.0, self.n_wanted / self.n_folds)
         self.in_folds = self.in_folds.with_folds(self.fold, n_left_out)
 
     def extend(self, n, samples, limit=None):
         """Train the next trees, each without one of the folds."""
-        model, start = self.estimator, time.perf_counter()
-        model._time_limit = earlier(limit, self._limit)
-        forest = model._fit_forest(self.in_folds, range(self.n_done, self.n_done + n))
-        model.forest_ = model._joined([model.forest_, forest]) if self.n_done else forest
-        self.is_cut |= model._time_limit is not None and model._time_limit.is_cut
-        self.n_done = model._member_counts(True)[2]
+        start, limit = time.perf_counter(), earlier(limit, self._limit)
+        trained = self._trained(self.in_folds, range(self.n_done, self.n_done + n), limit)
+        self.forest = self.method.finish(trained, self.forest)
+        self.records += trained.records
+        self.estimator._store(self.forest, self.settings, self.records)
+        self.is_cut |= limit is not None and limit.is_cut
+        self.n_done += len(trained.forests)
         self.seconds += time.perf_counter() - start
         self.step_seconds = self.seconds / self.n_done
         self.final_seconds = self.step_seconds * self.n_wanted
         self.growth = max(1.0, self.n_wanted / self.n_done)
 
+    def _trained(self, data, members, limit):
+        request = replace(self.request, limit=limit)
+        return train_members(self.method, data, members, self.estimator._seed, request)
+
     def response(self, samples):
         """Mean responses of the compared rows by the trees that left them out; NaN if none did."""
         data = self.in_folds
-        response, n_predicting = self.estimator._mean_of_members(data, data.is_left_out)
+        response, n_predicting = mean_response(self.forest, data, data.is_left_out)
         if len(self.row) > len(self.data):
             weight = np.where(n_predicting, data.weight, 0.0)
             response = _mean_by_row(response, weight, self.row)
@@ -202,28 +213,25 @@ class OwnMember(_Member):
         """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
         model = self.estimator
         has_time = limit is None or limit.left() > REFIT * self.final_seconds
-        self.is_refitted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
-        self.is_refitted &= not self.keeps_folds
-        if self.is_refitted:
-            before = model.__dict__.copy()
-            own = TimeLimit.of(model.time_limit, time.perf_counter())
-            limit = model._time_limit = earlier(limit, own)
-            try:
-                model.forest_ = model._fit_forest(self.data, range(self.n_wanted))
-            except NotInTime:
-                self.is_refitted = False
-            if limit is not None and limit.is_cut and not self.is_cut:
-                self.is_refitted = False
-            if model._member_counts(True)[2] < min(self.n_wanted, len(before["forest_"])):
-                self.is_refitted = False
-            if not self.is_refitted:
-                model.__dict__.clear()
-                model.__dict__.update(before)
-        if self.is_refitted:
-            model._finish_fit(self.data)
-        for name in ("_time_limit", "_given_groups"):
-            model.__dict__.pop(name, None)
-        del self.data, self.in_folds
+        is_wanted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
+        if is_wanted and not self.keeps_folds:
+            limit = earlier(limit, TimeLimit.of(model.time_limit, time.perf_counter()))
+            trained = self._trained_in_time(limit)
+            self.is_refitted = trained is not None
+            if self.is_refitted:
+                model._store(self.method.finish(trained), self.settings, trained.records)
+                model._finish_fit(self.method, self.data)
+        del self.data, self.in_folds, self.forest, self.records
+
+    def _trained_in_time(self, limit):
+        """Members of all rows; None if these are worse than those of the folds for lack of time."""
+        try:
+            trained = self._trained(self.data, range(self.n_wanted), limit)
+        except NotInTime:
+            return None
+        is_cut = limit is not None and limit.is_cut and not self.is_cut
+        is_smaller = len(trained.forests) < min(self.n_wanted, self.n_done)
+        return None if is_cut or is_smaller else trained
 
 
 class OtherMember(_Member):

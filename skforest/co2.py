@@ -280,8 +280,8 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
     def _settings_with(self, choice, refine, n_features):
         """`CO2Settings` with the values of a choice for the parameters that are "auto"."""
-        values = {name: getattr(self, name) for name in choice}
-        chosen = {name: choice[name] if value == "auto" else value for name, value in values.items()}
+        chosen = {name: getattr(self, name) for name in choice}
+        chosen = {name: choice[name] if v == "auto" else v for name, v in chosen.items()}
         chosen["max_features"] = self._resolve_max_features(n_features, choice["max_features"])
         if chosen["objective"] in WITHOUT_GRADIENT:
             chosen["holdout"] = 0.0

@@ -20,8 +20,10 @@ from ._targets import RoutingMixin
 from ._threads import in_parallel
 from ._unwrap import refusal, rewrapped, unwrapped
 from ._validation import check_n_jobs, draw_seed
+from .forest.edit import with_votes
 from .forest.statistics import route
 from .training.alternating import refine_tree
+from .training.method import joined
 
 OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
 
@@ -182,14 +184,16 @@ def refine(
 
     done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)
-    refined.forest_ = refined._joined(list(trees))
+    refined.forest_ = joined(trees)
+    if getattr(refined, "voting", "soft") == "hard":
+        refined.forest_ = with_votes(refined.forest_)
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()
     for name in OOB:
         refined.__dict__.pop(name, None)
     if getattr(refined, "oob_score", False) and all(is_own):
-        refined._set_oob(data)
+        refined._set_oob(estimator._sampling(), data)
     return refined
 
 
@@ -222,9 +226,9 @@ def _tree_sample(estimator, data, tree):
     the weight that it had; otherwise all rows are taken.
     """
     if not getattr(estimator, "bootstrap", False):
-        return estimator._tree_sample(data, 0), False
+        return estimator._sampling().sample(data, 0), False
     try:
-        sample = estimator._tree_sample(data, tree_seed(estimator._seed, tree))
+        sample = estimator._sampling().sample(data, tree_seed(estimator._seed, tree))
         forest = estimator.forest_[tree]
         counted = np.bincount(route(forest, data.X), sample.weight, forest.n_nodes)
         leaf = forest.child < 0
@@ -232,5 +236,4 @@ def _tree_sample(estimator, data, tree):
             return sample, True
     except ValueError:  # more draws than there are rows
         pass
-    everything = copy.copy(estimator).set_params(bootstrap=False)
-    return everything._tree_sample(data, 0), False
+    return estimator._sampling(False).sample(data, 0), False

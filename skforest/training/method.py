@@ -122,7 +122,6 @@ class Method(ABC):
     """
 
     units = "tree", "epoch"  # what progress counts: members, or parts of a single one
-    has_bags = False  # is a member a bag of trees?
     keeps_parts = False  # does a member that has no more time end with the best model so far?
     only_joins = True  # is a forest of some members valid before `finish`?
 
@@ -154,41 +153,12 @@ class Method(ABC):
 
     def joined(self, forests, before=None, consume=False):
         """One forest of members; with `consume`, they must not be used again."""
-        whole = joined(forests, self.has_bags, consume)
-        return whole if before is None else joined([before, whole], self.has_bags)
+        whole = joined(forests, consume)
+        return whole if before is None else joined([before, whole])
 
-    def count(self, forest):
-        """Number of members of a forest, or of None."""
-        if forest is None:
-            return 0
-        return len(forest.bag_start) - 1 if self.has_bags else len(forest)
-
-    def member(self, forest, number):
-        """One member of a forest, as a Forest."""
-        if not self.has_bags:
-            return forest[number]
-        first, last = forest.bag_start[number : number + 2]
-        return forest[first:last]
-
-    def mean_response(self, forest, data, is_predicted):
-        """Mean response of each row by the members that predict it, or NaN, and their number.
-
-        ``is_predicted(number)`` is the mask of the rows that a member predicts.
-        """
-        total = np.zeros((len(data), forest.n_outputs))
-        n_members, ends = np.zeros(len(data)), []
-        for number in range(self.count(forest)):
-            mask = is_predicted(number)
-            found = responses(self.member(forest, number), data.X[mask])
-            total[mask] += found
-            n_members += mask
-            ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
-        with np.errstate(invalid="ignore"):
-            mean = total / n_members[:, None]
-        # By rounding, the mean of equal numbers may be another one.
-        if ends:
-            mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
-        return mean, n_members
+    def keeps_folds(self, n_folds):
+        """Are members that leave folds out those that are trained in any case?"""
+        return False
 
 
 def train_members(method, data, members, seed, request):
@@ -227,16 +197,54 @@ def train_members(method, data, members, seed, request):
     return Trained(forests, records, members[: len(done)], data)
 
 
-def joined(forests, has_bags=False, consume=False):
-    """One forest of all trees, or bags; with `consume`, the forests must not be used again."""
-    metadata = forests[0].metadata
-    if not has_bags:
-        return Forest(join(forests, consume), **metadata)
+def joined(forests, consume=False):
+    """One forest of all trees, in their bags; with `consume`, forests must not be used again."""
+    metadata, has_bags = forests[0].metadata, has_bag_members(forests[0])
     ends = np.cumsum([0] + [len(forest) for forest in forests])
     bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
     arrays = join(forests, consume)
-    arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
+    if has_bags:
+        arrays["bag_start"] = np.concatenate([*bags, ends[-1:]])
     return Forest(arrays, **metadata)
+
+
+def has_bag_members(forest):
+    """Are the members of a forest bags, whose trees are added up, or trees?"""
+    return forest.aggregate == "sum"
+
+
+def n_members(forest):
+    """Number of the members of a forest."""
+    return len(forest.bag_start) - 1 if has_bag_members(forest) else len(forest)
+
+
+def member_of(forest, number):
+    """One member of a forest, as a Forest."""
+    if not has_bag_members(forest):
+        return forest[number]
+    first, last = forest.bag_start[number : number + 2]
+    return forest[first:last]
+
+
+def mean_response(forest, data, is_predicted):
+    """Mean response of each row by the members that predict it, or NaN, and their number.
+
+    ``is_predicted(number)`` is the mask of the rows that a member predicts.
+    """
+    total = np.zeros((len(data), forest.n_outputs))
+    n_predicting, ends = np.zeros(len(data)), []
+    for number in range(n_members(forest)):
+        mask = is_predicted(number)
+        found = responses(member_of(forest, number), data.X[mask])
+        total[mask] += found
+        n_predicting += mask
+        ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
+    with np.errstate(invalid="ignore"):
+        mean = total / n_predicting[:, None]
+    # By rounding, the mean of equal numbers may be another one.
+    if ends:
+        mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
+    return mean, n_predicting
 
 
 def balancing_factor(codes, weight, n_classes):
