@@ -5,7 +5,6 @@ import html
 import numpy as np
 from sklearn.base import is_classifier
 
-from ._members import predict_us
 from ._threads import NotInTime
 from .training.blending import LogLoss, with_temperature
 
@@ -78,7 +77,7 @@ def baseline_rows(member, samples, compared, score, limit):
         found[FOREST] = {
             "score": score(response),
             "fit_seconds": member.seconds,
-            "predict_us": predict_us(member.fitted, compared),
+            "predict_us": member.predict_us(compared),
         }
     return found
 

@@ -282,7 +282,7 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
     """Number of rows of a partition; some of them at random, with y and weights.
 
     Their weights make up for the rows that are not drawn. Of each class that is not drawn at all,
-    there is one row, whose weight is the number of rows of the class.
+    there is one row, with the weight of all rows of the class.
     """
     n_samples, length = X.shape[0], len(y)
     weight = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
@@ -294,15 +294,15 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
     y, present = np.asarray(y), np.flatnonzero(weight)
     random = random_stream(SAMPLE_SEED, number)
     chosen = np.sort(random.permutation(present)[:n_most])
-    weight = weight * (len(present) / max(len(chosen), 1))
+    given, weight = weight[present], weight * (len(present) / max(len(chosen), 1))
     if is_classifier(estimator):
         for column in y.T if y.ndim > 1 else [y]:
-            labels, first, count = np.unique(
-                column[present], return_index=True, return_counts=True
+            labels, first, label = np.unique(
+                column[present], return_index=True, return_inverse=True
             )
             is_new = ~np.isin(labels, column[chosen])
             rows = present[first[is_new]]
-            weight[rows] = count[is_new]
+            weight[rows] = np.bincount(label, given)[is_new]
             chosen = np.concatenate([chosen, rows])
     return len(present), take_rows(X, chosen), y[chosen], weight[chosen]
 

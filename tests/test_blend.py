@@ -50,7 +50,8 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._members import OwnMember, _mean_by_row, criterion_of, response_of
+from skforest._leaderboard import constant_response
+from skforest._members import OtherMember, OwnMember, _mean_by_row, criterion_of, response_of
 from skforest._schedule import train_in_time
 from skforest._threads import NotInTime, TimeLimit
 from skforest.training.blending import (
@@ -636,6 +637,14 @@ def test_the_leaderboard_is_shown():
         assert "fit_seconds" in html and "CO2Forest" in html and blend.score_name_ in html
 
 
+def test_the_constant_is_the_weighted_mean():
+    X, y = targets()
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    samples = regressor()._read_samples(X, y, weight, None)
+    expected = np.average(y, weights=weight)
+    np.testing.assert_allclose(constant_response(samples), np.full((len(y), 1), expected))
+
+
 def test_progress(capsys):
     X, y = classes()
     classifier(verbose=1).fit(X, y)
@@ -975,6 +984,28 @@ def test_boosting_begins_and_the_members_with_a_weight_go_on(monkeypatch):
     done, log, late = planned(monkeypatch, 60.0)
     assert list(done.values()) == [5, 100, 100, 5]
     assert planned(monkeypatch, 1e-6)[0] == {"Obli": 1}
+
+
+class TimedOther(OtherMember):
+    """As `TimedMember`, of another package: it is trained once more in the end."""
+
+    def __init__(self, clock, weight, log):
+        super().__init__("other", None)
+        self.clock, self.weight, self.log = clock, weight, log
+        self.n_folds, self.n_left_out, self.n_done, self.cost = 2, 2, 0, 1.0
+        self.final_seconds = 11.0
+
+    begin, extend = TimedMember.begin, TimedMember.extend
+
+
+def test_members_of_other_packages_have_time_for_their_final_training(monkeypatch):
+    clock, log = Clock(monkeypatch), []
+    other = TimedOther(clock, 2, log)
+    boosting = TimedMember(clock, ObliqueBoostingClassifier(), 5, 0.1, 1, log)
+    hinge = TimedMember(clock, RandomHingeForestClassifier(), 5, 4.0, 3, log)
+    limit = TimeLimit.of(15.0, clock.now)
+    train_in_time([other, boosting, hinge], None, limit, lambda *_: WeightOfMember())
+    assert other.n_done == 2 and clock.now + other.final_seconds <= limit.deadline
 
 
 @each_kind

@@ -21,7 +21,7 @@ from skforest import (
     save,
 )
 from skforest.training import boosting as training_module
-from skforest.training import losses
+from skforest.training import losses, user_losses
 from skforest.training.early_stopping import balanced_folds
 
 LOSSES = sorted(losses.loss_names("boosting"))
@@ -298,7 +298,18 @@ def test_shifts_of_quantiles_are_quantiles_of_residuals():
     np.testing.assert_allclose(loss.calibration(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
     # What the other bags suggest must not increase the loss of the rows of a bag.
     other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
-    assert loss.calibration(other).shift == 0
+    for factor in (1, 1e-6):  # of all weights, which has no effect
+        weighted = [(y, response, factor * weight) for y, response, weight in other]
+        assert loss.calibration(weighted).shift == 0
+
+
+def test_two_outliers_are_not_the_quantile_of_a_small_leaf():
+    residual = np.append(np.arange(1.0, 9.0), [1e3, 1e3])[:, None]
+    options = np.ones(10), None, np.array([100.0])
+    for level in (0.9, 0.1):
+        sign = np.sign(level - 0.5)
+        value = losses.Quantile(1, quantile=level).leaf_value(sign * residual, *options)
+        np.testing.assert_allclose(value, sign * 7.7)  # the level 0.7, at 0.7 * 11 rows
 
 
 def test_shifts_grow_with_the_width_between_quantiles():
@@ -344,6 +355,12 @@ def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
     assert model.score(X, y) > 0.5
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_a_loss_for_each_output_counts_as_the_sum():
+    y, raw = np.random.default_rng(0).normal(size=(2, 5, 3))
+    loss = user_losses.UserLoss(OwnSquaredError(), 3)
+    np.testing.assert_allclose(loss.evaluate(raw, y)[0], np.square(raw - y).sum(axis=1) / 2)
 
 
 def test_losses_of_the_user_train(tmp_path):

@@ -156,6 +156,16 @@ def test_classes_of_few_partitions_are_classes_of_the_forest(data, monkeypatch):
             np.testing.assert_allclose(share[2], 3 / 600, rtol=0.1)
 
 
+def test_a_factor_of_all_weights_leaves_the_shares_of_sampled_classes():
+    """Also that of a class of which no row is drawn."""
+    X, y = np.zeros((2002, 1)), np.repeat([0, 1], [2000, 2])
+    model = skforest.ManifoldForestClassifier()
+    for factor in (1.0, 50.0):
+        *_, labels, weight = on_dask._sample(model, 100, 0, X, y, np.full(2002, factor))
+        assert weight[labels == 1].tolist() == [2 * factor]
+        assert weight[labels == 0].sum() == pytest.approx(2002 * factor)
+
+
 def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
     """A feature that is constant in the sample is not clipped."""
     monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 100)

@@ -776,7 +776,10 @@ def test_auto_is_resolved_from_the_data(cls):
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
     assert model.finetune_epochs_ > 0
     assert (model.n_estimators_, model.steepness_step_) == (1, 0.1)
-    assert cls(2, max_depth=2).fit(X, y).steepness_step_ == 0.2
+    two = cls(2, max_depth=2).fit(X, y)
+    assert two.steepness_step_ == 0.2
+    for own in (model, two):
+        assert own.learning_rate_ == pytest.approx(min(0.05, 0.13 / own.max_features_**0.7))
     grid = cls(3, feature_shape=(2, 4), **quick).fit(X.reshape(-1, 2, 4).tolist(), y)
     assert (grid.max_features_, grid.steepness_step_) == (4, 0.1)
     best = cls(1, growth="best", max_leaf_nodes=5, **quick).fit(X, y)

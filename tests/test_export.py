@@ -235,6 +235,16 @@ def test_values_far_outside_the_training_range(friedman, tmp_path):
         check(model.fit(X, y), far, tmp_path)
 
 
+def test_outliers_on_one_side(friedman, tmp_path):
+    """Values beyond the range on the other side, and in other columns, are clipped."""
+    X, y = friedman
+    X = X.copy()
+    X[:3, 0] = 1e4, 1e5, 1e6
+    model = RandomHingeForestRegressor(5, n_bags=2, max_iter=100, random_state=0).fit(X, y)
+    assert len(model.forest_.knots)
+    check(model, np.random.default_rng(0).uniform(-3, 4, X.shape), tmp_path)
+
+
 @pytest.mark.parametrize("scaling", ["standard", None])
 def test_scaling_and_votes(scaling, friedman, tmp_path):
     X, y = friedman

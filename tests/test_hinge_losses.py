@@ -92,6 +92,10 @@ def test_units_of_robust_losses_are_those_of_most_targets():
         y = np.stack([column, -1000.0 * column], axis=1).astype(float)
         found = losses.robust_size(y, weight)
         np.testing.assert_allclose(found, [expected, 1000 * expected], rtol=0.06, err_msg=name)
+    rare = columns["nearly all zeros"][0][:, None]
+    count = np.where(rare[:, 0] == 0, 1, 3)
+    copies = losses.robust_size(np.repeat(rare, count, axis=0), np.ones(count.sum()))
+    np.testing.assert_allclose(losses.robust_size(rare, count), copies, rtol=0.02)
     clipped = losses.Huber(1, delta=1.0).without_outliers(columns["outliers"][0][:, None], weight)
     assert 15 < clipped.max() < 17 and losses.SquaredError(1).without_outliers(y, weight) is y
 

@@ -459,6 +459,18 @@ def test_values_far_from_those_of_the_first_part_keep_their_differences():
     assert model.score(X + [2e7, 0], X[:, 0]) > 0.9
 
 
+def test_missing_values_stay_where_they_are_when_a_column_moves():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = quick(RandomHingeForestRegressor).partial_fit(X, X[:, 0])
+    before = model.forest_.feature_map
+    with pytest.warns(UserWarning, match="column 0 of X"):
+        model.partial_fit(X + [1e5, 0], X[:, 0])
+    after = model.forest_.feature_map
+    assert after.offset[0] > before.offset[0] + 9e4
+    means = [own.value_of(0, own.fill[0]) for own in (before, after)]
+    np.testing.assert_allclose(means, X[:, 0].mean(), atol=0.01)
+
+
 @pytest.mark.parametrize("n_first", [10, 100])
 def test_a_stream_goes_on_with_the_same_bits_behind_a_pickle_and_an_error(n_first):
     rng = np.random.default_rng(0)
@@ -626,6 +638,16 @@ def test_inner_products_of_wide_tables_read_the_important_columns(options, monke
     assert wide.any(axis=0).all()
     stream = quick(RandomHingeForestRegressor, **options).partial_fit(X, y)
     assert stream.forest_.dense.any(axis=0).all()  # other columns may be important later
+
+
+def test_new_levels_do_not_change_those_of_the_rows_before():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"c": np.repeat(["p", "q", "r"], 10), "b": rng.normal(size=30)})
+    y = np.repeat([0.0, 5.0, -5.0], 10) + X["b"]
+    whole, parts = (quick(RandomHingeForestRegressor) for _ in range(2))
+    for first in range(0, 30, 10):
+        parts.partial_fit(X[first : first + 10], y[first : first + 10])
+    assert_same_trees(parts, whole.partial_fit(X, y))
 
 
 def test_a_stream_has_the_levels_of_its_first_rows_and_names_columns_of_others():

@@ -208,6 +208,20 @@ def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
     assert [int(line["left"]) for line in shown] == [18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
 
 
+def test_time_left_of_steps(capsys, monkeypatch):
+    """Four steps of 20 seconds."""
+    clock = iter(np.arange(0, 200, 20.0).tolist())
+    monkeypatch.setattr(_progress.time, "perf_counter", lambda: next(clock))
+    steps = _progress.Steps(1, "Name", 4)
+    for step in "abcd":
+        steps.begin(step)
+        steps.end()
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.partition("20 s")[2] for line in shown] == [
+        ", about 60 s left", ", about 40 s left", ", about 20 s left", ""
+    ]  # fmt: skip
+
+
 @pytest.mark.needs("min_impurity_decrease")
 def test_text_of_a_parallel_fit(estimator, capsys, without_tqdm):
     fit(estimator, verbose=1, n_estimators=20, n_jobs=2)

@@ -437,6 +437,14 @@ def test_outliers_are_outside_of_the_usual_range():
         assert low[j] in X[:, j] and high[j] in X[:, j]
 
 
+@pytest.mark.parametrize("end, n_outliers", [(12, 0), (30, 49)])
+def test_a_tail_of_many_values_on_one_side_is_cut_only_where_it_is_long(end, n_outliers):
+    x = np.concatenate([np.linspace(0, 1, 900), np.linspace(2.6, 3, 60), np.linspace(3, end, 40)])
+    for X in (x[:, None], -x[:, None]):
+        low, high, _ = usual_range(X, np.ones(1000), value_range(X))
+        assert ((X < low) | (X > high)).sum() == n_outliers
+
+
 def limits_of_columns(rng, n_columns=5):
     """Limits with knots; the first column has none above, the second none below."""
     low, high = np.sort(rng.normal(size=(2, n_columns)), axis=0).astype(np.float32)

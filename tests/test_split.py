@@ -250,6 +250,23 @@ def test_outliers_hide_no_cut_from_a_histogram_that_zooms(criterion, n_outputs):
     assert n_hidden > 5
 
 
+def test_all_bins_with_many_rows_are_divided():
+    """Two of them, with empty ones in between."""
+    n_hidden = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(16, size=(60, 1)).astype(np.float32)
+        X[:4, 0] = 0, 0, 15, 15
+        X[1::2] += 2.0**20
+        target, options = random_target(rng, 60, "gini"), {"exact": False, "n_bins": 16}
+        exact = oracles.best_gain(X[:, 0], as_matrix(target), np.ones(60), "gini")
+        plain, _ = found_split(X, target, np.ones(60), "gini", **options)
+        found, _ = found_split(X, target, np.ones(60), "gini", **options, zooms=True)
+        assert_allclose(found, exact, rtol=1e-6)
+        n_hidden += plain < 0.99 * exact
+    assert n_hidden > 5
+
+
 def test_as_many_bins_as_values_is_exact():
     """Whole numbers 0 .. 15 in 16 bins."""
     for seed in range(20):
@@ -451,6 +468,15 @@ def test_min_samples_leaf_holds_when_a_part_is_searched(min_samples_leaf):
         counts = np.bincount(tree.apply(X)[:, 0], minlength=tree.n_nodes)[tree.child < 0]
         assert counts.min() >= min_samples_leaf
         assert tree.n_leaves[0] > 3
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_side_needs_only_its_share_of_the_part_that_is_searched(exact):
+    X = np.arange(4000)[:, None].astype(np.float32)
+    target = (X[:, 0] > 3600).astype(int)
+    options = {"max_search_samples": 100, "max_depth": 1, "min_samples_leaf": 40}
+    tree = grow(X, target, exact=exact, min_split=80, **options)
+    assert abs(tree.threshold[0] - 3600) < 100
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -273,6 +273,19 @@ def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_featur
     ]  # fmt: skip
 
 
+def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):
+    rng = np.random.default_rng(0)
+    code = np.minimum(rng.integers(0, 12, 200), 3)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": np.array(list("abcd"))[code]})
+    frame.loc[::9, "c"] = None
+    weight = rng.integers(1, 4, 200)
+    y = rng.normal(size=200)
+    feature_map = ManifoldForestRegressor(2).fit(frame, y, weight).forest_.feature_map
+    table = feature_map.table_of(list(feature_map.kind).index(CODE))
+    known = frame["c"].notna().to_numpy()
+    assert table[4] == pytest.approx(np.average(code[known], weights=weight[known]))
+
+
 @pytest.mark.every_class
 def test_unknown_levels(estimator):
     """They belong to no level: code and mean of the target are those of the average row."""

@@ -331,6 +331,8 @@ def test_a_predictor_takes_codes_of_categories(estimator):
     # The features read numbers that float32 represents.
     np.testing.assert_array_equal(predictor(rows), expected)
     np.testing.assert_array_equal(predictor(rows[7]), expected[7])
-    rows[:, 3] = 1000  # no code
-    unknown = frame.assign(shop="nowhere")
-    np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))
+    unknown = frame.assign(city="nowhere", shop="nowhere")
+    for code in (0, 1000):  # none, also right behind the last one
+        for j in (2, 3):
+            rows[:, j] = len(estimator.forest_.levels[j]) + code
+        np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))

@@ -74,7 +74,8 @@ def split(direction, threshold=2.5, **meta):
         "sparse_weight": list(direction.values()),
         "value": [-1.0, 1.0],
     }
-    arrays |= {name: meta.pop(name) for name in ("offset", "scale", "spread") if name in meta}
+    of_inputs = "offset", "scale", "fill", "source", "kind", "table_start", "table"
+    arrays |= {name: meta.pop(name) for name in (*of_inputs, "spread") if name in meta}
     return Forest(arrays, n_features=4, n_outputs=1, task="regression", **meta)
 
 
@@ -132,6 +133,15 @@ def test_weights_are_in_the_units_of_the_features():
     assert "5.00 * x[1] <= 17.50\n" in text and "weight: 0.00 value: [1.00] * margin" in text
     forest = split({0: 1, 1: 0.5}, spread=[1, 10, 1, 1])
     assert "0.50 * x[1] + (1 more) <= " in export_text(forest, max_terms=1)
+
+
+def test_thresholds_of_level_numbers_count_from_0():
+    """Where features are scaled, the number of the last of four levels is 1."""
+    own = {"levels": {0: list("abcd")}, "source": [0, 1, 2, 3], "kind": [2, 0, 0, 0]}
+    own |= {"table_start": [0, 6, 6, 6, 6], "table": [0, 1 / 3, 2 / 3, 1, 0, 0]}
+    own |= {"offset": [0] * 4, "scale": [1, 10, 1, 1], "fill": [0] * 4}
+    text = export_text(split({0: 3, 1: 1}, **own))
+    assert "--- x[0] (level number) + 10.00 * x[1] <= 2.50\n" in text
 
 
 def rule_of(text, row):
@@ -435,6 +445,14 @@ def test_categories_and_missing_values_in_json(estimator, monkeypatch):
     expected = estimator.predict_proba(new)
     found = [response(model, row) for row in new.itertuples(index=False)]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_large_numbers_are_not_limited_in_json():
+    X, y = load_iris(return_X_y=True)
+    estimator = ManifoldForestClassifier(3, random_state=0).fit(1e30 * X, y)
+    model = json.loads(json.dumps(to_dict(estimator)))
+    found = [response(model, row.tolist()) for row in 1e30 * X[::7]]
+    np.testing.assert_allclose(found, estimator.predict_proba(1e30 * X[::7]), atol=1e-6)
 
 
 def test_blends_in_json():

@@ -3,6 +3,7 @@
     python tests/mutants/run.py                       # all of them
     python tests/mutants/run.py tree_files c_boxes    # those whose names contain one of these
     python tests/mutants/run.py --list                # does each still apply? No test is run
+    python tests/mutants/run.py --folder NEW          # those in another folder
 
 A patch is one fault in unified diff, as somebody could make it. Its first line says what a user
 would see, its second one names the test files that could notice it. It applies where its lines
@@ -179,8 +180,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="only patches whose names contain one of these")
     parser.add_argument("--list", action="store_true", help="what users would see; nothing is run")
+    parser.add_argument("--folder", type=Path, default=HERE, help="of the patches; default: this")
     arguments = parser.parse_args()
-    patches = sorted(HERE.glob("*.patch"))
+    patches = sorted(arguments.folder.glob("*.patch"))
     if arguments.names:
         patches = [p for p in patches if any(name in p.stem for name in arguments.names)]
     bad = 0
