@@ -1064,7 +1064,7 @@ def test_the_time_of_a_prediction_grows_with_the_trees(monkeypatch):
 
 
 def test_max_predict_us(monkeypatch):
-    costs = {"ManifoldForest": 2.0, "co2": 3.0}
+    costs = {"ManifoldForest": 2.0, "co2": 3.0, "random forest": 1.0}
     monkeypatch.setattr(OwnMember, "predict_us", lambda member, samples: costs[member.name])
     X, y = classes()
     assert len(classifier(max_predict_us=5).fit(X, y).members_) == 2
