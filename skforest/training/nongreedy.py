@@ -16,7 +16,7 @@ class NonGreedySettings(ObliqueSettings):
 
     init: str  # how trees are grown: "co2", "soft" or "axis"
     joint: JointSettings
-    validation_fraction: float | None  # of rows held out for early stopping; None: no early stopping
+    validation_fraction: float | None  # None: no early stopping
     refine: str | None
     n_sweeps: int
 
