@@ -39,18 +39,20 @@ class GreedyForest(BaseForest):
     def _growth_settings(self, **resolved):
         """The `GrowthSettings` of the parameters, as keywords; `resolved` override."""
         max_bins = getattr(self, "max_bins", "auto")
-        return {
+        settings = {
             "n_estimators": self.n_estimators,
             "max_bins": self._auto_bins() if max_bins == "auto" else max_bins,
             "max_search_samples": getattr(self, "max_search_samples", SEARCHED),
             "exact": getattr(self, "splitter", "hist") == "exact",
-            "max_depth": MAX_DEPTH if self.max_depth is None else min(self.max_depth, MAX_DEPTH),
+            "max_depth": self.max_depth,
             "min_samples_split": self.min_samples_split,
             "min_samples_leaf": self.min_samples_leaf,
             "min_weight_fraction_leaf": self.min_weight_fraction_leaf,
             "max_leaf_nodes": self.max_leaf_nodes or 0,
             "min_impurity_decrease": self.min_impurity_decrease,
         } | resolved
+        depth = settings["max_depth"]
+        return settings | {"max_depth": MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)}
 
     def _resolve_max_features(self, n_features, auto):
         """The number of directions at a node; `auto` is that of "auto"."""

@@ -16,6 +16,7 @@ from ._base import StrOptions
 from ._docs import with_texts
 from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
+from .forest.edit import with_gate
 from .forest.statistics import labels_of, probabilities
 from .training.losses import SquaredError, TargetUnits
 from .training.method import balancing_factor
@@ -466,8 +467,7 @@ class RoutingMixin:
         """The same trees with the gates of `routing`."""
         if not isinstance(self.routing, str) or self.routing not in GATES:
             raise ValueError(f'routing={self.routing!r} must be "hard" or "soft"')
-        gate = GATES[self.routing]
-        return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
+        return with_gate(forest, GATES[self.routing])
 
     @property
     def _routing_forest(self):

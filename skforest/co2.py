@@ -14,7 +14,7 @@ from ._greedy import ObliqueForest
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import store_parameters
 from .training.co2 import CO2Method, CO2Settings
-from .training.nongreedy import joint_settings
+from .training.joint import joint_settings
 from .training.trials import best_setting
 
 # What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
@@ -255,12 +255,12 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
-        refine = self.refine
+        n_features, refine = data.X.shape[1], self.refine
         if refine not in (None, "alternating"):
             refine = joint_settings(refine)
             if self.refine != "nongreedy":
                 self.refine._validate_params()
-        n_features = data.X.shape[1]
+            refine = refine.resolved(n_features)
         if request.is_warm_start:
             # What was chosen for the first trees stays, unless it has been given since.
             choices = [{name: getattr(self, f"{name}_") for name in SETTINGS[0]}]

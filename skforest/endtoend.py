@@ -5,30 +5,20 @@ while they are trained, by expectation maximisation and gradient descent, and be
 every epoch; the fitted tree is hard.
 """
 
-from __future__ import annotations
-
 import math
-import warnings
-from dataclasses import dataclass
-
-import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from dataclasses import replace
 
 from ._base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import described
 from ._feature_grid import FeatureGrid
 from ._greedy import ObliqueForest
-from .training.growing import MAX_DEPTH, SplitterOptions
-from ._kernels.soft_stump import SoftSplitter
-from .training.trials import best_setting
 from ._targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
-from ._validation import set_resolved, store_parameters
-from .forest.statistics import recount
-from .training.early_stopping import EarlyStopping, validation_mask
-from .training.endtoend import Annealing, Units, complete_tree, feature_units, train_together
+from ._validation import store_parameters
+from .training.endtoend import Annealing, EndToEndMethod, EndToEndSettings
+from .training.growing import MAX_DEPTH
+from .training.trials import best_setting
 
 MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
-MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
 GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
@@ -44,11 +34,10 @@ KEPT = (
     "max_features",
 )
 # max_features="auto": powers of the number of features that are compared on held-out rows, where
-# there are at least so many rows; and settings of the forests compared, which are hard, so that
-# `routing` does not influence training.
+# there are at least so many rows; trees and batches of the forests that are compared.
 POWERS = (0.5, 0.8, 1.0)
 MIN_COMPARED_ROWS = 1000
-COMPARED = {"n_trees": 6, "batch_size_": 100, "routing": "hard"}
+N_COMPARED_TREES, COMPARED_BATCH_SIZE = 6, 100
 
 PARAMETERS = """
 n_estimators : "auto" or int
@@ -172,16 +161,6 @@ REFERENCES = """
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class SoftOptions(SplitterOptions):
-    """What soft splits add to the search of a node; joint training reads these options, too."""
-
-    units: Units
-    annealing: Annealing
-    min_batches: int
-    smoothness: float
-
-
 class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     """Parameters and training shared by classifier and regressor."""
 
@@ -252,17 +231,35 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     # ----------------------------------------------------------------------------------- settings
 
-    def _resolve_settings(self, data, is_warm_start):
-        kept = {name: getattr(self, f"{name}_") for name in KEPT} if is_warm_start else {}
-        if kept.get("greedy_epochs") == 0:  # of complete trees; trees that grow need some
-            del kept["greedy_epochs"]
-        super()._resolve_settings(data, is_warm_start)
-        n, p = data.X.shape
+    def _settings(self, data, request):
         if self.growth != "best" and self.max_leaf_nodes is not None:
             raise ValueError(
                 f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth='
                 f'"{self.growth}" grows to max_depth'
             )
+        kept = {}
+        if request.is_warm_start:
+            kept = {name: getattr(self, f"{name}_") for name in KEPT}
+            if kept["greedy_epochs"] == 0:  # of complete trees; trees that grow need some
+                del kept["greedy_epochs"]
+        values = self._resolved_values(data, kept)
+        grid = FeatureGrid(self.feature_shape, data.X.shape[1])
+        patch_size = self._resolve_patch(grid)
+        values["feature_shape"] = None if self.feature_shape is None else grid.shape
+        values["patch_size"] = patch_size
+        choices = self._choices_of_max_features(*data.X.shape, kept)
+        if patch_size is not None:
+            choices = [math.prod(patch_size)]
+        settings = [self._settings_with(values, n_used, kept) for n_used in choices]
+        if request.is_warm_start:
+            self._check_compatible(settings[0], request.previous)
+        return best_setting(
+            self._small_method, data, settings, self._seed, request, N_COMPARED_TREES
+        )
+
+    def _resolved_values(self, data, kept):
+        """Values of parameters that follow from the size of the data where they are "auto"."""
+        n, p = data.X.shape
         # Real targets need deeper trees and better splits than classes.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
         depth = shallow if n <= 10_000 else 10
@@ -274,79 +271,120 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else 0.1,
         }
-        set_resolved(self, {name: kept.get(name, value) for name, value in auto.items()})
-        self.batch_size_ = min(self.batch_size_, max(n, 32))
+        values = {name: getattr(self, name) for name in auto}
+        for name, value in values.items():
+            if isinstance(value, str):
+                values[name] = kept.get(name, auto[name])
+        values["batch_size"] = min(values["batch_size"], max(n, 32))
         if self.growth == "complete":
-            self._check_complete()
-            self.greedy_epochs_ = 0
-        self._candidates = self._candidate_settings(n, p, kept)
-        self.__dict__.update(self._candidates[0])
-        self.steepness_ = self._annealing.final
-        if is_warm_start:
-            self._check_compatible()
+            self._check_complete(values["max_depth"], values["finetune_epochs"])
+            values["greedy_epochs"] = 0
+        return values
 
-    def _check_complete(self):
+    def _check_complete(self, max_depth, finetune_epochs):
         """Raise where a complete tree would be too large, or would never be trained."""
-        if self.max_depth_ is None or self.max_depth_ > MAX_COMPLETE_DEPTH:
+        if max_depth is None or max_depth > MAX_COMPLETE_DEPTH:
             raise ValueError(
                 f'max_depth={self.max_depth} with growth="complete"; a whole number of 1 to '
                 f"{MAX_COMPLETE_DEPTH} is needed"
             )
-        if self.finetune_epochs_ == 0:
+        if finetune_epochs == 0:
             raise ValueError(
                 'finetune_epochs=0 with growth="complete" would leave random hyperplanes as they '
                 "are; at least 1 is needed"
             )
 
-    def _candidate_settings(self, n, p, kept):
-        """Numbers of features of a split to choose from, with their learning rates."""
-        choices = [self.max_features_]
+    def _choices_of_max_features(self, n_rows, n_features, kept):
+        """Numbers of features of a split to choose from."""
         if self.max_features == "auto" and kept:
-            choices = [kept["max_features"]]
-        elif self.max_features == "auto" and self._is_table():
-            powers = POWERS if n >= MIN_COMPARED_ROWS else POWERS[:1]
-            choices = sorted({math.ceil(p**power) for power in powers})
-        settings = []
-        for n_features in choices:
-            self.max_features_ = n_features
-            n_features = self._receptive_fields(p)[1]
-            rate = self.learning_rate
-            if isinstance(rate, str):
-                # A step changes a margin in proportion to the number of features.
-                rate = kept.get("learning_rate", min(0.05, 0.13 * n_features**-0.7))
-            settings.append({"max_features_": n_features, "learning_rate_": rate})
-        return settings
+            return [kept["max_features"]]
+        if self.max_features == "auto" and self._is_table():
+            powers = POWERS if n_rows >= MIN_COMPARED_ROWS else POWERS[:1]
+            return sorted({math.ceil(n_features**power) for power in powers})
+        auto = n_features if self._uses_all_features() else math.ceil(n_features / 2)
+        return [min(self._resolve_max_features(n_features, auto), n_features)]
 
-    def _select_settings(self, data, is_warm_start):
-        settings = self.__dict__.pop("_candidates")
-        self.__dict__.update(best_setting(self, data, settings, **COMPARED))
+    def _settings_with(self, values, n_used, kept):
+        """`EndToEndSettings` with resolved values, for splits of `n_used` features."""
+        rate = self.learning_rate
+        if isinstance(rate, str):
+            # A step changes a margin in proportion to the number of features.
+            rate = kept.get("learning_rate", min(0.05, 0.13 * n_used**-0.7))
+        annealing = Annealing(
+            greedy_epochs=int(values["greedy_epochs"]),
+            finetune_epochs=int(values["finetune_epochs"]),
+            learning_rate=float(rate),
+            batch_size=int(values["batch_size"]),
+            steepness=float(self.steepness),
+            steepness_step=float(values["steepness_step"]),
+            schedule=self.schedule,
+        )
+        stops_early = self.early_stopping and annealing.finetune_epochs > 0
+        growth = {name: values[name] for name in ("n_estimators", "max_depth")}
+        return EndToEndSettings(
+            **self._growth_settings(**growth, max_features=n_used),
+            weight_dtype=self.weight_dtype,
+            growth=self.growth,
+            annealing=annealing,
+            min_batches=int(self.min_batches),
+            smoothness=float(self.smoothness),
+            feature_shape=values["feature_shape"],
+            patch_size=values["patch_size"],
+            validation_fraction=self.validation_fraction if stops_early else None,
+            n_iter_no_change=self.n_iter_no_change,
+            gate=GATES[self.routing],
+        )
 
-    def _check_compatible(self):
+    def _resolve_patch(self, grid):
+        """Lengths of the patch of a split along all axes of the grid; None without patches."""
+        if self.patch_size is None:
+            return None
+        size = grid.sizes(self.patch_size, "patch_size")
+        if self.max_features not in ("auto", None):
+            raise ValueError(
+                f"max_features={self.max_features!r} has no meaning with "
+                f'patch_size={self.patch_size!r}: leave it at "auto"'
+            )
+        return size
+
+    def _check_compatible(self, settings, before):
         """Raise where trees to be added would not fit those that exist."""
-        before = self.forest_
-        if before.steepness != self.steepness_:
+        steepness = settings.annealing.final
+        if before.steepness != steepness:
             raise ValueError(
                 f"warm_start=True adds to trees of a last steepness of {before.steepness:g}; "
                 "growth, steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
-                f"{self.steepness_:g}"
+                f"{steepness:g}"
             )
-        if before.weight_dtype != self.weight_dtype:
+        if before.weight_dtype != settings.weight_dtype:
             raise ValueError(
                 f"warm_start=True adds to weights in {before.weight_dtype}, now weight_dtype="
-                f"{self.weight_dtype!r}"
+                f"{settings.weight_dtype!r}"
             )
 
-    @property
-    def _annealing(self):
-        return Annealing(
-            greedy_epochs=int(self.greedy_epochs_),
-            finetune_epochs=int(self.finetune_epochs_),
-            learning_rate=float(self.learning_rate_),
-            batch_size=int(self.batch_size_),
-            steepness=float(self.steepness),
-            steepness_step=float(self.steepness_step_),
-            schedule=self.schedule,
-        )
+    def _method(self, settings):
+        return EndToEndMethod(settings, self._task(), self._sampling())
+
+    def _small_method(self, settings):
+        """The method of a trial; its trees are hard, so that `routing` has no influence."""
+        annealing = replace(settings.annealing, batch_size=COMPARED_BATCH_SIZE)
+        settings = replace(settings, annealing=annealing, gate="hard")
+        sampling = replace(self._sampling(), max_samples=None)
+        return EndToEndMethod(settings, self._task(), sampling)
+
+    def _resolved(self, settings):
+        annealing, depth = settings.annealing, settings.max_depth
+        return {
+            "n_estimators_": settings.n_estimators,
+            "max_depth_": None if depth == MAX_DEPTH else depth,
+            "max_features_": settings.max_features,
+            "greedy_epochs_": annealing.greedy_epochs,
+            "finetune_epochs_": annealing.finetune_epochs,
+            "learning_rate_": annealing.learning_rate,
+            "batch_size_": annealing.batch_size,
+            "steepness_step_": annealing.steepness_step,
+            "steepness_": annealing.final,
+        }
 
     @property
     def _limits_features(self):
@@ -359,103 +397,6 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     def _uses_all_features(self):
         """A single tree, or splits whose features are given by their places?"""
         return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
-
-    def _auto_max_features(self, n_features):
-        return n_features if self._uses_all_features() else math.ceil(n_features / 2)
-
-    def _member_counts(self, is_warm_start):
-        n_done = len(self.forest_) if is_warm_start else 0
-        return "n_estimators", self.n_estimators_, n_done
-
-    def _depth_limit(self):
-        return MAX_DEPTH if self.max_depth_ is None else min(self.max_depth_, MAX_DEPTH)
-
-    def _receptive_fields(self, n_features):
-        """Features that a split may use: one row for each place, and how many it uses."""
-        grid = FeatureGrid(self.feature_shape, n_features)
-        if self.patch_size is None:
-            n_used = min(self.max_features_, n_features)
-            return np.arange(n_features, dtype=np.int32)[None], n_used
-        size = grid.sizes(self.patch_size, "patch_size")
-        if self.max_features not in ("auto", None):
-            raise ValueError(
-                f"max_features={self.max_features!r} has no meaning with "
-                f'patch_size={self.patch_size!r}: leave it at "auto"'
-            )
-        fields = grid.receptive_fields(size)
-        return fields, fields.shape[1]
-
-    # ----------------------------------------------------------------------------------- training
-
-    def _fit_forest(self, data, trees):
-        p = data.X.shape[1]
-        unit = feature_units(data, self.feature_shape is not None)
-        edges = np.zeros((0, 2), dtype=np.int32)
-        if self.smoothness:
-            edges = FeatureGrid(self.feature_shape, p).edges()
-        fields, n_used = self._receptive_fields(p)
-        # Constant features are left out.
-        if len(fields) > 1:
-            fields = fields[(unit[fields] > 0).any(axis=1)] if unit.any() else fields
-        elif n_used < p and unit.any():
-            fields = np.flatnonzero(unit > 0).astype(np.int32)[None]
-            n_used = min(n_used, fields.shape[1])
-        mean, unit = data.mean().astype(np.float32), unit.astype(np.float32)
-        return super()._fit_forest(data, trees, units=Units(mean, unit, fields, n_used, edges))
-
-    def _splitter(self, data, units):
-        return SoftSplitter, SoftOptions(
-            **self._search_options(data),
-            units=units,
-            annealing=self._annealing,
-            min_batches=int(self.min_batches),
-            smoothness=float(self.smoothness),
-        )
-
-    def _directions_metadata(self, data, arrays):
-        super()._directions_metadata(data, arrays)
-        return {"gate": "sigmoid", "steepness": self.steepness_}
-
-    def _fit_tree(self, data, seed, control, units):
-        if self.early_stopping and self.finetune_epochs_:
-            data, _ = data.in_copies()
-        mask = np.zeros(len(data), dtype=bool)
-        if self.finetune_epochs_:
-            mask = validation_mask(self, data.weight, seed, data.group)
-        train = data.sample(np.where(mask, 0.0, data.weight))
-        if self.growth == "complete":
-            forest = self._complete_tree(train, seed, units)
-        else:
-            forest = super()._fit_tree(train, seed, control, units=units)
-        if forest.n_nodes == 1 and units.unit.any() and not control.stop[0]:
-            self._warn_without_split(train)
-        _, options = self._splitter(data, units)
-        stopping = EarlyStopping(mask, self.n_iter_no_change)
-        forest, record = train_together(forest, data, seed, control, options, stopping)
-        return self._gated(forest), record
-
-    def _complete_tree(self, data, seed, units):
-        """A complete tree of random hyperplanes, with leaves from the rows that reach them."""
-        arrays = complete_tree(data, int(self.max_depth_), units, seed)
-        metadata = self._directions_metadata(data, arrays)
-        forest = self._new_forest(arrays, data, weight_dtype=self.weight_dtype, **metadata)
-        return recount(forest, data, self._criterion)
-
-    def _warn_without_split(self, data):
-        """Warn where a tree has no split although its rows differ and limits allow one."""
-        rows = data.rows
-        may_split = len(rows) >= max(MIN_SPLIT_ROWS, self._min_samples(data)[0])
-        differs = (data.target[rows] != data.target[rows[0]]).any()
-        if may_split and differs and not self.min_impurity_decrease:
-            warnings.warn(
-                f"a tree has no split: training with learning_rate={self.learning_rate_:.3g} and "
-                f"smoothness={self.smoothness:.3g} separated no rows; smaller values may help",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-
-    def _joined(self, forests, consume=False):
-        return super()._joined([self._gated(forest) for forest in forests], consume)
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)

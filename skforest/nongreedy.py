@@ -5,17 +5,16 @@ Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of D
 gradient descent on an upper bound of the loss of the whole tree.
 """
 
-import numpy as np
+import math
 
 from ._base import RECORDS, BootstrapMixin, Integral, Interval, Real, StrOptions, check_is_fitted
 from ._docs import described, with_texts
 from ._greedy import ObliqueForest
-from .training.growing import SEARCHED, search_splitter
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
 from ._validation import store_parameters
-from .training.alternating import refine_grown
-from .training.early_stopping import validation_mask
-from .training.nongreedy import resolve_nu, train_jointly
+from .training.growing import SEARCHED
+from .training.joint import JointSettings
+from .training.nongreedy import NonGreedyMethod, NonGreedySettings
 
 AXIS_SEARCHED = 4096  # rows among which a cut is searched by default, with init="axis"
 
@@ -158,32 +157,30 @@ class _NonGreedy(ObliqueForest):
     def _map_scaling(self):
         return self.scaling
 
-    def _resolve_settings(self, data, is_warm_start):
-        super()._resolve_settings(data, is_warm_start)
-        self.nu_ = resolve_nu(self.nu, data.X.shape[1])
-
-    def _splitter(self, data):
-        options = {}
-        if self.max_search_samples == "auto":
+    def _settings(self, data, request):
+        n_features = data.X.shape[1]
+        n_searched = self.max_search_samples
+        if n_searched == "auto":
             n_searched = AXIS_SEARCHED if self.init == "axis" else SEARCHED
-            options["max_search_samples"] = n_searched
-        if self.init == "axis":
-            return search_splitter(**self._first_cut_options(data, **options))
-        own = {"smoothing": self.smoothing, "row_norm": self.row_norm or 0.0}
-        return self._stump_splitter(data, options, objective=self.init, **own)
-
-    def _fit_tree(self, data, seed, control):
-        if self.early_stopping:
-            data, _ = data.in_copies()
-        mask = validation_mask(self, data.weight, seed, data.group)
-        train = data.sample(np.where(mask, 0.0, data.weight))
-        forest = super()._fit_tree(train, seed, control)
-        forest, record = train_jointly(
-            forest, data, mask, seed, control.stop, self, self._criterion, control.report
+        root = math.ceil(math.sqrt(n_features))
+        return NonGreedySettings(
+            **self._growth_settings(
+                max_features=self._resolve_max_features(n_features, root),
+                max_search_samples=n_searched,
+            ),
+            weight_dtype=self.weight_dtype,
+            init=self.init,
+            joint=JointSettings.of(self.get_params(deep=False)).resolved(n_features),
+            validation_fraction=self.validation_fraction if self.early_stopping else None,
+            refine=self.refine,
+            n_sweeps=self.n_sweeps,
         )
-        forest, refined = refine_grown(self, forest, data, seed, control.stop)
-        record["n_active_leaves_"] = int(forest.n_leaves[0])
-        return forest, record | refined
+
+    def _method(self, settings):
+        return NonGreedyMethod(settings, self._task(), self._sampling())
+
+    def _resolved(self, settings):
+        return {"nu_": settings.joint.nu, "max_features_": settings.max_features}
 
     def _update_refined_records(self):
         """Bring recorded attributes up to date with refined trees."""
@@ -239,10 +236,12 @@ class _NonGreedyTree(_NonGreedy):
     ):
         store_parameters(self, locals())
 
-    def _fit(self, X, y, sample_weight):
-        super()._fit(X, y, sample_weight)
+    def _store(self, forest, settings, records, n_before=0):
         for name in RECORDS:
-            if hasattr(self, name):
+            vars(self).pop(name, None)
+        super()._store(forest, settings, records)
+        for name in RECORDS:
+            if name in vars(self):
                 setattr(self, name, getattr(self, name)[0])
 
     def _update_refined_records(self):

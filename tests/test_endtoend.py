@@ -28,6 +28,7 @@ from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, re
 from skforest._feature_grid import FeatureGrid
 from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
+from skforest.training import endtoend as training
 from skforest.training.early_stopping import EarlyStopping, validation_mask
 from skforest.training.endtoend import MIN_DEVIATION, Annealing, Units
 
@@ -855,13 +856,13 @@ def test_an_interrupt_ends_joint_training_and_changes_nothing(cls, early_stoppin
     own = {"early_stopping": early_stopping, "n_iter_no_change": 1_000_000}
     model = cls(1, finetune_epochs=1_000_000, random_state=0, **own)
     before = dict(model.__dict__)
-    train_together = endtoend.train_together
+    train_together = training.train_together
 
     def interrupted(*given):  # an interrupt before that may be lost in a callback of ctypes
         threading.Timer(0.3, _thread.interrupt_main).start()
         return train_together(*given)
 
-    monkeypatch.setattr(endtoend, "train_together", interrupted)
+    monkeypatch.setattr(training, "train_together", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert model.__dict__ == before
@@ -972,7 +973,7 @@ def test_validation_scores_are_those_of_soft_routing(cls, monkeypatch):
         masks.append(validation_mask(*given))
         return masks[-1]
 
-    monkeypatch.setattr(endtoend, "validation_mask", recorded)
+    monkeypatch.setattr(training, "validation_mask", recorded)
     own = {"max_depth": 3, "routing": "soft", "early_stopping": True, "n_iter_no_change": 1000}
     weight = np.random.default_rng(0).uniform(0.2, 3, len(X))
     model = cls(1, validation_fraction=0.25, random_state=0, **own).fit(X, y, weight)

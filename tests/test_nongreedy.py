@@ -224,7 +224,7 @@ def test_the_learning_rate_falls_or_is_constant(monkeypatch):
             rates.append(rate)
             return super().epoch(rate)
 
-    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     X, y = easy_rows(NonGreedyTreeClassifier)
     for schedule in ("linear", "constant"):
         tree = NonGreedyTreeClassifier(schedule=schedule, n_epochs=4, learning_rate=0.2)
@@ -244,7 +244,7 @@ def test_trained_leaves_predict_their_parameters(monkeypatch, n_classes, early_s
             seen.append(theta.reshape(len(start) - 1, -1).copy() if n_classes == 3 else theta)
             return bound
 
-    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     y = rng.integers(n_classes, size=300) if n_classes > 3 else (X[:, :3]).argmax(axis=1)
@@ -505,7 +505,7 @@ def test_leaves_start_at_smoothed_shares_of_their_rows(smoothing, monkeypatch):
             given.append(copy.deepcopy(arguments[:8]))  # training changes them in place
             super().__init__(*arguments)
 
-    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     X, y = easy_rows(NonGreedyTreeClassifier)
     weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
     NonGreedyTreeClassifier(smoothing=smoothing, max_depth=3, n_epochs=1).fit(X, y, 7 * weight)
@@ -531,12 +531,11 @@ def test_validation_scores_are_weighted_means_of_losses(cls, monkeypatch):
             seen.append((np.asarray(rows), super().losses(rows)))
             return seen[-1][1]
 
-    monkeypatch.setattr("skforest.training.nongreedy.JointTrainer", Recorder)
+    monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     X, y = easy_rows(cls)
     weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
-    tree = cls(early_stopping=True, n_epochs=4, random_state=0)
-    data = clone(tree)._prepare(X, y, weight)
-    tree.fit(X, y, weight)
+    tree = cls(early_stopping=True, n_epochs=4, random_state=0).fit(X, y, weight)
+    data = clone(tree)._read_training_set(X, y, tree._request(sample_weight=weight))
     found = [-np.average(losses, weights=data.weight[rows]) for rows, losses in seen]
     np.testing.assert_allclose(tree.validation_scores_, found)
 

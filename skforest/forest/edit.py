@@ -211,6 +211,11 @@ def prune(forest, reached):
     return forest.replaced(arrays).compact()
 
 
+def with_gate(forest, gate):
+    """The same trees with other gates."""
+    return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
+
+
 def with_votes(forest):
     """A classification forest whose leaves have share 1 for their most frequent class, else 0.
 

@@ -1,5 +1,7 @@
 """Networks as splits of a tree: greedy growth, and joint training by expectation maximisation.
 
+`NetworkMethod` trains such a tree.
+
 The method is that of Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests",
 2020, with networks in place of hyperplanes (section 3.4) and the derivatives left to PyTorch.
 """
@@ -14,7 +16,10 @@ import torch
 from scipy.special import xlogy
 from torch import nn
 
+from ..forest import Forest
+from ..forest.edit import recount_and_prune, with_gate
 from ..training.endtoend import Annealing
+from ..training.method import Method
 
 MIN_BATCHES = 10  # steps of an epoch, unless its batches would have fewer samples than
 MIN_BATCH_SIZE = 16
@@ -77,6 +82,20 @@ class StandardisedNetwork(nn.Module):
                 f"({len(x)},) is required"
             )
         return (z.reshape(-1) - self.shift) * self.unit
+
+
+@dataclass(frozen=True)
+class ImageMap:
+    """Makes images, which are the input of networks, of rows of features."""
+
+    shape: tuple[int, int, int]  # channels, height and width
+    mean: np.ndarray  # (n_features,), float32
+    unit: np.ndarray  # reciprocal of a deviation, or 0
+
+    def __call__(self, X):
+        """Images of rows, a tensor."""
+        mean, unit = torch.from_numpy(self.mean), torch.from_numpy(self.unit)
+        return ((X.float() - mean) * unit).reshape(-1, *self.shape)
 
 
 class ImageSet:
@@ -308,3 +327,115 @@ class NetworkTreeGrower:
         if not any(p.requires_grad for p in network.parameters()):
             raise ValueError(f"network={factory!r} returned a module without parameters to train")
         return network
+
+
+# ----------------------------------------------------------------------------------------- method
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The parameters of `E2ENetworkTree`, with every value resolved."""
+
+    network: Callable | None
+    image_map: ImageMap
+    max_leaf_nodes: int
+    annealing: Annealing
+    gate: str
+    seed: int  # of PyTorch
+
+
+class NetworkMethod(Method):
+    """Trains one tree of networks; `settings` are `NetworkSettings`.
+
+    `report` is called with a line of text after every split and every epoch.
+    """
+
+    n_members = 1
+    only_joins = False  # a forest alone is no model: it needs the networks
+
+    def __init__(self, settings, task, sampling, report):
+        super().__init__(settings, task, sampling)
+        self.report = report
+
+    def train(self, sample, seed, control):
+        """Grow the tree and train its networks together; its record has the networks.
+
+        The seed is that of the settings: there is one member only.
+        """
+        settings = self.settings
+        images = ImageSet(sample, settings.image_map)
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.random.default_generator.manual_seed(settings.seed)
+            grower = NetworkTreeGrower(
+                images,
+                settings.image_map.shape,
+                settings.network,
+                settings.annealing,
+                settings.max_leaf_nodes,
+                self.report,
+            )
+            grower.grow()
+            losses = []
+            if grower.networks and settings.annealing.finetune_epochs:
+                losses = self._train_jointly(grower, images)
+        forest, networks = self._packed(grower, images, sample)
+        return forest, {"networks_": networks, "loss_curve_": losses, "n_iter_": len(losses)}
+
+    def finish(self, trained, before=None):
+        """The only tree."""
+        (forest,) = trained.forests
+        return forest
+
+    def _train_jointly(self, grower, images):
+        """Train all networks of a grown tree; return the losses."""
+        annealing = self.settings.annealing
+        counts = np.stack([images.class_weights(index) for index in grower.leaf_samples])
+        schedule = [
+            (annealing.grown + epoch * annealing.steepness_step, learning_rate)
+            for epoch, learning_rate in enumerate(annealing.rates().tolist())
+        ]
+
+        def report(epoch, loss):
+            self.report(f"epoch {epoch + 1}, loss {loss:.4f}")
+
+        return train_networks(
+            grower.child,
+            grower.networks,
+            torch.from_numpy(counts.astype(np.float32)),
+            images,
+            images.weighted_samples(),
+            annealing.batch_size,
+            schedule,
+            exact_counts=True,
+            report=report,
+        )
+
+    def _packed(self, grower, images, sample):
+        """The tree, with leaves counted from the samples that reach them, and its networks."""
+        child, networks = grower.child, grower.networks
+        every_sample = torch.arange(len(sample))
+        table = np.zeros((len(sample), max(len(networks), 1)), dtype=np.float32)
+        for column, network in enumerate(networks):
+            table[:, column] = images.outputs(network, every_sample)
+        n_classes = images.n_classes
+        arrays = {
+            "tree_start": [0, len(child)],
+            "child": np.where(np.array(child) < 0, -1, child),
+            "threshold": np.zeros(len(networks)),
+            "direction": np.arange(len(networks)),
+            # Leaf values of one class each; `recount_and_prune` replaces those of impure leaves.
+            "value": np.ones(n_classes),
+            "value_index": np.arange(n_classes),
+            "value_start": np.arange(n_classes + 1),
+        }
+        steepness = self.settings.annealing.final
+        metadata = self.task.metadata | {"gate": "hard", "steepness": steepness}
+        forest = Forest(arrays, n_features=table.shape[1], **metadata)
+        forest = recount_and_prune(forest, sample.with_features(table, None), "entropy")
+        # The networks of removed splits are removed, and the others numbered anew.
+        kept = nn.ModuleList(networks[column] for column in forest.direction).eval()
+        arrays = forest.arrays | {"direction": np.arange(len(kept))}
+        del arrays["dense"]
+        names = [f"network {k}" for k in range(max(len(kept), 1))]
+        forest = Forest(arrays, n_features=len(names), feature_names=names, **metadata)
+        return with_gate(forest, self.settings.gate), kept

@@ -5,7 +5,7 @@ features are these numbers.
 """
 
 from copy import copy
-from typing import get_type_hints
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,10 +17,8 @@ from .._docs import described
 from .._feature_grid import FeatureGrid
 from .._targets import GATES, ForestClassifierMixin, RoutingMixin
 from .._validation import store_parameters
-from ..forest import Forest
-from ..forest.edit import recount_and_prune
 from ..training.endtoend import Annealing
-from .network import BLOCK, ImageSet, NetworkTreeGrower, train_networks
+from .network import BLOCK, ImageMap, NetworkMethod, NetworkSettings
 
 PARAMETERS = """
 network : callable or None
@@ -137,7 +135,6 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     """
 
     _trains_members = False
-    _takes_missing = False
     _takes_several_outputs = False
     _parameter_constraints: dict = {
         "network": [callable, None],
@@ -151,8 +148,8 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "steepness_step": [Interval(Real, 0.0, None, closed="left")],
         "routing": [StrOptions(set(GATES))],
     }
-    warm_start = False  # read by `BaseForest`; not a parameter of a single tree
-    schedule = "cosine"  # of the learning rate in joint training; read by `RoutingMixin`
+    # Read by `BaseForest`; no parameters of a single tree.
+    n_estimators, n_jobs, warm_start = 1, None, False
     _takes_missing = False  # images have no missing pixels
 
     def __init__(
@@ -174,12 +171,12 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     ):
         store_parameters(self, locals())
 
-    # --------------------------------------------------------------------------------- parameters
+    # ----------------------------------------------------------------------------------- settings
 
-    def _member_counts(self, is_warm_start):
-        return "trees", 1, 0
+    def _request(self, **given):
+        return replace(super()._request(**given), verbose=0)  # training has lines of its own
 
-    def _resolve_settings(self, data, is_warm_start):
+    def _settings(self, data, request):
         if isinstance(self.network, nn.Module):
             raise TypeError(
                 "network must be a function that makes a new module for every split, from the "
@@ -191,110 +188,57 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
                 f"feature_shape={self.feature_shape} has {len(shape)} lengths; images have at "
                 "most 3: channels, height and width"
             )
-        self._shape = (1,) * (3 - len(shape)) + shape
-        self.steepness_ = self._annealing.final
-        self._set_units(data)
+        # Plain int and float: PyTorch refuses some NumPy scalars.
+        annealing = Annealing(
+            greedy_epochs=int(self.greedy_epochs),
+            finetune_epochs=int(self.finetune_epochs),
+            learning_rate=float(self.learning_rate),
+            batch_size=int(self.batch_size),
+            steepness=float(self.steepness),
+            steepness_step=float(self.steepness_step),
+        )
+        return NetworkSettings(
+            network=self.network,
+            image_map=self._image_map(data, (1,) * (3 - len(shape)) + shape),
+            max_leaf_nodes=self.max_leaf_nodes,
+            annealing=annealing,
+            gate=GATES[self.routing],
+            seed=self._seed,
+        )
 
-    def _set_units(self, data):
-        """Set `mean_` and `unit_` by weighted moments of the features."""
+    def _image_map(self, data, shape):
+        """The `ImageMap` by weighted moments of the features."""
         mean = data.mean()
         varies = data.X.max(axis=0) > data.X.min(axis=0)
         deviation = np.where(varies, data.unit().astype(np.float64), 0)
         if self.feature_shape is not None:
             variance = np.square(deviation) + np.square(mean - mean.mean())
             mean[:], deviation[:] = mean.mean(), np.sqrt(variance.mean())
-        self.mean_ = mean.astype(np.float32)
         # A deviation below the rounding error of float32 counts as 0.
         varies = deviation > 1e-6 * np.abs(mean)
         unit = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
-        self.unit_ = unit.astype(np.float32)
+        return ImageMap(shape, mean.astype(np.float32), unit.astype(np.float32))
 
-    @property
-    def _annealing(self):
-        # Plain int and float: PyTorch refuses some NumPy scalars.
-        types = get_type_hints(Annealing)
-        return Annealing(**{name: kind(getattr(self, name)) for name, kind in types.items()})
+    def _method(self, settings):
+        def report(text):
+            if verbose:
+                print(f"{name}: {text}", flush=True)
 
-    def _as_images(self, X):
-        """Rows of X, as a tensor, as the images that are the input of networks."""
-        mean, unit = torch.from_numpy(self.mean_), torch.from_numpy(self.unit_)
-        return ((X.float() - mean) * unit).reshape(-1, *self._shape)
+        name, verbose = type(self).__name__, self.verbose
+        return NetworkMethod(settings, self._task(), self._sampling(), report)
 
-    def _report(self, text):
-        if self.verbose:
-            print(f"{type(self).__name__}: {text}", flush=True)
-
-    # ----------------------------------------------------------------------------------- training
-
-    def _fit_forest(self, data, members):
-        return self._fit_tree(self._tree_sample(data, self._seed), self._seed, None)
-
-    def _fit_tree(self, data, seed, control):
-        images = ImageSet(data, self._as_images)
-        annealing = self._annealing
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.random.default_generator.manual_seed(seed)
-            grower = NetworkTreeGrower(
-                images, self._shape, self.network, annealing, self.max_leaf_nodes, self._report
-            )
-            grower.grow()
-            self.loss_curve_ = []
-            if grower.networks and annealing.finetune_epochs:
-                self.loss_curve_ = self._train_jointly(grower, images, annealing)
-        self.n_iter_ = len(self.loss_curve_)
-        return self._pack(grower.child, grower.networks, images, data)
-
-    def _train_jointly(self, grower, images, annealing):
-        """Train all networks of a grown tree; return the losses."""
-        counts = np.stack([images.class_weights(index) for index in grower.leaf_samples])
-        schedule = [
-            (annealing.grown + epoch * annealing.steepness_step, learning_rate)
-            for epoch, learning_rate in enumerate(annealing.rates().tolist())
-        ]
-        counts = torch.from_numpy(counts.astype(np.float32))
-
-        def report(epoch, loss):
-            self._report(f"epoch {epoch + 1}, loss {loss:.4f}")
-
-        return train_networks(
-            grower.child,
-            grower.networks,
-            counts,
-            images,
-            images.weighted_samples(),
-            annealing.batch_size,
-            schedule,
-            exact_counts=True,
-            report=report,
-        )
-
-    def _pack(self, child, networks, images, data):
-        """The hard tree, with leaves counted from the samples that reach them; set `networks_`."""
-        every_sample = torch.arange(len(data))
-        table = np.zeros((len(data), max(len(networks), 1)), dtype=np.float32)
-        for column, network in enumerate(networks):
-            table[:, column] = images.outputs(network, every_sample)
-        n_classes = self.n_classes_
-        arrays = {
-            "tree_start": [0, len(child)],
-            "child": np.where(np.array(child) < 0, -1, child),
-            "threshold": np.zeros(len(networks)),
-            "direction": np.arange(len(networks)),
-            # Leaf values of one class each; `recount_and_prune` replaces those of impure leaves.
-            "value": np.ones(n_classes),
-            "value_index": np.arange(n_classes),
-            "value_start": np.arange(n_classes + 1),
+    def _resolved(self, settings):
+        image_map = settings.image_map
+        return {
+            "mean_": image_map.mean,
+            "unit_": image_map.unit,
+            "steepness_": settings.annealing.final,
+            "_image_shape": image_map.shape,
         }
-        meta = self._task_metadata | {"gate": "hard", "steepness": self.steepness_}
-        forest = Forest(arrays, n_features=table.shape[1], **meta)
-        forest = recount_and_prune(forest, data.with_features(table, None), "entropy")
-        # The networks of removed splits are removed, and the others numbered anew.
-        self.networks_ = nn.ModuleList(networks[column] for column in forest.direction).eval()
-        arrays = forest.arrays | {"direction": np.arange(len(self.networks_))}
-        del arrays["dense"]
-        names = [f"network {k}" for k in range(max(len(self.networks_), 1))]
-        forest = Forest(arrays, n_features=len(names), feature_names=names, **meta)
-        return self._gated(forest)
+
+    def _store(self, forest, settings, records, n_before=0):
+        self.forest_ = forest
+        vars(self).update(self._resolved(settings) | records[0])
 
     # --------------------------------------------------------------------------------- prediction
 
@@ -340,7 +284,8 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         return np.concatenate(parts)
 
     def _block_outputs(self, X, on_path):
-        x = self._as_images(torch.tensor(X))
+        as_images = ImageMap(self._image_shape, self.mean_, self.unit_)
+        x = as_images(torch.tensor(X))
         child = self.forest_.child
         outputs = np.zeros((len(X), self.forest_.n_features), dtype=np.float32)
         samples = {0: np.arange(len(X))}  # of each node whose parent is done

@@ -12,7 +12,7 @@ from .._kernels.alternate import Alternator
 from .._kernels.logistic import Logistic
 from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
-from .nongreedy import train_jointly
+from .joint import train_jointly
 
 MOMENTUM = 0.9
 BATCH_SIZE = 100

@@ -15,7 +15,7 @@ from .growing import (
     SplitterOptions,
     search_splitter,
 )
-from .nongreedy import JointSettings
+from .joint import JointSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,13 @@ FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
 
 
-def validation_mask(estimator, weight, seed, group=None):
+def validation_mask(fraction, weight, seed, group=None):
     """Rows of a tree that are held out with `early_stopping`, drawn at random.
 
     Parameters
     ----------
-    estimator : estimator
-        With `early_stopping` and `validation_fraction`.
+    fraction : float or None
+        As the parameter `validation_fraction`; None: no rows, without `early_stopping`.
     weight : ndarray of shape (n_rows,), float64
         Rows of weight 0 are not drawn.
     seed : int
@@ -34,9 +34,8 @@ def validation_mask(estimator, weight, seed, group=None):
     """
     mask = np.zeros(len(weight), dtype=bool)
     chosen = np.flatnonzero(weight)
-    if not estimator.early_stopping or len(chosen) == 1:  # one row makes one leaf, untrained
+    if fraction is None or len(chosen) == 1:  # one row makes one leaf, untrained
         return mask
-    fraction = estimator.validation_fraction
     n_held_out = max(1, round(fraction * len(chosen)))
     if n_held_out >= len(chosen):
         raise ValueError(

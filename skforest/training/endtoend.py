@@ -1,4 +1,4 @@
-"""Joint training of end-to-end trees after they were grown.
+"""Forests of soft trees that are grown, and then trained as a whole.
 
 Hehn, Kooij and Hamprecht 2020, sections 2.3 to 2.5: all splits and leaves of a tree are trained by
 EM (equations 6 to 13) while the steepness increases.
@@ -12,15 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._feature_grid import FeatureGrid
 from .._kernels.rows import random_stream
 from .._kernels.soft import SoftTrainer
-from ..forest.edit import prune, recount_and_prune, repack, unpack
+from .._kernels.soft_stump import SoftSplitter
+from ..forest.edit import prune, recount_and_prune, repack, unpack, with_gate
 from ..forest.statistics import reached_nodes, recount, route, squared_error
+from .early_stopping import EarlyStopping, validation_mask
+from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 
 # A feature is measured in units of its deviation, but of at least this share of the largest one.
 MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # of which active leaves are counted
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
+MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
+
+
+# --------------------------------------------------------------------------------------- settings
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,136 @@ class Units:
     edges: np.ndarray
 
 
-def feature_units(data, on_grid):
+@dataclass(frozen=True, kw_only=True)
+class SoftOptions(SplitterOptions):
+    """What soft splits add to the search of a node; joint training reads these options, too."""
+
+    units: Units
+    annealing: Annealing
+    min_batches: int
+    smoothness: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndToEndSettings(ObliqueSettings):
+    """The parameters of end-to-end forests, with every value resolved."""
+
+    growth: str  # "level", "best" or "complete"
+    annealing: Annealing
+    min_batches: int
+    smoothness: float
+    feature_shape: tuple | None  # None: features have no order, and a unit each
+    patch_size: tuple | None  # lengths along all axes of the grid
+    validation_fraction: float | None  # None: no early stopping
+    n_iter_no_change: int
+    gate: str  # of trained trees
+
+
+# ----------------------------------------------------------------------------------------- method
+
+
+class EndToEndMethod(ObliqueMethod):
+    """Trains forests of soft trees; `settings` are `EndToEndSettings`.
+
+    `feature_units` are the Units that all trees share, see `prepared`.
+    """
+
+    def __init__(self, settings, task, sampling, feature_units=None):
+        super().__init__(settings, task, sampling)
+        self.feature_units = feature_units
+
+    def prepared(self, data, members, request):
+        """Units of features, and the features that splits may use, are computed once."""
+        data, _ = super().prepared(data, members, request)
+        units = shared_units(data, self.settings)
+        return data, EndToEndMethod(self.settings, self.task, self.sampling, units)
+
+    def splitter(self, sample):
+        """Of soft splits."""
+        settings = self.settings
+        return SoftSplitter, SoftOptions(
+            **self.search_options(sample),
+            units=self.feature_units,
+            annealing=settings.annealing,
+            min_batches=settings.min_batches,
+            smoothness=settings.smoothness,
+        )
+
+    def directions_metadata(self, sample, arrays):
+        """Trees are soft while they are trained."""
+        metadata = super().directions_metadata(sample, arrays)
+        return metadata | {"gate": "sigmoid", "steepness": self.settings.annealing.final}
+
+    def train(self, sample, seed, control):
+        """Grow one tree, or begin with a complete one, and train it as a whole."""
+        settings = self.settings
+        if settings.validation_fraction is not None:
+            sample, _ = sample.in_copies()
+        is_held_out = validation_mask(
+            settings.validation_fraction, sample.weight, seed, sample.group
+        )
+        trained = sample.sample(np.where(is_held_out, 0.0, sample.weight))
+        if settings.growth == "complete":
+            forest = self._complete(trained, seed)
+        else:
+            forest = self.grow(trained, seed, control.stop)
+        if forest.n_nodes == 1 and self.feature_units.unit.any() and not control.stop[0]:
+            self._warn_without_split(trained)
+        _, options = self.splitter(sample)
+        stopping = EarlyStopping(is_held_out, settings.n_iter_no_change)
+        forest, record = train_together(forest, sample, seed, control, options, stopping)
+        return with_gate(forest, settings.gate), record
+
+    def joined(self, forests, before=None, consume=False):
+        """One forest of trees with the gate of the settings, also those of an earlier fit."""
+        gate = self.settings.gate
+        forests = [with_gate(forest, gate) for forest in forests]
+        before = None if before is None else with_gate(before, gate)
+        return super().joined(forests, before, consume)
+
+    def _complete(self, sample, seed):
+        """A complete tree of random hyperplanes, with leaves from the rows that reach them."""
+        arrays = complete_tree(sample, self.settings.max_depth, self.feature_units, seed)
+        metadata = self.directions_metadata(sample, arrays)
+        metadata["weight_dtype"] = self.settings.weight_dtype
+        forest = self.task.forest(arrays, sample, **metadata)
+        return recount(forest, sample, self.task.criterion)
+
+    def _warn_without_split(self, sample):
+        """Warn where a tree has no split although its rows differ and limits allow one."""
+        settings, rows = self.settings, sample.rows
+        may_split = len(rows) >= max(MIN_SPLIT_ROWS, self.min_samples(sample)[0])
+        differs = (sample.target[rows] != sample.target[rows[0]]).any()
+        if may_split and differs and not settings.min_impurity_decrease:
+            warnings.warn(
+                f"a tree has no split: training with learning_rate="
+                f"{settings.annealing.learning_rate:.3g} and smoothness="
+                f"{settings.smoothness:.3g} separated no rows; smaller values may help",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+
+def shared_units(data, settings):
+    """The Units of all trees of a forest."""
+    n_features, n_used = data.X.shape[1], settings.max_features
+    grid = FeatureGrid(settings.feature_shape, n_features)
+    unit = _unit(data, settings.feature_shape is not None)
+    edges = grid.edges() if settings.smoothness else np.zeros((0, 2), dtype=np.int32)
+    fields = np.arange(n_features, dtype=np.int32)[None]
+    if settings.patch_size is not None:
+        fields = grid.receptive_fields(settings.patch_size)
+    # Constant features are left out.
+    if len(fields) > 1:
+        fields = fields[(unit[fields] > 0).any(axis=1)] if unit.any() else fields
+    elif n_used < n_features and unit.any():
+        fields = np.flatnonzero(unit > 0).astype(np.int32)[None]
+        n_used = min(n_used, fields.shape[1])
+    mean = data.mean().astype(np.float32)
+    return Units(mean, unit.astype(np.float32), fields, n_used, edges)
+
+
+def _unit(data, on_grid):
     """Factors that bring the features to a common deviation, 0 for constant ones.
 
     Features on a grid have one unit; others have one each, except that those which vary little
@@ -157,6 +294,9 @@ def complete_tree(data, depth, units, seed):
         "dense": W,
         "baseline": data.baseline,
     }
+
+
+# --------------------------------------------------------------------------------- joint training
 
 
 def train_together(forest, data, seed, control, options, stopping):

@@ -1,256 +1,55 @@
-"""Joint training of all splits and leaves of a tree that has been grown.
+"""Forests of trees that are grown, and whose splits and leaves are then trained together."""
 
-Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
-2015. The gradient steps are in `_kernels/joint`; here are initial leaves, epochs, early stopping
-and the tree that results.
-"""
-
-import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.joint import JointTrainer
-from ..forest.edit import recount_and_prune, repack, unpack
-from ..forest.statistics import route, tree_loss
-from .early_stopping import TOLERANCE, EarlyStopping
-
-VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
-# With stable assignments: they are renewed after an epoch that lowers the bound by less than this
-# fraction.
-STABLE_PROGRESS = 0.01
-MANY_CLASSES = 100  # above, a leaf has parameters for the classes of its own rows only
-MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # beyond, logarithms overflow
-LOST = 0.9  # training has failed if it loses this share of what the grown tree had gained
+from .alternating import refine_grown
+from .early_stopping import validation_mask
+from .growing import ObliqueMethod, ObliqueSettings, search_splitter
+from .joint import JointSettings, train_jointly
 
 
-@dataclass(frozen=True)
-class JointSettings:
-    """The parameters of `NonGreedyTreeClassifier` for joint training, with its defaults."""
+@dataclass(frozen=True, kw_only=True)
+class NonGreedySettings(ObliqueSettings):
+    """The parameters of non-greedy trees and forests, with every value resolved."""
 
-    inference: str = "fast"
-    stable: bool = False
-    nu: float | str = "auto"
-    learning_rate: float = 0.3
-    schedule: str = "linear"
-    momentum: float = 0.9
-    n_epochs: int | str = "auto"
-    batch_size: int = 100
-    l1: float = 0.0
-    smoothing: float = 0.1
-    leaves: str = "counts"
-    row_norm: float | None = 8.0
-    rescale_splits: bool = True
-    n_iter_no_change: int = 5
+    init: str  # how trees are grown: "co2", "soft" or "axis"
+    joint: JointSettings
+    validation_fraction: float | None  # None: no early stopping
+    refine: str | None
+    n_sweeps: int
 
 
-def joint_settings(refine):
-    """The `JointSettings` of "nongreedy", or of an estimator with parameters of these names."""
-    if refine == "nongreedy":
-        return JointSettings()
-    is_estimator = isinstance(refine, BaseEstimator)
-    params = refine.get_params(deep=False) if is_estimator else {}
-    names = [part.name for part in fields(JointSettings)]
-    if not params.keys() >= set(names):
-        raise TypeError(
-            'refine must be "nongreedy", "alternating", None, a NonGreedyTreeClassifier or a '
-            f"NonGreedyTreeRegressor, got {refine!r}"
+class NonGreedyMethod(ObliqueMethod):
+    """Trains trees as a whole; `settings` are `NonGreedySettings`."""
+
+    def splitter(self, sample):
+        """Of single features, or of optimised hyperplanes."""
+        settings = self.settings
+        if settings.init == "axis":
+            return search_splitter(**self.search_options(sample))
+        return self.stump_splitter(
+            sample,
+            objective=settings.init,
+            smoothing=settings.joint.smoothing,
+            row_norm=settings.joint.row_norm or 0.0,
         )
-    return JointSettings(**{name: params[name] for name in names})
 
-
-def resolve_nu(nu, n_features):
-    """The bound on the squared norm of splits, where it is "auto".
-
-    Rows are scaled to one norm. With few features each of them is large and weights change
-    quickly, so the bound is 20 for 256 features and more, 75 for 16, and 100 for 9 and fewer.
-    """
-    return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
-
-
-def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
-    """Train all splits and leaves of a tree together, and prune it.
-
-    `settings` are JointSettings, or an estimator with the same parameters. Rows in the mask
-    `validation_mask` are not trained on and, if there are any, decide when to stop. `report` is
-    called with the number of epochs done and the largest number of epochs. Return the tree and a
-    record: "loss_curve_", "validation_scores_" and "n_active_leaves_". If the tree has lost nearly
-    all that it had learned, warn and return the grown tree.
-    """
-    if not len(forest.threshold) or stop[0]:
-        if validation_mask.any():  # validation rows count for the leaves, too
-            forest = recount_and_prune(forest, data, criterion)
-        return forest, _record(forest)
-    nu = resolve_nu(settings.nu, data.X.shape[1])
-    training = _Training(forest, data, validation_mask, seed, stop, settings, nu)
-    training.run(report)
-    planes, leaf_values = training.result()
-    grown = forest
-    trained = planes if leaf_values is None else (*planes, leaf_values)
-    is_sound = all(np.isfinite(part).all() for part in trained)
-    if is_sound:
-        forest = repack(grown, *planes, np.ones(len(grown.threshold), dtype=bool))
-        forest = recount_and_prune(forest, data, criterion, leaf_values)
-        is_sound = _has_kept_its_gain(grown, forest, data)
-    if not is_sound:
-        warnings.warn(
-            f"joint training with nu={nu:.4g} lost nearly all that the tree had learned, and the "
-            "tree is returned as it was grown; a larger nu, a smaller learning_rate or fewer "
-            "leaves may help",
-            ConvergenceWarning,
-            stacklevel=2,
+    def train(self, sample, seed, control):
+        """Grow one tree, train its splits and leaves together, and refine it."""
+        settings, criterion, stop = self.settings, self.task.criterion, control.stop
+        if settings.validation_fraction is not None:
+            sample, _ = sample.in_copies()
+        is_held_out = validation_mask(
+            settings.validation_fraction, sample.weight, seed, sample.group
         )
-        forest = recount_and_prune(grown, data, criterion)
-    return forest, _record(forest, training.loss_curve, training.stopping.scores)
-
-
-def _record(forest, loss_curve=(), scores=()):
-    """What training has recorded, by fitted attribute."""
-    return {
-        "loss_curve_": np.array(loss_curve, dtype=np.float64),
-        "validation_scores_": np.array(scores, dtype=np.float64),
-        "n_active_leaves_": int(forest.n_leaves[0]),
-    }
-
-
-def _has_kept_its_gain(before, after, data):
-    """Has training kept a part of the tree's gain over a constant prediction?"""
-    chosen = data.rows
-    target, weight = data.target[chosen], data.weight[chosen]
-    if data.is_classification:
-        shares = np.bincount(target, weight)
-        constant = 1 - shares.max() / shares.sum()
-    else:
-        mean = np.average(target, axis=0, weights=weight)
-        constant = np.average(np.square(target - mean).mean(axis=1), weights=weight)
-        constant *= data.target_scale**2
-    old, new = (tree_loss(one, route(one, data.X), data) for one in (before, after))
-    # A tree without gain can lose nothing, except by rounding.
-    return new - old <= max(LOST * (constant - old), TOLERANCE * old)
-
-
-class _Training:
-    """The joint training of one tree."""
-
-    def __init__(self, forest, data, validation_mask, seed, stop, settings, nu):
-        self.settings, self.stop = settings, stop
-        self.target, self.target_scale = data.target, data.target_scale
-        self.stopping = EarlyStopping(validation_mask, settings.n_iter_no_change)
-        self.validation_weight = data.weight[validation_mask]
-        self.weight = np.where(validation_mask, 0.0, data.weight)
-        self.loss_curve = []
-        is_leaf = forest.child < 0
-        self.n_leaves = np.count_nonzero(is_leaf)
-        child = forest.child.copy()
-        child[is_leaf] = -1 - np.arange(self.n_leaves)
-        self.n_outputs = data.n_outputs
-        self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
-        leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)]
-        n_reversed = 1 if settings.inference == "fast" else int(forest.max_depth[0])
-        self.trainer = JointTrainer(
-            data.X, data.target, data.n_outputs, self.weight, child, *unpack(forest),
-            self._leaf_parameters(leaf), seed, stop, settings.row_norm or 0.0, nu,
-            settings.rescale_splits, settings.momentum, settings.batch_size, n_reversed,
-            settings.stable, settings.l1,
-        )  # fmt: skip
-        self.trainer.assign()
-
-    def _leaf_parameters(self, leaf):
-        """Parameters of the leaves from their rows: smoothed log shares, or means.
-
-        Where there are many classes, a leaf has parameters for those of its own rows only.
-        """
-        rows = np.flatnonzero(self.weight)
-        leaf, target, weight = leaf[rows], self.target[rows], self.weight[rows]
-        n_leaves, n_outputs = self.n_leaves, self.n_outputs
-        total = np.bincount(leaf, weight, n_leaves)
-        label = np.zeros(1, dtype=np.int32)
-        other = np.zeros(n_leaves)
-        if target.ndim == 2:
-            sums = np.stack([np.bincount(leaf, weight * y, n_leaves) for y in target.T], axis=1)
-            mean = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=sums != 0)
-            return np.arange(n_leaves + 1) * n_outputs, label, mean.ravel(), other
-        key = leaf * np.int64(n_outputs) + target
-        if self.lists_all_classes:
-            key = np.concatenate([key, np.arange(n_leaves * n_outputs)])
-            weight = np.concatenate([weight, np.zeros(n_leaves * n_outputs)])
-        key, inverse = np.unique(key, return_inverse=True)
-        # `smoothing` counts rows of mean weight.
-        smoothing = np.clip(self.settings.smoothing, MIN_SMOOTHING, MAX_SMOOTHING)
-        pseudo = smoothing * total.sum() / len(rows)
-        share = np.bincount(inverse, weight, len(key)) + pseudo
-        whole = np.log(total + n_outputs * pseudo)
-        start = np.searchsorted(key, np.arange(n_leaves + 1) * np.int64(n_outputs))
-        theta = np.log(share) - whole[key // n_outputs]
-        if len(key):
-            label = (key % n_outputs).astype(np.int32)
-        return start, label, theta, np.log(pseudo) - whole
-
-    def _add_classes(self):
-        """Give leaves parameters for the classes of the rows that reach them now."""
-        start, label, theta, other = self.trainer.parameters
-        new = self._leaf_parameters(self.trainer.route(np.arange(len(self.weight))))
-        n = np.int64(self.n_outputs)
-        old_key = np.repeat(np.arange(self.n_leaves), np.diff(start)) * n + label
-        new_key = np.repeat(np.arange(self.n_leaves), np.diff(new[0])) * n + new[1]
-        key = np.union1d(old_key, new_key)
-        values = other[key // n]
-        values[np.searchsorted(key, old_key)] = theta
-        start = np.searchsorted(key, np.arange(self.n_leaves + 1) * n)
-        self.trainer.set_leaves(start, (key % n).astype(np.int32), values, other)
-
-    def run(self, report=None):
-        """Epochs with a learning rate that falls linearly to 0, or is constant."""
-        last = np.inf
-        n_epochs = self.settings.n_epochs
-        if n_epochs == "auto":
-            n_epochs = min(30, max(10, VISITS // np.count_nonzero(self.weight)))
-        for epoch in range(n_epochs):
-            share = 1.0 if self.settings.schedule == "constant" else 1 - epoch / n_epochs
-            bound = self.trainer.epoch(self.settings.learning_rate * share)
-            if self.stop[0]:
-                break
-            self.loss_curve.append(bound)
-            if not self.lists_all_classes:
-                self._add_classes()
-            if self.settings.stable:
-                # Assignments are renewed when the bound hardly falls (section 6).
-                if bound > (1 - STABLE_PROGRESS) * last:
-                    self.trainer.assign()
-                    last = np.inf
-                else:
-                    last = bound
-            loss = splits = None
-            if len(self.stopping.rows):
-                loss, splits = self._validation_loss(), self._planes_and_leaves()
-            if self.stopping.ends(loss, splits, report, epoch + 1, n_epochs):
-                break
-
-    def result(self):
-        """Hyperplanes and leaf values of the last epoch, or that with the best validation score.
-
-        The leaf values are None where they are to be computed from the rows.
-        """
-        return self._planes_and_leaves() if self.stopping.best is None else self.stopping.best
-
-    def _planes_and_leaves(self):
-        return self.trainer.planes(), self._leaf_values()
-
-    def _leaf_values(self):
-        """What the parameters of the leaves predict: (n_leaves, n_outputs), or None."""
-        if self.settings.leaves == "counts":
-            return None
-        start, label, theta, other = self.trainer.parameters
-        if self.target.ndim == 2:
-            return theta.reshape(self.n_leaves, self.n_outputs) * self.target_scale
-        value = np.repeat(other[:, None], self.n_outputs, axis=1)
-        value[np.repeat(np.arange(self.n_leaves), np.diff(start)), label] = theta
-        return softmax(value, axis=1)
-
-    def _validation_loss(self):
-        """Weighted mean loss of the validation rows."""
-        losses = self.trainer.losses(self.stopping.rows)
-        return np.average(losses, weights=self.validation_weight)
+        forest = self.grow(sample.sample(np.where(is_held_out, 0.0, sample.weight)), seed, stop)
+        forest, record = train_jointly(
+            forest, sample, is_held_out, seed, stop, settings.joint, criterion, control.report
+        )
+        forest, refined = refine_grown(
+            forest, sample, seed, stop, settings.refine, settings.n_sweeps, criterion
+        )
+        record["n_active_leaves_"] = int(forest.n_leaves[0])
+        return forest, record | refined
