@@ -30,7 +30,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from timing import mean_sd
 
-import skforest.hinge
+import skforest.training.hinge
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 
 DEEP = {"n_estimators": 100, "max_depth": 10}
@@ -300,7 +300,7 @@ def temperature(options):
         for seed in groups.seeds(options):
             split = data.load_table(name, options.data, 0, 5000).inner(seed)
             for power in (None, *POWERS):
-                skforest.hinge.TEMPERATURE_POWER = power
+                skforest.training.hinge.TEMPERATURE_POWER = power
                 found.append(_class_scores(split, calibrate=power is not None, random_state=seed))
     losses, errors = np.log(found).reshape(-1, 1 + len(POWERS), 2).transpose(2, 1, 0)
     for power, loss, error in zip(POWERS, losses[1:], errors[1:], strict=True):

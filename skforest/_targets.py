@@ -18,7 +18,7 @@ from ._predictor import ClassPredictor, Predictor
 from ._target_statistics import indicators
 from .forest.edit import with_gate
 from .forest.statistics import labels_of, probabilities
-from .training.losses import SquaredError, TargetUnits
+from .training.losses import SquaredError, TargetUnits, for_squared_errors, with_outlier_weights
 from .training.method import balancing_factor
 from .training.user_losses import Loss
 
@@ -370,16 +370,10 @@ class ForestRegressorMixin(RegressorMixin):
         is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
-        data = self._with_outlier_weights(data, loss)
+        data = with_outlier_weights(data, loss)
         with np.errstate(over="ignore", invalid="ignore"):  # raises for targets that are too large
             units = loss.target_units(data.y, data.weight, baseline)
         return data.with_target(loss.scale_target(data.y, units), units)
-
-    @staticmethod
-    def _with_outlier_weights(data, loss):
-        """The training set with the weights that a loss gives outliers among the targets."""
-        factor = loss.outlier_factor(data.y, data.weight)
-        return data if factor is None else data.with_weight(data.weight * factor)
 
     def _make_loss(self):
         return SquaredError(self.n_outputs_)
@@ -390,14 +384,7 @@ class ForestRegressorMixin(RegressorMixin):
 
     def _for_squared_errors(self, data):
         """The training set without outliers of the target, or with all of them clipped."""
-        y = self._without_outliers(data.y, data.weight)
-        if y is data.y:
-            return data
-        loss, is_usual = SquaredError(y.shape[1]), (y == data.y).all(axis=1)
-        if 2 * data.weight[is_usual].sum() > data.weight.sum():
-            data = data.sample(np.where(is_usual, data.weight, 0.0))
-        units = loss.target_units(y, data.weight)
-        return data.with_target(loss.scale_target(y, units), units, y)
+        return for_squared_errors(data, self._make_loss())
 
     @property
     def _task_metadata(self):

@@ -5,58 +5,24 @@ response of a tree is the smallest margin on the path to a leaf times the vector
 Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
 """
 
-import copy
 import math
-from dataclasses import replace
 
 import numpy as np
-from sklearn.base import is_classifier
 
-from .training.trials import quick_importances
-from ._base import BagMixin, BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
+from ._base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
 from ._docs import CLASS_WEIGHT, described
 from ._feature_grid import FeatureGrid
-from ._kernels.rows import random_stream, tree_seed
-from ._table import UNKNOWN, as_frame
+from ._streams import StreamMixin
 from ._targets import ForestClassifierMixin, ForestRegressorMixin
-from ._validation import draw_seed, set_resolved, store_parameters
-from ._warnings import warn_caller
-from .forest.statistics import responses
-from .forest.storage import as_levels
-from .training.blending import flattening_temperature
-from .training.early_stopping import draw_weighted
-from .training.hinge import (
-    FAR,
-    HingeInput,
-    HingeSettings,
-    HingeStream,
-    HingeTraining,
-    calibrated_baseline,
-    joined_rows,
-)
-from .training.losses import (
-    SquaredError,
-    TargetUnits,
-    loss_names,
-    make_loss,
-)
+from ._validation import store_parameters
+from .training.hinge import HingeMethod, HingeSettings, temperature_of
+from .training.losses import SquaredError, TargetUnits, loss_names, make_loss
 from .training.user_losses import Loss, UserLabelLoss, UserLoss
 
-FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
-# Columns that inner products read, those of largest importance, if the table has fewer rows.
-# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns.
-MANY_COLUMNS = 384
-MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
 POISSON_RATE = 1 / 30  # times these: its gradient grows exponentially with the response
-# Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
-# all than the second number, there is no temperature.
-TEMPERATURE_ROWS, MIN_ROWS = 30, 20
-# The temperature of the mean of several bags is that of one bag to this power, by the log loss of
-# held-out training rows of 22 tables.
-TEMPERATURE_POWER = 0.7
 
 PARAMETERS = """
 n_estimators : int
@@ -238,11 +204,12 @@ REFERENCES = """
 """
 
 
-class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
+class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
+    _criterion = "squared_error"
     _scales_features = True
-    _keeps_parts = True
+    _calibrates = False  # is a temperature of probabilities wanted?
 
     _parameter_constraints: dict = {
         "structure": [StrOptions({"tree", "fern"})],
@@ -282,23 +249,51 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
 
     # ----------------------------------------------------------------------------------- settings
 
-    def _resolve_settings(self, data, is_warm_start):
-        n_features = data.X.shape[1]
-        if is_warm_start and self.forest_.bag_start[1] != self.n_estimators:
+    def _settings(self, data, request):
+        if request.is_warm_start and request.previous.bag_start[1] != self.n_estimators:
             raise ValueError(
                 f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
-                f"{self.forest_.bag_start[1]} trees"
+                f"{request.previous.bag_start[1]} trees"
             )
-        if self.features == "conv":
-            self._check_image(n_features)
-        n = int(np.count_nonzero(data.weight))
-        is_large = n >= LARGE
-        if self.batch_size == "auto":
-            self.batch_size_ = min(max(n // 16, 8), 128 if is_large else 64)
-        else:
-            self.batch_size_ = min(self.batch_size, max(n, 2))
-        n_epochs = min(max(40, 6 * n / 1000), 120)
-        n_steps = max(2400, math.ceil(n_epochs * n / self.batch_size_))
+        is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
+        fields = self._receptive_fields(data.X.shape[1]) if is_image else None
+        values = self._resolved_parameters(n_rows)
+        n_directions = int(values["n_directions"])
+        return HingeSettings(
+            n_trees=int(self.n_estimators),
+            depth=int(values["max_depth"]),
+            fern=self.structure == "fern",
+            head=self.head,
+            n_linear=0 if self.features == "identity" else n_directions,
+            has_unit_weights=self.scaling is None and not is_image,
+            identity=self.features in ("identity", "both"),
+            optimizer=self.optimizer,
+            learning_rate=float(values["learning_rate"]),
+            momentum=float(self.momentum),
+            weight_decay=float(self.weight_decay),
+            schedule=self.schedule,
+            dropout=float(self.dropout),
+            batch_size=int(values["batch_size"]),
+            n_steps=int(values["max_iter"]),
+            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
+            n_iter_no_change=int(self.n_iter_no_change),
+            n_bags=int(values["n_bags"]),
+            n_directions=n_directions,
+            receptive_fields=fields,
+            importance_power=float(self.importance_power),
+            calibrate=self._calibrates,
+            held_out_fraction=float(self.validation_fraction),
+            temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
+        )
+
+    def _resolved_parameters(self, n_rows):
+        """Values of the parameters that may be "auto", by name."""
+        is_large = n_rows >= LARGE
+        batch_size = min(max(n_rows // 16, 8), 128 if is_large else 64)
+        if self.batch_size != "auto":
+            batch_size = min(self.batch_size, max(n_rows, 2))
+        n_epochs = min(max(40, 6 * n_rows / 1000), 120)
+        n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
         n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
         rate *= POISSON_RATE if self.loss == "poisson" else 1
@@ -309,221 +304,39 @@ class _HingeForest(BootstrapMixin, BagMixin, BaseForest):
             "max_iter": min(n_steps, 20_000),
             "learning_rate": rate / self.n_estimators,
         }
-        set_resolved(self, auto)
+        values = {name: getattr(self, name) for name in auto}
+        auto |= {name: value for name, value in values.items() if not isinstance(value, str)}
+        return auto | {"batch_size": batch_size}
 
-    def _check_image(self, n_features):
-        """Raise unless kernels fit into the images."""
+    def _receptive_fields(self, n_features):
+        """Pixels under a kernel at each of its places; ValueError if it has none."""
         if self.feature_shape is None:
             raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
-        shape = FeatureGrid(self.feature_shape, n_features).shape
-        if len(shape) not in (2, 3):
+        grid = FeatureGrid(self.feature_shape, n_features)
+        if len(grid.shape) not in (2, 3):
             raise ValueError(
                 f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
                 "channels) for features='conv'"
             )
-        if self.kernel_size > min(shape[:2]):
+        if self.kernel_size > min(grid.shape[:2]):
             raise ValueError(
-                f"kernel_size={self.kernel_size} is larger than feature_shape={shape}"
+                f"kernel_size={self.kernel_size} is larger than feature_shape={grid.shape}"
             )
+        return grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
 
-    @property
-    def _settings(self):
-        return HingeSettings(
-            n_trees=int(self.n_estimators),
-            depth=int(self.max_depth_),
-            fern=self.structure == "fern",
-            head=self.head,
-            n_linear=0 if self.features == "identity" else int(self.n_directions_),
-            has_unit_weights=self.scaling is None and self.features != "conv",
-            identity=self.features in ("identity", "both"),
-            optimizer=self.optimizer,
-            learning_rate=float(self.learning_rate_),
-            momentum=float(self.momentum),
-            weight_decay=float(self.weight_decay),
-            schedule=self.schedule,
-            dropout=float(self.dropout),
-            batch_size=int(self.batch_size_),
-            n_steps=int(self.max_iter_),
-            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
-            n_iter_no_change=int(self.n_iter_no_change),
-        )
+    def _resolved(self, settings):
+        return {
+            "n_bags_": settings.n_bags,
+            "max_depth_": settings.depth,
+            "n_directions_": settings.n_directions,
+            "batch_size_": settings.batch_size,
+            "max_iter_": settings.n_steps,
+            "learning_rate_": settings.learning_rate,
+        }
 
-    # ----------------------------------------------------------------------------------- training
-
-    def _input(self, data, emphasis, is_stream=False):
-        """The rows and the units in which features are trained on."""
-        if self.features == "conv":
-            grid = FeatureGrid(self.feature_shape, data.X.shape[1])
-            kernel_shape = self.kernel_size, self.kernel_size
-            return HingeInput.of_images(data, grid.receptive_fields(kernel_shape, self.stride))
-        n_read = data.X.shape[1]
-        if self.importance_power and not is_stream:
-            n_read = max(MANY_COLUMNS, int(np.count_nonzero(data.weight)))
-        return HingeInput.of_table(data, emphasis, self.scaling is None, n_read)
-
-    def _emphasis(self, data):
-        """Factors of the features in the inner products by their importances, float64."""
-        n_features = data.X.shape[1]
-        if self.features == "conv":
-            return np.ones(n_features)
-        if not self.importance_power or np.count_nonzero(data.weight) < 2:
-            return np.ones(n_features)
-        found = quick_importances(self._for_squared_errors(data), self._seed)
-        if not found.any():
-            return np.ones(n_features)
-        emphasis = np.maximum(found * n_features, MIN_EMPHASIS**2) ** self.importance_power
-        return np.maximum(emphasis, MIN_EMPHASIS)
-
-    def _fit_forest(self, data, bags, is_kept_apart=None):
-        self.__dict__.pop("_stream", None)
-        source = replace(self._input(data, self._emphasis(data)), is_kept_apart=is_kept_apart)
-        return super()._fit_forest(data, bags, source=source)
-
-    def _fit_tree(self, data, seed, control, source):
-        """One bag of trees."""
-        if self.early_stopping:
-            copies, rows = data.in_copies()
-            if len(copies) > len(data):
-                data, source = copies, source.subset(rows)
-        training = self._training(data, source, self._settings, seed, control.stop)
-        training.run(control.report, control.limit)
-        return self._packed(training, data), training.record
-
-    def _training(self, data, source, settings, seed, stop):
-        """The training of one bag."""
-        loss = self._make_loss()
-        target = loss.standardize(data.target, data.units)
-        batch_loss = loss.batch_loss(data.units)
-        return HingeTraining(
-            source, target, batch_loss, data.weight, settings, seed, stop, data.group
-        )
-
-    def _packed(self, training, data, keep_all=False):
-        """A trained bag as a Forest; `keep_all`: with all leaves that rows have ever reached."""
-        forest = self._new_forest(
-            training.arrays(data.units.response) | {"baseline": data.baseline},
-            data,
-            aggregate="sum",
-            gate="margin",
-            n_shared_values=1,  # that of subtrees which no row reaches
-            link=self._make_loss().link,
-        )
-        return training.compacted(forest, keep_all)
-
-    # ------------------------------------------------------------------------- training on streams
-
-    def _partial_fit(self, X, y, sample_weight, encode):
-        """Train on a part; `encode` takes y, and whether it is the first part."""
-        self._validate_params()
-        with self._unchanged_on_error():
-            stream = self.__dict__.get("_stream")
-            is_first = stream is None
-            known_map = None if is_first else self.forest_.feature_map
-            known = None if is_first else known_map.levels
-            if not is_first and stream.n_rows < FEW_ROWS:
-                known = self._levels_with(stream.levels, X)
-            X, y, weight, levels = self._validate_fit(X, y, sample_weight, known)
-            rows = X, encode(y, is_first), weight
-            if is_first:
-                stream, self._seed = HingeStream(), draw_seed(self.random_state)
-            elif stream.n_rows >= FEW_ROWS:
-                self._warn_of_levels(X, levels)
-            n_rows = stream.n_rows + np.count_nonzero(weight)
-            rows = joined_rows(stream.waiting, rows)
-            if stream.n_rows < FEW_ROWS:  # begin again, with all rows so far
-                data = self._merged_rows(*rows, levels, is_stream=True)
-                stream = self._begin_stream(data)
-            elif np.count_nonzero(rows[2]) >= self.batch_size_:
-                changed, known_map = stream.recentred(rows[0], known_map)
-                data = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
-                stream = self._continue_stream(changed, data)
-            is_waiting = n_rows < FEW_ROWS or stream is self.__dict__.get("_stream")
-            waiting = rows if is_waiting else None
-            self._stream = replace(stream, n_rows=n_rows, waiting=waiting, levels=levels)
-        return self
-
-    def _levels_with(self, levels, X):
-        """Levels of the categories of a stream, and behind them those of a further part."""
-        table, _ = self._read(as_frame(self._unfolded(X)), list(levels), False)
-        if table is None or not levels:
-            return levels
-        every = {j: dict.fromkeys([*own, *table.levels(j)]) for j, own in levels.items()}
-        found = as_levels({j: list(own) for j, own in every.items()})
-        found.ordered = levels.ordered
-        return found
-
-    def _warn_of_levels(self, X, levels):
-        """Warn of categories most of whose values in a part are unknown levels."""
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        for j in levels:
-            if (X[:, j] == UNKNOWN).mean() > 0.5:
-                warn_caller(
-                    f"most values of column {names[j]!r} of X are levels that the first "
-                    f"{FEW_ROWS} rows of the stream did not have; they count as unknown"
-                )
-
-    def _begin_stream(self, data):
-        """The stream after its first part."""
-        data = self._set_stream_target(data)
-        self._resolve_settings(data, False)
-        settings = replace(self._settings, validation_fraction=0.0)
-        emphasis, stop = self._emphasis(data), np.zeros(1, dtype=np.uint8)
-        source = self._input(data, emphasis, is_stream=True)
-        seeds = [tree_seed(self._seed, bag) for bag in range(self.n_bags_)]
-        bags = [self._training(data, source, settings, seed, stop) for seed in seeds]
-        stream = HingeStream(units=data.units, emphasis=emphasis, bags=bags)
-        return self._train_part(stream, data)
-
-    def _continue_stream(self, stream, data):
-        """The stream after a later part."""
-        window, source, loss = stream.window(data), stream.bags[0].source, self._make_loss()
-        names = self._far_columns(replace(source, scaled=data.X), data.feature_map)
-        is_real = not is_classifier(self)
-        if is_real and stream.has_far_targets(loss, data.y):
-            names.append("y")
-        if names:
-            warn_caller(
-                f"most values of {', '.join(names)} in this part are more than {FAR:g} standard "
-                "deviations away from the parts before; units change as the stream goes on, and "
-                "what was learned before may be lost"
-            )
-        # Training changes arrays in place: a part that fails must leave no trace.
-        bags = copy.deepcopy(stream.bags)
-        adapted = source.adapted(self._input(window, stream.emphasis, is_stream=True))
-        if adapted is not source:
-            for training in bags:
-                training.set_units(adapted, window)
-        if is_real:
-            units, factor = stream.new_units(loss, window, bags)
-            if (factor != 1).any():
-                for training in bags:
-                    training.scale_responses(factor)
-            data = self._with_outlier_weights(data, loss)
-            data = data.with_target(loss.scale_target(data.y, units), units)
-        else:
-            data = self._set_stream_target(data)
-        return self._train_part(replace(stream, units=data.units, bags=bags), data)
-
-    def _far_columns(self, source, feature_map):
-        """Columns most of whose values in a part are far from those before, as text."""
-        is_far = source.far_features()
-        column = feature_map.source if len(feature_map.source) else np.arange(len(is_far))
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        return [f"column {names[j]!r} of X" for j in np.unique(column[is_far]).tolist()]
-
-    def _train_part(self, stream, data):
-        """Train the bags of a stream, which has no others; they become the forest."""
-        target = self._make_loss().standardize(data.target, data.units)
-        forests = []
-        for training in stream.bags:
-            training.partial_fit(data, target)
-            forests.append(self._packed(training, data, keep_all=True))
-            training.release_rows()
-        self.forest_ = self._joined(forests)
-        records = [training.record for training in stream.bags]
-        for name in records[0]:
-            setattr(self, name, [record[name] for record in records])
-        return replace(stream, recent=stream.recent_with(data))
+    def _method(self, settings):
+        task, sampling = self._task(), self._sampling()
+        return HingeMethod(settings, task, sampling, self._make_loss(), self._seed)
 
 
 @described(
@@ -609,42 +422,14 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     ):
         store_parameters(self, locals())
 
-    def _fit_forest(self, data, bags):
-        held_out = None
-        if not bags[0] and self._finds_temperature(data):
-            data, _ = data.in_copies()
-            held_out = self._temperature_mask(data)
-        if held_out is not None:
-            data = data.with_folds(np.where(held_out, 0, -1), self.n_bags_)
-        forest = super()._fit_forest(data, bags)
-        if held_out is not None:
-            self.temperature_ = self._find_temperature(forest[: self.n_estimators], data, held_out)
-        elif not bags[0]:  # bags that a warm start adds have the temperature of the others
-            self.temperature_ = 1.0
-        if getattr(self, "temperature_", 1.0) == 1.0:
-            return forest
-        value = (forest.value / self.temperature_).astype(np.float32)
-        return forest.replaced(forest.arrays | {"value": value})
-
-    def _finds_temperature(self, data):
-        """Does the first bag leave out rows, to find the temperature?"""
+    @property
+    def _calibrates(self):
         is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
-        is_possible = self.n_bags_ > 1 and not (self.early_stopping or self.bootstrap)
-        is_wanted = self.calibrate and is_log_loss and is_possible and data.fold is None
-        return is_wanted and len(data) >= MIN_ROWS
+        return self.calibrate and is_log_loss and not (self.early_stopping or self.bootstrap)
 
-    def _temperature_mask(self, data):
-        """Rows that the first bag leaves out; None: no row would be left."""
-        random = random_stream(self._seed)
-        fraction = max(self.validation_fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
-        mask = draw_weighted(data.weight, fraction, random, data.group)
-        return mask if mask.any() else None
-
-    def _find_temperature(self, bag, data, mask):
-        """The temperature of the mean of all bags, by the rows that the first one left out."""
-        codes = data.target[mask].astype(np.int64)
-        of_bag = flattening_temperature(responses(bag, data.X[mask]), codes, data.weight[mask])
-        return of_bag**TEMPERATURE_POWER
+    def _store(self, forest, settings, records, n_before=0):
+        super()._store(forest, settings, records, n_before)
+        self.temperature_ = temperature_of(records, settings)
 
     def _make_loss(self):
         if self._has_several_outputs:
@@ -689,7 +474,6 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def _set_stream_target(self, data):
         data = self._set_target(data, False)
-        self.temperature_ = 1.0
         n = self.n_classes_
         # A class without rows may occur in a later batch.
         return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))
@@ -771,28 +555,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         time_limit=None,
     ):
         store_parameters(self, locals())
-
-    def _fit_forest(self, data, bags):
-        level = self._make_loss().calibration_level
-        if level is None:
-            return super()._fit_forest(data, bags)
-        if not self.bootstrap:
-            data, _ = data.in_copies()
-        random = random_stream(self._seed)
-        mask = draw_weighted(data.weight, float(self.validation_fraction), random, data.group)
-        forest = super()._fit_forest(data, bags, mask)
-        # Bags that a warm start adds move the quantile of all.
-        whole = self._joined([self.forest_, forest]) if bags[0] else forest
-        baseline = calibrated_baseline(whole, data, mask, level)
-        return forest.replaced(forest.arrays | {"baseline": baseline})
-
-    def _joined(self, forests, consume=False):
-        """One forest of all bags, with the baseline of the last, see `_fit_forest`."""
-        baseline = forests[-1].baseline
-        if (forests[0].baseline != baseline).any():
-            first = forests[0].replaced(forests[0].arrays | {"baseline": baseline})
-            forests = [first, *forests[1:]]
-        return super()._joined(forests, consume)
 
     def _make_loss(self):
         if isinstance(self.loss, Loss):

@@ -32,6 +32,7 @@ LAYERS = {
         "_base",
         "_targets",
         "_greedy",
+        "_streams",
         "_selection",
         "_folds",
         "_members",

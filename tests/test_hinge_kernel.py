@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier
 from skforest._feature_grid import FeatureGrid
-from skforest.training.hinge import HingeInput, HingeSettings, HingeTraining, new_arrays
+from skforest.training.hinge_bag import BagSettings, HingeTraining, new_arrays
+from skforest.training.hinge_input import HingeInput
 from skforest.training.hinge_packing import HingePacker, compacted
 
 NEVER = np.zeros(1, dtype=np.uint8)
@@ -34,7 +35,7 @@ def settings(**changes):
         "weight_decay": 0.0, "schedule": "constant", "dropout": 0.0, "batch_size": 24,
         "n_steps": 10, "validation_fraction": 0.0, "n_iter_no_change": 10,
     }  # fmt: skip
-    return HingeSettings(**own | changes)
+    return BagSettings(**own | changes)
 
 
 def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None):
@@ -459,7 +460,7 @@ def test_learning_rates_of_a_schedule(schedule, monkeypatch):
             rates.extend(given)
             return 1.0
 
-    monkeypatch.setattr("skforest.training.hinge.HingeTrainer", Recorder)
+    monkeypatch.setattr("skforest.training.hinge_bag.HingeTrainer", Recorder)
     bag_of(settings(n_steps=n, schedule=schedule, learning_rate=0.2))
     if schedule == "cosine":
         expected = 0.1 * (1 + np.cos(np.pi * np.arange(n) / n))

@@ -426,7 +426,7 @@ def test_quantiles_are_shifted_by_weighted_residuals(monkeypatch):
         seen.append(given)
         return calibrated_baseline(*given)
 
-    monkeypatch.setattr("skforest.hinge.calibrated_baseline", recorded)
+    monkeypatch.setattr("skforest.training.hinge.calibrated_baseline", recorded)
     X, y = make_regression(150, 4, random_state=0)
     weight = np.random.default_rng(0).exponential(size=150) ** 2
     own = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "validation_fraction": 0.3}

@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from sklearn.datasets import make_classification
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest._feature_grid import FeatureGrid
 from skforest._threads import NotInTime, TimeLimit
-from skforest.training.hinge import HingeTraining
+from skforest.training.hinge_bag import HingeTraining
+from skforest.training.method import train_members
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
@@ -595,13 +597,20 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     assert forest.forest_.high[0] > 1.5
 
 
+def prepared(model, X, y):
+    """The method, the rows and the request with which an estimator is about to be trained."""
+    request = model._request()
+    data = model._read_training_set(X, y, request)
+    return model._method(model._settings(data, request)), data, request
+
+
 def test_a_shortened_schedule_ends_with_small_steps():
     """The cosine is bent where the end is moved, and still reaches its end."""
     X, y = rows_of(RandomHingeForestClassifier)
     model = quick(RandomHingeForestClassifier, max_iter=400)
-    data = model._prepare(X, y, None)
-    source = model._input(data, np.ones(data.X.shape[1]))
-    training = model._training(data, source, model._settings, 0, np.zeros(1, np.uint8))
+    method, data, _ = prepared(model, X, y)
+    source = method.input(data, np.ones(data.X.shape[1]))
+    training = method.training(data, source, 0, np.zeros(1, np.uint8))
     whole = training._rates(np.arange(400))
     training.n_done = 100
     training._end_in(50)
@@ -617,16 +626,16 @@ def test_a_bag_that_would_be_too_short_is_not_trained():
     model = quick(RandomHingeForestClassifier, max_iter=10**7)
     limit = TimeLimit(time.perf_counter() + 0.1)
     limit.least = 0.5
-    model._time_limit = limit
+    method, data, request = prepared(model, X, y)
     with pytest.raises(NotInTime):
-        model.fit(X, y)
+        train_members(method, data, range(2), 0, replace(request, limit=limit))
     assert time.perf_counter() < limit.deadline + 5
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "linear"}, {"structure": "fern"}])
 def test_inner_products_of_wide_tables_read_the_important_columns(options, monkeypatch):
     """At least as many as there are rows; so training takes no time for all others."""
-    monkeypatch.setattr("skforest.hinge.MANY_COLUMNS", 40)
+    monkeypatch.setattr("skforest.training.hinge.MANY_COLUMNS", 40)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 200))
     y = 2 * X[:, 7] - X[:, 150]

@@ -1,550 +1,207 @@
-"""Training of one bag of a random hinge forest: initialisation, schedule, early stopping.
+"""Random hinge forests: how bags are trained, and how the forest of all bags is calibrated.
 
-Lay et al. 2018, algorithm 1 (initialisation) and section 4.
+Probabilities of several bags have a temperature, and quantiles a shift. Both are found on rows
+that are held out.
 """
 
-import math
-import time
-import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.hinge import HingeTrainer, padded, padded_vector
-from .._kernels.loss import Loss
-from .._kernels.row_reader import RowReader
 from .._kernels.rows import random_stream
-from .._matrix import dense
-from .._training_set import TrainingSet
 from ..forest.statistics import responses
+from .blending import flattening_temperature
 from .early_stopping import draw_weighted
-from .hinge_packing import HingePacker, compacted
-from .losses import TargetUnits, robust_size, weighted_quantile
+from .hinge_bag import BagSettings, HingeTraining
+from .hinge_input import HingeInput
+from .losses import for_squared_errors, weighted_quantile
+from .method import Method
+from .trials import quick_importances
 
-SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
-LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
-COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
-N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
-STEPS_OF_CHECK = 500
-PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
-BLOCK = 1024  # rows that are standardised together
-FIRST_ROWS = 2048  # rows for the initial statistics of features
-# Of streams: units are those of this many rows, the last ones, or fewer where they are wide. They
-# change where they would be so many times as large or small, or centres so many units away.
-WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
-MAX_RATIO, MAX_SHIFT = 2.0, 1.0
-RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
-FAR = 10.0  # units from the centre, beyond which most values of a part are reported
-COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
-
-
-@dataclass(frozen=True)
-class HingeSettings:
-    """Settings of the training of one bag; as the parameters of `RandomHingeForestClassifier`."""
-
-    n_trees: int
-    depth: int
-    fern: bool
-    head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
-    n_linear: int  # learned features of each patch
-    has_unit_weights: bool  # they start with weights of variance 1, else 1 / patch size
-    identity: bool  # columns of the table are features, too
-    optimizer: str
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    schedule: str
-    dropout: float
-    batch_size: int
-    n_steps: int
-    validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
-    n_iter_no_change: int
-
-
-@dataclass(frozen=True)
-class HingeInput:
-    """The rows that a forest learns from, with each feature in units of its own."""
-
-    # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
-    scaled: np.ndarray
-    mean: np.ndarray  # (n_features,), float64, of `scaled`
-    unit: np.ndarray  # (n_features,), float64, of `scaled`
-    emphasis: np.ndarray  # learned features see (scaled - mean) / unit * emphasis
-    deviation: np.ndarray  # (n_features,), float32, of `scaled`, for the importances
-    # (n_patches, patch_size), int32: columns of each patch that learned features are inner
-    # products with: all, in one patch, or those under a kernel at each of its places.
-    receptive_fields: np.ndarray
-    # (n_rows,), bool: rows that no bag sees, neither to train nor to stop early.
-    is_kept_apart: np.ndarray | None = None
-
-    @classmethod
-    def of_table(cls, data, emphasis, has_one_unit, n_read):
-        """The features of a TrainingSet in units of their standard deviations, times `emphasis`.
-
-        With `has_one_unit`, all have one unit before the emphasis: those that vary much dominate.
-        Learned features are inner products with the `n_read` columns of largest emphasis.
-        """
-        chosen = np.sort(np.argsort(-emphasis, kind="stable")[:n_read])
-        if has_one_unit:
-            own_unit = _deviations(data)
-            common = _root_mean_square(own_unit)
-            emphasis = emphasis * (np.where(own_unit > 0, own_unit, common) / common)
-        fields = chosen.astype(np.int32)[None]
-        unit = data.unit().astype(np.float64)
-        return cls(data.X, data.mean(), unit, emphasis, data.deviation(), fields)
-
-    @classmethod
-    def of_images(cls, data, receptive_fields):
-        """The features in one unit, not centred, since a kernel moves over all of them."""
-        scale = _scale(data)
-        unit = scale * _root_mean_square(_deviations(data))
-        mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
-        return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
-
-    def table(self):
-        """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
-        factor = self.emphasis / self.unit
-        if sparse.issparse(self.scaled):
-            return RowReader(self.scaled, self.mean, factor)
-        table = np.empty(self.scaled.shape, dtype=np.float32)
-        for start in range(0, len(table), BLOCK):
-            block = slice(start, start + BLOCK)
-            table[block] = (self.scaled[block] - self.mean) * factor
-        return table
-
-    def adapted(self, now):
-        """This input with the units of another one where its own are far from them, or itself."""
-        varies = now.deviation > 0
-        factor, found = self.emphasis / self.unit, now.emphasis / now.unit
-        is_scaled = varies & ((self.deviation == 0) | are_far(found, factor))
-        shift = np.abs(now.mean - self.mean) * np.where(varies, found, factor)
-        is_moved = is_scaled | (shift > MAX_SHIFT)
-        if not is_moved.any():
-            return self
-
-        def chosen(name, is_new):
-            return np.where(is_new, getattr(now, name), getattr(self, name))
-
-        scaled = {name: chosen(name, is_scaled) for name in ("unit", "emphasis", "deviation")}
-        return replace(self, mean=chosen("mean", is_moved), **scaled)
-
-    def far_features(self):
-        """Mask of the features most of whose values are more than FAR units from their mean."""
-        X = dense(self.scaled[:BLOCK])
-        distance = np.abs(X - self.mean) > FAR * self.unit
-        return (self.deviation > 0) & (distance.mean(axis=0) > 0.5)
-
-    def subset(self, rows):
-        """Some of the rows."""
-        apart = None if self.is_kept_apart is None else self.is_kept_apart[rows]
-        return replace(self, scaled=self.scaled[rows], is_kept_apart=apart)
+# Columns that inner products read, those of largest importance, if the table has fewer rows.
+# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns.
+MANY_COLUMNS = 384
+MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
+# Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
+# all than the second number, there is no temperature.
+TEMPERATURE_ROWS, MIN_ROWS = 30, 20
+# The temperature of the mean of several bags is that of one bag to this power, by the log loss of
+# held-out training rows of 22 tables.
+TEMPERATURE_POWER = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
-class HingeStream:
-    """With what the next part of a stream continues."""
+class HingeSettings(BagSettings):
+    """The parameters of hinge forests, with every value resolved."""
 
-    n_rows: int = 0  # all that were seen
-    levels: dict | None = None  # of the categories in `waiting`
-    waiting: tuple | None = None  # X, y and weight of rows that have not been trained on for good
-    recent: tuple | None = None  # those of the last rows, as features
-    units: TargetUnits | None = None
-    emphasis: np.ndarray | None = None  # by the importances
-    bags: list | None = None  # of HingeTraining
-
-    def window(self, data):
-        """The last rows of the stream, `data` being the last part, as a TrainingSet."""
-        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
-        rows = last_rows(rows, max(_window_size(data), len(data)))
-        return TrainingSet(*rows, data.feature_map)
-
-    def recent_with(self, data):
-        """`recent` after a part."""
-        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
-        return last_rows(rows, _window_size(data))
-
-    def recentred(self, X, feature_map):
-        """The stream and its map, with new offsets where those are far from the inputs X.
-
-        They change no prediction: float32 would not tell values apart that are far from 0.
-        """
-        if sparse.issparse(X) or not len(feature_map.offset):
-            return self, feature_map
-        known = ~np.isnan(X)
-        count = np.maximum(known.sum(axis=0), 1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            distance = np.where(known, X - feature_map.offset, 0.0)
-            shift = distance.sum(axis=0) / count
-            variance = np.where(known, np.square(distance - shift), 0.0).sum(axis=0) / count
-            is_far = np.abs(shift) > RESOLVED * np.sqrt(variance)
-        is_far &= (variance > 0) & np.isfinite(shift)
-        is_far[list(feature_map.levels)] = False
-        if not is_far.any():
-            return self, feature_map
-        shift = np.where(is_far, shift, 0.0)
-        moved, scaled = copy(feature_map), shift * feature_map.scale
-        moved.offset = feature_map.offset + shift
-        moved.fill = (feature_map.fill - scaled).astype(np.float32)
-        of_features = feature_map.per_feature(scaled)
-        bags = [copy(bag) for bag in self.bags]
-        for bag in bags:
-            bag.source = replace(bag.source, mean=bag.source.mean - of_features)
-        recent = (self.recent[0] - of_features).astype(np.float32), *self.recent[1:]
-        return replace(self, bags=bags, recent=recent), moved
-
-    def new_units(self, loss, window, bags):
-        """Units of the target for the rows of a window, and a factor of responses, (n_outputs,).
-
-        With larger units, responses stay as they are in units of y; with smaller ones, they become
-        smaller, too. The baseline moves by the mean error of the bags, where that is large.
-        """
-        old, found = self.units.response, loss.target_units(window.y, window.weight)
-        is_new = (found.response > 0) & ((old == 0) | are_far(found.response, old))
-        new = np.where(is_new, found.response, old)
-        factor = np.where(is_new, np.minimum(1, old / np.where(new > 0, new, 1.0)), 1.0)
-        response = [bag.trainer.respond(bag.window_table(window)) for bag in bags]
-        raw = self.units.baseline + np.mean(response, axis=0) * factor * new
-        shift = loss.baseline_shift(window.y, raw, window.weight)
-        is_moved = (old == 0) | (np.abs(shift) > MAX_SHIFT * new)
-        baseline = self.units.baseline + np.where(is_moved, shift, 0.0)
-        return TargetUnits(baseline, found.scale, new / found.scale), factor
-
-    def has_far_targets(self, loss, y):
-        """Are most targets more than FAR units from the baseline?"""
-        unit = self.units.response
-        if not loss.has_unit:
-            return False
-        far = (np.abs(y - self.units.baseline) > FAR * unit) & (unit > 0)
-        return bool((far.mean(axis=0) > 0.5).any())
+    n_bags: int
+    n_directions: int  # the parameter; `n_linear` is 0 where columns are the only features
+    # (n_patches, patch_size), int32: pixels under a kernel at each of its places; None for tables.
+    receptive_fields: np.ndarray | None
+    importance_power: float
+    calibrate: bool  # is a temperature wanted, where rows can be held out to find it?
+    held_out_fraction: float  # of the rows, for the temperature or for the shift of quantiles
+    temperature: float = 1.0  # that of the bags before, in a warm start
 
 
-def _window_size(data):
-    return min(WINDOW, max(FEWEST, MAX_NUMBERS // data.X.shape[1]))
+class HingeMethod(Method):
+    """Trains hinge forests, bag by bag; `settings` are `HingeSettings`.
 
-
-def joined_rows(rows, others):
-    """X, y and weight of some rows, or of none (None), and of others behind them."""
-    if rows is None:
-        return others
-    X = rows[0], others[0]
-    if all(map(sparse.issparse, X)):
-        X = sparse.vstack(X, format="csr")
-    else:
-        X = np.concatenate([part.toarray() if sparse.issparse(part) else part for part in X])
-    return X, *(np.concatenate(pair) for pair in zip(rows[1:], others[1:]))
-
-
-def last_rows(rows, n):
-    """X, y and weight of the last n rows."""
-    return tuple(part[max(0, len(rows[1]) - n) :] for part in rows)
-
-
-def are_far(new, old):
-    """Mask of the units that are far from those of before, see `MAX_RATIO`."""
-    return (new > MAX_RATIO * old) | (old > MAX_RATIO * new)
-
-
-def _deviations(data):
-    """Standard deviations of the features as they were before the map scaled them; 0: constant."""
-    return data.deviation() / _scale(data)
-
-
-def _scale(data):
-    """Factor of every feature in the map; 1 for those that the map excludes."""
-    scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
-    return np.where(scale > 0, scale, 1.0)
-
-
-def _root_mean_square(values):
-    """Root mean square of values that are not negative; 1 if all are 0."""
-    # Divided by a power of two, so that no square is too large or too small for float64.
-    exponent = np.frexp(values.max())[1]
-    mean = np.mean(np.square(np.ldexp(values, -exponent)))
-    return float(np.ldexp(np.sqrt(mean), exponent)) or 1.0
-
-
-def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
-    """Initial parameters (algorithm 1), as `HingeTrainer` takes them: dict of ndarray.
-
-    Columns of the table are divided by `emphasis` where they are features themselves.
+    Parameters
+    ----------
+    settings, task, sampling
+        As those of `Method`.
+    loss : BaseLoss
+    seed : int
+        Of the importances and of the held-out rows, which all bags share.
     """
-    n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
-    n_patches, patch_size = receptive_fields.shape
-    patch = padded(n_linear)
-    first = n_patches * patch
-    n_identity = len(emphasis) if settings.identity else 0
-    n_tests = depth if settings.fern else 2**depth - 1
-    direction = np.zeros((patch_size, patch), dtype=np.float32)
-    length = 1.0 if settings.has_unit_weights else math.sqrt(patch_size)
-    direction[:, :n_linear] = random.normal(size=(patch_size, n_linear)) / length
-    variance = np.ones(first + padded(n_identity))
-    variance[first : first + n_identity] = np.square(emphasis[:n_identity])
-    threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
-    feature = _pool(n_patches * n_linear, n_identity, first, (n_trees, n_tests), random)
-    is_linear = feature < first
-    # From the number of a learned feature to its place, which is padded patch by patch.
-    place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
-    feature = np.where(is_linear, place, feature).astype(np.int32)
-    n_leaves = 2**depth
-    head = np.zeros((0, 0), dtype=np.float32)
-    if settings.head == "linear":
-        head = np.zeros((n_trees, padded(n_outputs)), dtype=np.float32)
-        head[:, :n_outputs] = random.normal(size=(n_trees, n_outputs))
-        n_outputs = 1  # of a tree
-    return {
-        "direction": direction,
-        "receptive_fields": receptive_fields,
-        "mean": np.zeros(len(variance)),
-        "variance": variance,
-        "tests": np.stack([threshold.view(np.int32), feature], axis=2),
-        "leaf": np.full((n_trees, n_leaves), -1, dtype=np.int32),
-        "value": np.zeros((n_trees, 3, padded_vector(n_outputs)), dtype=np.float32),
-        "head": head,
-        "head_mean": np.zeros_like(head),
-        "head_power": np.zeros_like(head),
-        "direction_mean": np.zeros_like(direction),
-        "direction_power": np.zeros_like(direction),
-        "tests_mean": np.zeros_like(threshold),
-        "tests_power": np.zeros_like(threshold),
-        "counts": np.zeros(3, dtype=np.int64),
-    }
 
+    units = "bag", "evaluation"
+    has_bags = True
+    keeps_parts = True
+    only_joins = False
 
-def _pool(n_linear, n_identity, first, shape, random):
-    """Features of tests: uniform over all, with at most the share `COLUMNS` of columns."""
-    share = n_identity / (n_linear + n_identity)
-    if n_linear:
-        share = min(share, COLUMNS)
-    is_column = random.uniform(size=shape) < share
-    column = first + random.randint(max(n_identity, 1), size=shape)
-    linear = random.randint(max(n_linear, 1), size=shape)
-    return np.where(is_column, column, linear).astype(np.int32)
-
-
-class HingeTraining:
-    """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
-
-    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop, group=None):
-        self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
-        self.weight = weight
-        self.loss_curve, self.validation_scores = [], []
-        self.n_done, self.best = 0, None
-        self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
-        random = random_stream(seed)
-        n_outputs = loss.n_outputs
-        apart = source.is_kept_apart
-        trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
-        mask = draw_weighted(trains, settings.validation_fraction, random, group)
-        trains[mask] = 0.0
-        chosen = np.flatnonzero(trains)
-        arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
-        self.trainer = HingeTrainer(
-            arrays, source.scaled.shape[1], settings.depth, LEAF_SCALE, settings.fern, loss,
-            settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
-            settings.batch_size, seed, stop,
-        )  # fmt: skip
-        self.table, self.target = source.table(), target
-        self.trainer.set_rows(self.table, target, trains)
-        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
-        self.trained_rows = chosen
-        self.validation_rows = np.flatnonzero(mask)
-        self.validation_table = source.subset(self.validation_rows).table()
-        self.validation_target = target[self.validation_rows]
-
-    def run(self, report=None, limit=None):
-        """Train for all steps, or until the validation loss stops falling.
-
-        `report` is called with the number of evaluations done and the number of all. With a
-        `TimeLimit`, there are only as many steps as it has time for. ValueError if the loss
-        becomes infinite before the first evaluation on validation rows.
-        """
-        settings, start = self.settings, time.perf_counter()
-        size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
-        early_stopping = len(self.validation_rows) > 0
-        lowest, stalled, factor = np.inf, 0, 1.0
-        while self.n_done < self.end and not self.stop[0]:
-            steps = np.arange(self.n_done, min(self.n_done + size, self.end))
-            self._adapt_loss(self.trained_rows)
-            loss = self.trainer.run(self._rates(steps) * factor)
-            if self.stop[0]:
-                return
-            self.loss_curve.append(loss)
-            self.n_done += len(steps)
-            if limit is not None:
-                seconds = (time.perf_counter() - start) / self.n_done
-                if len(self.loss_curve) == 1:
-                    limit.check(seconds * (settings.n_steps - self.n_done))
-                self._end_in(int(limit.left() / seconds))
-            watched = self._validation_loss() if early_stopping else loss
-            if report is not None:
-                held_out = {"loss": watched} if early_stopping else {}
-                report(len(self.loss_curve), -(-settings.n_steps // size), **held_out)
-            if not (np.isfinite(loss) and np.isfinite(watched)):
-                self._fail()
-                break
-            if early_stopping:
-                self.validation_scores.append(-watched)
-            if watched < lowest:
-                lowest, stalled = watched, 0
-                if early_stopping:
-                    self._remember()
-                continue
-            stalled += 1
-            if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
-                factor *= PLATEAU[1]
-            if early_stopping and stalled >= settings.n_iter_no_change:
-                n_done = len(self.loss_curve)
-                if report is not None and self.n_done < settings.n_steps:
-                    report(n_done, n_done, best=n_done - stalled)
-                break
-        if self.best is not None:
-            self.trainer.restore(self.best)
-
-    def _end_in(self, n_steps):
-        """End after at most so many further steps, with the rate of the last step of training.
-
-        The schedule is bent: what is left of it takes the steps that are left, which are counted
-        from `bend`, a step and the share of the schedule that is done there.
-        """
-        end = min(self.n_done + n_steps, self.settings.n_steps)
-        if end != self.end:
-            self.bend = self.n_done, float(self._progress(self.n_done))
-            self.end = end
-
-    def _progress(self, steps):
-        """Share of the schedule that is done before steps."""
-        first, share = self.bend
-        if not first:
-            return steps / self.settings.n_steps
-        return share + (1 - share) * (steps - first) / max(self.end - first, 1)
-
-    def set_units(self, source, window):
-        """Take features in the units of `source`, which knows no rows.
-
-        Units are constants to what is learned, as the statistics of inner products are, which are
-        computed again from the rows of the TrainingSet `window`.
-        """
-        arrays = self.trainer.arrays
-        if self.settings.identity:
-            n_columns = len(source.mean)
-            first = len(arrays["variance"]) - padded(n_columns)
-            arrays["variance"][first : first + n_columns] = source.emphasis**2
-        self.source = source
-        target = np.zeros((len(window), self.loss.n_columns))
-        self.trainer.set_rows(self.window_table(window), target, window.weight)
-        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(window))))
-        self._forget_steps()
-
-    def scale_responses(self, factor):
-        """Multiply the response of each output, (n_outputs,)."""
-        arrays = self.trainer.arrays
-        values = arrays["head"] if self.settings.head == "linear" else arrays["value"][:, 0]
-        values[:, : len(factor)] *= factor
-        self._forget_steps()
-
-    def _forget_steps(self):
-        """Begin with a new state of the optimiser: gradients have other units."""
-        arrays = self.trainer.arrays
-        for name in arrays:
-            if name.endswith(("_mean", "_power")):
-                arrays[name][...] = 0
-        arrays["value"][:, 1:], arrays["counts"][0] = 0, 0
-
-    def window_table(self, window):
-        """What learned features see of the rows of a TrainingSet."""
-        return replace(self.source, scaled=window.X).table()
-
-    def partial_fit(self, data, target):
-        """Train on each row of a part of a stream once, at the constant rate."""
-        self.source, self.weight = replace(self.source, scaled=data.X), data.weight
-        self.table, self.target = self.source.table(), target
-        self.trainer.set_rows(self.table, target, data.weight)
-        self._adapt_loss(np.flatnonzero(data.weight))
-        n_steps = -(-np.count_nonzero(data.weight) // self.settings.batch_size)
-        loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
-        self.n_done += n_steps
-        self.loss_curve.append(loss)
-        if not np.isfinite(loss):
-            self._fail()
-
-    def release_rows(self):
-        """Drop the references to the rows, which need not stay in memory between parts."""
-        self.source = self.source.subset(slice(0))
-        self.weight = self.table = self.target = self.trained_rows = None
-        self.validation_table = self.validation_target = None
-
-    def _adapt_loss(self, rows):
-        """Tell the loss how large residuals are, by the first ones of some rows."""
-        if self.loss.is_adaptive and self.n_done:
-            rows = rows[:FIRST_ROWS]  # the canonical order is random
-            raw = self.trainer.respond(self.source.subset(rows).table())
-            self.loss.adapt(robust_size(self.target[rows] - raw, self.weight[rows]))
-
-    def _rates(self, steps):
-        rate = np.full(len(steps), float(self.settings.learning_rate))
-        if self.settings.schedule == "cosine":
-            rate *= 0.5 * (1 + np.cos(np.pi * self._progress(steps)))
-        return rate
-
-    def _validation_loss(self):
-        raw = self.trainer.respond(self.validation_table)
-        losses = self.loss.held_out_losses(raw, self.validation_target)
-        return np.average(losses, weights=self.weight[self.validation_rows])
-
-    def _remember(self):
-        arrays = self.trainer.arrays
-        self.best = {name: arrays[name].copy() for name in COPIED}
-
-    def _fail(self):
-        """Raise, or warn where there is a model to return: the loss is infinite."""
-        settings = self.settings
-        used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
-        if settings.weight_decay > 0:
-            used += f" and weight_decay={settings.weight_decay:.3g}"
-            change += " or weight_decay"
-        message = (
-            f"the loss became infinite after {self.n_done} steps with {used}; a smaller {change} "
-            "may help"
-        )
-        if self.best is None:
-            raise ValueError(message)
-        warnings.warn(
-            f"{message}; the model of least validation loss before that is kept",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    def __init__(self, settings, task, sampling, loss, seed):
+        super().__init__(settings, task, sampling)
+        self.loss, self.seed = loss, seed
+        self.source, self.finds_temperature = None, False  # see `prepared`
 
     @property
-    def record(self):
-        """What training recorded, by fitted attribute."""
-        record = {
-            "loss_curve_": np.array(self.loss_curve),
-            "validation_scores_": np.array(self.validation_scores),
-            "n_iter_": self.n_done,
-        }
-        if self.n_done == self.end < self.settings.n_steps:
-            record["ended"] = self.n_done, self.settings.n_steps, "step"
-        return record
+    def n_members(self):
+        """Number of bags."""
+        return self.settings.n_bags
 
-    # ----------------------------------------------------------------------------- the Forest
+    # ------------------------------------------------------------------------ what all bags share
 
-    def arrays(self, unit):
-        """Arrays of a `Forest` of complete trees; `unit`, (n_outputs,): unit of the response."""
-        packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
-        return packer.arrays(self.table, self.weight, unit)
+    def prepared(self, data, members, request):
+        """The features in their units; rows that no bag sees, or that the first one leaves out."""
+        method, is_kept_apart = copy(self), None
+        if self.loss.calibration_level is not None:
+            if not self.sampling.bootstrap:
+                data, _ = data.in_copies()
+            is_kept_apart = self.held_out(data)
+        elif not members[0] and self._may_find_temperature(data):
+            data, _ = data.in_copies()
+            mask = self.held_out(data)
+            if mask.any():
+                data = data.with_folds(np.where(mask, 0, -1), self.settings.n_bags)
+                method.finds_temperature = True
+        source = self.input(data, self.emphasis(data))
+        method.source = replace(source, is_kept_apart=is_kept_apart)
+        return data, method
 
-    def compacted(self, forest, keep_all=False):
-        """The forest of these arrays without the subtrees that no row of the training set reaches.
+    def _may_find_temperature(self, data):
+        """Are there several bags and enough rows, of which no others are left out already?"""
+        settings = self.settings
+        is_wanted = settings.calibrate and settings.n_bags > 1 and data.fold is None
+        return is_wanted and len(data) >= MIN_ROWS
 
-        They become one leaf with the value 0; the split above it stays, since its margin counts.
-        No output of a training row changes a bit. With `keep_all`, leaves that only rows of former
-        parts of a stream reached are kept.
-        """
-        known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
-        return compacted(forest, self.source.scaled, self.weight, known).compact()
+    def held_out(self, data):
+        """Mask of the rows that calibrate the forest, the same in every call; or all False."""
+        fraction = self.settings.held_out_fraction
+        if self.loss.calibration_level is None:
+            fraction = max(fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
+        return draw_weighted(data.weight, fraction, random_stream(self.seed), data.group)
+
+    def emphasis(self, data):
+        """Factors of the features in the inner products by their importances, float64."""
+        n_features, power = data.X.shape[1], self.settings.importance_power
+        is_image = self.settings.receptive_fields is not None
+        if is_image or not power or np.count_nonzero(data.weight) < 2:
+            return np.ones(n_features)
+        importances = quick_importances(for_squared_errors(data, self.loss), self.seed)
+        if not importances.any():
+            return np.ones(n_features)
+        emphasis = np.maximum(importances * n_features, MIN_EMPHASIS**2) ** power
+        return np.maximum(emphasis, MIN_EMPHASIS)
+
+    def input(self, data, emphasis, is_stream=False):
+        """The rows and the units in which features are trained on."""
+        settings = self.settings
+        if settings.receptive_fields is not None:
+            return HingeInput.of_images(data, settings.receptive_fields)
+        n_read = data.X.shape[1]
+        if settings.importance_power and not is_stream:
+            n_read = max(MANY_COLUMNS, int(np.count_nonzero(data.weight)))
+        return HingeInput.of_table(data, emphasis, settings.has_unit_weights, n_read)
+
+    # -------------------------------------------------------------------------------- one bag
+
+    def train(self, sample, seed, control):
+        """Train one bag; the first one may record the temperature of all."""
+        source = self.source
+        if self.settings.validation_fraction:
+            copies, rows = sample.in_copies()
+            if len(copies) > len(sample):
+                sample, source = copies, source.subset(rows)
+        training = self.training(sample, source, seed, control.stop)
+        training.run(control.report, control.limit)
+        bag, record = self.packed(training, sample), training.record
+        if self.finds_temperature and sample.left_out_weight.any():
+            record["temperature"] = found_temperature(bag, sample)
+        return bag, record
+
+    def training(self, data, source, seed, stop):
+        """The `HingeTraining` of one bag."""
+        target = self.loss.standardize(data.target, data.units)
+        loss = self.loss.batch_loss(data.units)
+        return HingeTraining(
+            source, target, loss, data.weight, self.settings, seed, stop, data.group
+        )
+
+    def packed(self, training, data, keep_all=False):
+        """A trained bag as a Forest; `keep_all`: with all leaves that rows have ever reached."""
+        forest = self.task.forest(
+            training.arrays(data.units.response) | {"baseline": data.baseline},
+            data,
+            aggregate="sum",
+            gate="margin",
+            n_shared_values=1,  # that of subtrees which no row reaches
+            link=self.loss.link,
+        )
+        return training.compacted(forest, keep_all)
+
+    # -------------------------------------------------------------------------------- all bags
+
+    def finish(self, trained, before=None):
+        """The forest of all bags: its leaves over the temperature, or quantiles shifted."""
+        forest = self.joined(trained.forests, consume=True)
+        temperature = temperature_of(trained.records, self.settings)
+        if temperature != 1:
+            value = (forest.value / temperature).astype(np.float32)
+            forest = forest.replaced(forest.arrays | {"value": value})
+        if before is not None:
+            forest = self.joined([forest], before, consume=True)
+        level = self.loss.calibration_level
+        if level is None:
+            return forest
+        # Bags that a warm start adds move the quantile of all.
+        baseline = calibrated_baseline(forest, trained.data, self.held_out(trained.data), level)
+        return forest.replaced(forest.arrays | {"baseline": baseline})
+
+    def joined(self, forests, before=None, consume=False):
+        """One forest of all bags, with the baseline of the last ones, see `finish`."""
+        baseline = forests[-1].baseline
+        if before is not None and (before.baseline != baseline).any():
+            before = before.replaced(before.arrays | {"baseline": baseline})
+        return super().joined(forests, before, consume)
+
+
+# ------------------------------------------------------------------------------------ calibration
+
+
+def found_temperature(bag, data):
+    """The temperature of the mean of all bags, by the rows that one of them left out."""
+    rows = np.flatnonzero(data.left_out_weight)
+    codes, weight = data.target[rows].astype(np.int64), data.left_out_weight[rows]
+    of_bag = flattening_temperature(responses(bag, data.X[rows]), codes, weight)
+    return of_bag**TEMPERATURE_POWER
+
+
+def temperature_of(records, settings):
+    """The temperature of bags with these records; those of a warm start have that of the first."""
+    return records[0].get("temperature", settings.temperature)
 
 
 def calibrated_baseline(forest, data, mask, quantile):

@@ -460,6 +460,24 @@ def make_loss(name, n_outputs, estimator):
     return kind(n_outputs, **{name: getattr(estimator, name) for name in kind.parameters})
 
 
+def with_outlier_weights(data, loss):
+    """The training set with the weights that a loss gives outliers among the targets."""
+    factor = loss.outlier_factor(data.y, data.weight)
+    return data if factor is None else data.with_weight(data.weight * factor)
+
+
+def for_squared_errors(data, loss):
+    """The training set without outliers of the target, or with all of them clipped."""
+    y = loss.without_outliers(data.y, data.weight)
+    if y is data.y:
+        return data
+    squared, is_usual = SquaredError(y.shape[1]), (y == data.y).all(axis=1)
+    if 2 * data.weight[is_usual].sum() > data.weight.sum():
+        data = data.sample(np.where(is_usual, data.weight, 0.0))
+    units = squared.target_units(y, data.weight)
+    return data.with_target(squared.scale_target(y, units), units, y)
+
+
 def weighted_quantile(values, weight, quantile):
     """Quantiles of the columns of a matrix, interpolated between its rows.
 

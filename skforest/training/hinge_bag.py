@@ -1,0 +1,332 @@
+"""Training of one bag of a random hinge forest: initialisation, schedule, early stopping.
+
+Lay et al. 2018, algorithm 1 (initialisation) and section 4.
+"""
+
+import math
+import time
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._kernels.hinge import HingeTrainer, padded, padded_vector
+from .._kernels.loss import Loss
+from .._kernels.rows import random_stream
+from .early_stopping import draw_weighted
+from .hinge_packing import HingePacker, compacted
+from .losses import robust_size
+
+SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
+LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
+COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
+N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
+STEPS_OF_CHECK = 500
+PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
+FIRST_ROWS = 2048  # rows for the initial statistics of features
+COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagSettings:
+    """Settings of the training of one bag; as the parameters of `RandomHingeForestClassifier`."""
+
+    n_trees: int
+    depth: int
+    fern: bool
+    head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
+    n_linear: int  # learned features of each patch
+    has_unit_weights: bool  # they start with weights of variance 1, else 1 / patch size
+    identity: bool  # columns of the table are features, too
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    dropout: float
+    batch_size: int
+    n_steps: int
+    validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
+    n_iter_no_change: int
+
+
+def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
+    """Initial parameters (algorithm 1), as `HingeTrainer` takes them: dict of ndarray.
+
+    Columns of the table are divided by `emphasis` where they are features themselves.
+    """
+    n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
+    n_patches, patch_size = receptive_fields.shape
+    patch = padded(n_linear)
+    first = n_patches * patch
+    n_identity = len(emphasis) if settings.identity else 0
+    n_tests = depth if settings.fern else 2**depth - 1
+    direction = np.zeros((patch_size, patch), dtype=np.float32)
+    length = 1.0 if settings.has_unit_weights else math.sqrt(patch_size)
+    direction[:, :n_linear] = random.normal(size=(patch_size, n_linear)) / length
+    variance = np.ones(first + padded(n_identity))
+    variance[first : first + n_identity] = np.square(emphasis[:n_identity])
+    threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
+    feature = _pool(n_patches * n_linear, n_identity, first, (n_trees, n_tests), random)
+    is_linear = feature < first
+    # From the number of a learned feature to its place, which is padded patch by patch.
+    place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
+    feature = np.where(is_linear, place, feature).astype(np.int32)
+    n_leaves = 2**depth
+    head = np.zeros((0, 0), dtype=np.float32)
+    if settings.head == "linear":
+        head = np.zeros((n_trees, padded(n_outputs)), dtype=np.float32)
+        head[:, :n_outputs] = random.normal(size=(n_trees, n_outputs))
+        n_outputs = 1  # of a tree
+    return {
+        "direction": direction,
+        "receptive_fields": receptive_fields,
+        "mean": np.zeros(len(variance)),
+        "variance": variance,
+        "tests": np.stack([threshold.view(np.int32), feature], axis=2),
+        "leaf": np.full((n_trees, n_leaves), -1, dtype=np.int32),
+        "value": np.zeros((n_trees, 3, padded_vector(n_outputs)), dtype=np.float32),
+        "head": head,
+        "head_mean": np.zeros_like(head),
+        "head_power": np.zeros_like(head),
+        "direction_mean": np.zeros_like(direction),
+        "direction_power": np.zeros_like(direction),
+        "tests_mean": np.zeros_like(threshold),
+        "tests_power": np.zeros_like(threshold),
+        "counts": np.zeros(3, dtype=np.int64),
+    }
+
+
+def _pool(n_linear, n_identity, first, shape, random):
+    """Features of tests: uniform over all, with at most the share `COLUMNS` of columns."""
+    share = n_identity / (n_linear + n_identity)
+    if n_linear:
+        share = min(share, COLUMNS)
+    is_column = random.uniform(size=shape) < share
+    column = first + random.randint(max(n_identity, 1), size=shape)
+    linear = random.randint(max(n_linear, 1), size=shape)
+    return np.where(is_column, column, linear).astype(np.int32)
+
+
+class HingeTraining:
+    """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
+
+    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop, group=None):
+        self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
+        self.weight = weight
+        self.loss_curve, self.validation_scores = [], []
+        self.n_done, self.best = 0, None
+        self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
+        random = random_stream(seed)
+        n_outputs = loss.n_outputs
+        apart = source.is_kept_apart
+        trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
+        mask = draw_weighted(trains, settings.validation_fraction, random, group)
+        trains[mask] = 0.0
+        chosen = np.flatnonzero(trains)
+        arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
+        self.trainer = HingeTrainer(
+            arrays, source.scaled.shape[1], settings.depth, LEAF_SCALE, settings.fern, loss,
+            settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
+            settings.batch_size, seed, stop,
+        )  # fmt: skip
+        self.table, self.target = source.table(), target
+        self.trainer.set_rows(self.table, target, trains)
+        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
+        self.trained_rows = chosen
+        self.validation_rows = np.flatnonzero(mask)
+        self.validation_table = source.subset(self.validation_rows).table()
+        self.validation_target = target[self.validation_rows]
+
+    def run(self, report=None, limit=None):
+        """Train for all steps, or until the validation loss stops falling.
+
+        `report` is called with the number of evaluations done and the number of all. With a
+        `TimeLimit`, there are only as many steps as it has time for. ValueError if the loss
+        becomes infinite before the first evaluation on validation rows.
+        """
+        settings, start = self.settings, time.perf_counter()
+        size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
+        early_stopping = len(self.validation_rows) > 0
+        lowest, stalled, factor = np.inf, 0, 1.0
+        while self.n_done < self.end and not self.stop[0]:
+            steps = np.arange(self.n_done, min(self.n_done + size, self.end))
+            self._adapt_loss(self.trained_rows)
+            loss = self.trainer.run(self._rates(steps) * factor)
+            if self.stop[0]:
+                return
+            self.loss_curve.append(loss)
+            self.n_done += len(steps)
+            if limit is not None:
+                seconds = (time.perf_counter() - start) / self.n_done
+                if len(self.loss_curve) == 1:
+                    limit.check(seconds * (settings.n_steps - self.n_done))
+                self._end_in(int(limit.left() / seconds))
+            watched = self._validation_loss() if early_stopping else loss
+            if report is not None:
+                held_out = {"loss": watched} if early_stopping else {}
+                report(len(self.loss_curve), -(-settings.n_steps // size), **held_out)
+            if not (np.isfinite(loss) and np.isfinite(watched)):
+                self._fail()
+                break
+            if early_stopping:
+                self.validation_scores.append(-watched)
+            if watched < lowest:
+                lowest, stalled = watched, 0
+                if early_stopping:
+                    self._remember()
+                continue
+            stalled += 1
+            if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
+                factor *= PLATEAU[1]
+            if early_stopping and stalled >= settings.n_iter_no_change:
+                n_done = len(self.loss_curve)
+                if report is not None and self.n_done < settings.n_steps:
+                    report(n_done, n_done, best=n_done - stalled)
+                break
+        if self.best is not None:
+            self.trainer.restore(self.best)
+
+    def _end_in(self, n_steps):
+        """End after at most so many further steps, with the rate of the last step of training.
+
+        The schedule is bent: what is left of it takes the steps that are left, which are counted
+        from `bend`, a step and the share of the schedule that is done there.
+        """
+        end = min(self.n_done + n_steps, self.settings.n_steps)
+        if end != self.end:
+            self.bend = self.n_done, float(self._progress(self.n_done))
+            self.end = end
+
+    def _progress(self, steps):
+        """Share of the schedule that is done before steps."""
+        first, share = self.bend
+        if not first:
+            return steps / self.settings.n_steps
+        return share + (1 - share) * (steps - first) / max(self.end - first, 1)
+
+    def set_units(self, source, window):
+        """Take features in the units of `source`, which knows no rows.
+
+        Units are constants to what is learned, as the statistics of inner products are, which are
+        computed again from the rows of the TrainingSet `window`.
+        """
+        arrays = self.trainer.arrays
+        if self.settings.identity:
+            n_columns = len(source.mean)
+            first = len(arrays["variance"]) - padded(n_columns)
+            arrays["variance"][first : first + n_columns] = source.emphasis**2
+        self.source = source
+        target = np.zeros((len(window), self.loss.n_columns))
+        self.trainer.set_rows(self.window_table(window), target, window.weight)
+        self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(window))))
+        self._forget_steps()
+
+    def scale_responses(self, factor):
+        """Multiply the response of each output, (n_outputs,)."""
+        arrays = self.trainer.arrays
+        values = arrays["head"] if self.settings.head == "linear" else arrays["value"][:, 0]
+        values[:, : len(factor)] *= factor
+        self._forget_steps()
+
+    def _forget_steps(self):
+        """Begin with a new state of the optimiser: gradients have other units."""
+        arrays = self.trainer.arrays
+        for name in arrays:
+            if name.endswith(("_mean", "_power")):
+                arrays[name][...] = 0
+        arrays["value"][:, 1:], arrays["counts"][0] = 0, 0
+
+    def window_table(self, window):
+        """What learned features see of the rows of a TrainingSet."""
+        return replace(self.source, scaled=window.X).table()
+
+    def partial_fit(self, data, target):
+        """Train on each row of a part of a stream once, at the constant rate."""
+        self.source, self.weight = replace(self.source, scaled=data.X), data.weight
+        self.table, self.target = self.source.table(), target
+        self.trainer.set_rows(self.table, target, data.weight)
+        self._adapt_loss(np.flatnonzero(data.weight))
+        n_steps = -(-np.count_nonzero(data.weight) // self.settings.batch_size)
+        loss = self.trainer.run(np.full(n_steps, self.settings.learning_rate))
+        self.n_done += n_steps
+        self.loss_curve.append(loss)
+        if not np.isfinite(loss):
+            self._fail()
+
+    def release_rows(self):
+        """Drop the references to the rows, which need not stay in memory between parts."""
+        self.source = self.source.subset(slice(0))
+        self.weight = self.table = self.target = self.trained_rows = None
+        self.validation_table = self.validation_target = None
+
+    def _adapt_loss(self, rows):
+        """Tell the loss how large residuals are, by the first ones of some rows."""
+        if self.loss.is_adaptive and self.n_done:
+            rows = rows[:FIRST_ROWS]  # the canonical order is random
+            raw = self.trainer.respond(self.source.subset(rows).table())
+            self.loss.adapt(robust_size(self.target[rows] - raw, self.weight[rows]))
+
+    def _rates(self, steps):
+        rate = np.full(len(steps), float(self.settings.learning_rate))
+        if self.settings.schedule == "cosine":
+            rate *= 0.5 * (1 + np.cos(np.pi * self._progress(steps)))
+        return rate
+
+    def _validation_loss(self):
+        raw = self.trainer.respond(self.validation_table)
+        losses = self.loss.held_out_losses(raw, self.validation_target)
+        return np.average(losses, weights=self.weight[self.validation_rows])
+
+    def _remember(self):
+        arrays = self.trainer.arrays
+        self.best = {name: arrays[name].copy() for name in COPIED}
+
+    def _fail(self):
+        """Raise, or warn where there is a model to return: the loss is infinite."""
+        settings = self.settings
+        used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
+        if settings.weight_decay > 0:
+            used += f" and weight_decay={settings.weight_decay:.3g}"
+            change += " or weight_decay"
+        message = (
+            f"the loss became infinite after {self.n_done} steps with {used}; a smaller {change} "
+            "may help"
+        )
+        if self.best is None:
+            raise ValueError(message)
+        warnings.warn(
+            f"{message}; the model of least validation loss before that is kept",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+    @property
+    def record(self):
+        """What training recorded, by fitted attribute."""
+        record = {
+            "loss_curve_": np.array(self.loss_curve),
+            "validation_scores_": np.array(self.validation_scores),
+            "n_iter_": self.n_done,
+        }
+        if self.n_done == self.end < self.settings.n_steps:
+            record["ended"] = self.n_done, self.settings.n_steps, "step"
+        return record
+
+    # ----------------------------------------------------------------------------- the Forest
+
+    def arrays(self, unit):
+        """Arrays of a `Forest` of complete trees; `unit`, (n_outputs,): unit of the response."""
+        packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
+        return packer.arrays(self.table, self.weight, unit)
+
+    def compacted(self, forest, keep_all=False):
+        """The forest of these arrays without the subtrees that no row of the training set reaches.
+
+        They become one leaf with the value 0; the split above it stays, since its margin counts.
+        No output of a training row changes a bit. With `keep_all`, leaves that only rows of former
+        parts of a stream reached are kept.
+        """
+        known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
+        return compacted(forest, self.source.scaled, self.weight, known).compact()

@@ -1,0 +1,187 @@
+"""Hinge forests that are trained on the parts of a stream, by `partial_fit`."""
+
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from .._kernels.rows import tree_seed
+from .._training_set import TrainingSet
+from .._warnings import warn_caller
+from .hinge_input import FAR, MAX_SHIFT, are_far
+from .losses import TargetUnits, with_outlier_weights
+
+# Units are those of this many rows, the last ones, or fewer where they are wide.
+WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
+RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class HingeStream:
+    """With what the next part of a stream continues."""
+
+    n_rows: int = 0  # all that were seen
+    levels: dict | None = None  # of the categories in `waiting`
+    waiting: tuple | None = None  # X, y and weight of rows that have not been trained on for good
+    recent: tuple | None = None  # those of the last rows, as features
+    units: TargetUnits | None = None
+    emphasis: np.ndarray | None = None  # by the importances
+    bags: list | None = None  # of HingeTraining
+
+    @classmethod
+    def begun(cls, method, data):
+        """The stream after its first part, and its forest; `method` is a `HingeMethod`."""
+        emphasis, stop = method.emphasis(data), np.zeros(1, dtype=np.uint8)
+        source = method.input(data, emphasis, is_stream=True)
+        seeds = [tree_seed(method.seed, bag) for bag in range(method.n_members)]
+        bags = [method.training(data, source, seed, stop) for seed in seeds]
+        stream = cls(units=data.units, emphasis=emphasis, bags=bags)
+        return stream._trained(method, data)
+
+    def continued(self, method, part, labelled=None):
+        """The stream after a later part, and its forest.
+
+        `part` has real targets in their own units; `labelled` is the same with labels as its
+        target, in classification.
+        """
+        loss, is_real, window = method.loss, labelled is None, self.window(part)
+        names = self._far_columns(part, method.task.feature_names)
+        if is_real and self.has_far_targets(loss, part.y):
+            names.append("y")
+        if names:
+            warn_caller(
+                f"most values of {', '.join(names)} in this part are more than {FAR:g} standard "
+                "deviations away from the parts before; units change as the stream goes on, and "
+                "what was learned before may be lost"
+            )
+        # Training changes arrays in place: a part that fails must leave no trace.
+        bags, source = deepcopy(self.bags), self.bags[0].source
+        adapted = source.adapted(method.input(window, self.emphasis, is_stream=True))
+        if adapted is not source:
+            for training in bags:
+                training.set_units(adapted, window)
+        data = self._with_real_target(loss, part, window, bags) if is_real else labelled
+        return replace(self, units=data.units, bags=bags)._trained(method, data)
+
+    def _far_columns(self, part, feature_names):
+        """Columns most of whose values in a part are far from those before, as text."""
+        is_far = replace(self.bags[0].source, scaled=part.X).far_features()
+        source = part.feature_map.source
+        columns = np.unique((source if len(source) else np.arange(len(is_far)))[is_far]).tolist()
+        names = columns if feature_names is None else [feature_names[j] for j in columns]
+        return [f"column {name!r} of X" for name in names]
+
+    def _with_real_target(self, loss, part, window, bags):
+        """A part with its target in the units of the window, which responses of bags take, too."""
+        units, factor = self.new_units(loss, window, bags)
+        if (factor != 1).any():
+            for training in bags:
+                training.scale_responses(factor)
+        part = with_outlier_weights(part, loss)
+        return part.with_target(loss.scale_target(part.y, units), units)
+
+    def _trained(self, method, data):
+        """The stream after its bags were trained on a part, and their forest."""
+        target, forests = method.loss.standardize(data.target, data.units), []
+        for training in self.bags:
+            training.partial_fit(data, target)
+            forests.append(method.packed(training, data, keep_all=True))
+            training.release_rows()
+        return replace(self, recent=self.recent_with(data)), method.joined(forests)
+
+    @property
+    def settings(self):
+        """HingeSettings: those of all parts."""
+        return self.bags[0].settings
+
+    @property
+    def records(self):
+        """list of dict: what training recorded of each bag."""
+        return [training.record for training in self.bags]
+
+    def window(self, data):
+        """The last rows of the stream, `data` being the last part, as a TrainingSet."""
+        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
+        rows = last_rows(rows, max(_window_size(data), len(data)))
+        return TrainingSet(*rows, data.feature_map)
+
+    def recent_with(self, data):
+        """`recent` after a part."""
+        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
+        return last_rows(rows, _window_size(data))
+
+    def recentred(self, X, feature_map):
+        """The stream and its map, with new offsets where those are far from the inputs X.
+
+        They change no prediction: float32 would not tell values apart that are far from 0.
+        """
+        if sparse.issparse(X) or not len(feature_map.offset):
+            return self, feature_map
+        known = ~np.isnan(X)
+        count = np.maximum(known.sum(axis=0), 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            distance = np.where(known, X - feature_map.offset, 0.0)
+            shift = distance.sum(axis=0) / count
+            variance = np.where(known, np.square(distance - shift), 0.0).sum(axis=0) / count
+            is_far = np.abs(shift) > RESOLVED * np.sqrt(variance)
+        is_far &= (variance > 0) & np.isfinite(shift)
+        is_far[list(feature_map.levels)] = False
+        if not is_far.any():
+            return self, feature_map
+        shift = np.where(is_far, shift, 0.0)
+        moved, scaled = copy(feature_map), shift * feature_map.scale
+        moved.offset = feature_map.offset + shift
+        moved.fill = (feature_map.fill - scaled).astype(np.float32)
+        of_features = feature_map.per_feature(scaled)
+        bags = [copy(bag) for bag in self.bags]
+        for bag in bags:
+            bag.source = replace(bag.source, mean=bag.source.mean - of_features)
+        recent = (self.recent[0] - of_features).astype(np.float32), *self.recent[1:]
+        return replace(self, bags=bags, recent=recent), moved
+
+    def new_units(self, loss, window, bags):
+        """Units of the target for the rows of a window, and a factor of responses, (n_outputs,).
+
+        With larger units, responses stay as they are in units of y; with smaller ones, they become
+        smaller, too. The baseline moves by the mean error of the bags, where that is large.
+        """
+        old, now = self.units.response, loss.target_units(window.y, window.weight)
+        is_new = (now.response > 0) & ((old == 0) | are_far(now.response, old))
+        new = np.where(is_new, now.response, old)
+        factor = np.where(is_new, np.minimum(1, old / np.where(new > 0, new, 1.0)), 1.0)
+        response = [bag.trainer.respond(bag.window_table(window)) for bag in bags]
+        raw = self.units.baseline + np.mean(response, axis=0) * factor * new
+        shift = loss.baseline_shift(window.y, raw, window.weight)
+        is_moved = (old == 0) | (np.abs(shift) > MAX_SHIFT * new)
+        baseline = self.units.baseline + np.where(is_moved, shift, 0.0)
+        return TargetUnits(baseline, now.scale, new / now.scale), factor
+
+    def has_far_targets(self, loss, y):
+        """Are most targets more than FAR units from the baseline?"""
+        unit = self.units.response
+        if not loss.has_unit:
+            return False
+        far = (np.abs(y - self.units.baseline) > FAR * unit) & (unit > 0)
+        return bool((far.mean(axis=0) > 0.5).any())
+
+
+def _window_size(data):
+    return min(WINDOW, max(FEWEST, MAX_NUMBERS // data.X.shape[1]))
+
+
+def joined_rows(rows, others):
+    """X, y and weight of some rows, or of none (None), and of others behind them."""
+    if rows is None:
+        return others
+    X = rows[0], others[0]
+    if all(map(sparse.issparse, X)):
+        X = sparse.vstack(X, format="csr")
+    else:
+        X = np.concatenate([part.toarray() if sparse.issparse(part) else part for part in X])
+    return X, *(np.concatenate(pair) for pair in zip(rows[1:], others[1:]))
+
+
+def last_rows(rows, n):
+    """X, y and weight of the last n rows."""
+    return tuple(part[max(0, len(rows[1]) - n) :] for part in rows)
