@@ -111,25 +111,25 @@ class ForestClassifierMixin(ClassifierMixin):
         """Classes of every output, as a list."""
         return self.classes_ if self._has_several_outputs else [self.classes_]
 
-    def _encode_known_target(self, y):
-        """Class numbers of labels that the estimator was fitted on."""
+    def _encode_known_target(self, y, name="y"):
+        """Class numbers of labels that the estimator was fitted on; `name`: of the argument."""
         codes = []
         try:
             columns = self._label_columns(y)
             if len(columns) != len(self._every_classes):
                 raise ValueError(
-                    f"y has {len(columns)} outputs, the estimator was fitted with "
+                    f"{name} has {len(columns)} outputs, the estimator was fitted with "
                     f"{len(self._every_classes)}"
                 )
             for labels, classes in zip(columns, self._every_classes):
                 unknown = np.setdiff1d(labels, classes)
                 if len(unknown):
                     raise ValueError(
-                        f"y has labels {unknown}, the estimator was fitted on {classes}"
+                        f"{name} has labels {unknown}, the estimator was fitted on {classes}"
                     )
                 codes.append(np.searchsorted(classes, labels).astype(np.float64))
         except TypeError as error:
-            raise TypeError(f"y must hold labels of one type: {error}") from error
+            raise TypeError(f"{name} must hold labels of one type: {error}") from error
         return np.stack(codes, axis=1)
 
     def _set_target(self, data, is_warm_start):
@@ -313,10 +313,10 @@ def same_classes(classes, others):
     return len(classes) == len(others) and all(map(np.array_equal, classes, others))
 
 
-def target_matrix(y):
+def target_matrix(y, name="y"):
     """A real target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
     with np.errstate(invalid="ignore"):  # scikit-learn's sum of the largest numbers
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name=name)
     return np.ascontiguousarray(y.reshape(len(y), -1)), y.ndim == 1
 
 
@@ -351,12 +351,12 @@ class ForestRegressorMixin(RegressorMixin):
         self._is_1d, self.n_outputs_ = is_1d, Y.shape[1]
         return Y
 
-    def _encode_known_target(self, y):
+    def _encode_known_target(self, y, name="y"):
         """The target as a matrix, with the number of outputs that the estimator was fitted on."""
-        Y, _ = target_matrix(y)
+        Y, _ = target_matrix(y, name)
         if Y.shape[1] != self.n_outputs_:
             raise ValueError(
-                f"y has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
+                f"{name} has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
             )
         return Y
 

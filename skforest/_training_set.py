@@ -65,6 +65,7 @@ class TrainingSet:
     `with_folds`, `group` the number of the group with which a row is held out, and
     `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
     `count` are the first weights, without those of classes or of a sample of the rows.
+    `validation` are further rows for early stopping, see `with_validation`; None: there are none.
     `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
     """
 
@@ -92,7 +93,7 @@ class TrainingSet:
         self.feature_map = feature_map
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
-        self.group = None
+        self.group = self.validation = None
         self.is_in_copies = False
         self._whole = _Whole(self.X, self.weight)
 
@@ -209,18 +210,27 @@ class TrainingSet:
             setattr(other, name, None if values is None else values[rows])
         return other
 
-    def with_held_out(self, other, target):
-        """The set and, with weights of 0, the rows of another one, whose targets are given."""
-        whole = copy(self)
+    def with_validation(self, validation):
+        """The same rows with those of another TrainingSet, on which training is stopped early."""
+        other = copy(self)
+        other.validation = validation
+        return other
+
+    def joined_with_validation(self):
+        """The rows and those of `validation`, which have the weight 0 and are left out."""
+        further, whole = self.validation, copy(self)
+        if further is None:
+            return self
         if sparse.issparse(self.X):
-            whole.X = canonical_csr(sparse.vstack([self.X, other.X], format="csr"))
+            whole.X = canonical_csr(sparse.vstack([self.X, further.X], format="csr"))
         else:
-            whole.X = np.concatenate([self.X, other.X], dtype=self.X.dtype)
-        whole.y = np.concatenate([self.y, other.y])
-        whole.target = np.concatenate([self.target, target])
-        whole.weight = np.concatenate([self.weight, np.zeros(len(other))])
-        whole.count = np.concatenate([self.count, other.count])
-        whole.group = None  # no other rows are held out
+            whole.X = np.concatenate([self.X, further.X], dtype=self.X.dtype)
+        for name in ("y", "target", "count"):
+            both = [getattr(rows, name) for rows in (self, further)]
+            setattr(whole, name, np.concatenate(both))
+        whole.weight = np.concatenate([self.weight, np.zeros(len(further))])
+        whole.left_out_weight = np.concatenate([np.zeros(len(self)), further.weight])
+        whole.group = whole.validation = None  # no other rows are held out
         return whole
 
     def of_samples(self, values):
@@ -431,8 +441,11 @@ class SparseRowOrder:
         )
 
 
-def check_sample_weight(sample_weight, n_samples):
-    """Weights as float64; ValueError unless they are finite, not negative and not all 0."""
+def check_sample_weight(sample_weight, n_samples, name="sample_weight"):
+    """Weights as float64; ValueError unless they are finite, not negative and not all 0.
+
+    `name` is that of the argument.
+    """
     if sample_weight is None:
         return np.ones(n_samples)
     try:
@@ -441,26 +454,24 @@ def check_sample_weight(sample_weight, n_samples):
             dtype=np.float64,
             ensure_2d=False,
             ensure_min_samples=0,
-            input_name="sample_weight",
+            input_name=name,
         )
     except ValueError as error:
-        raise ValueError(f"sample_weight is not valid: {error}") from error
+        raise ValueError(f"{name} is not valid: {error}") from error
     if weight.ndim == 0:
         weight = np.full(n_samples, float(weight))
     if weight.shape != (n_samples,):
         raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
+            f"{name}.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
         )
     if (weight < 0).any():
-        raise ValueError(
-            f"sample_weight has the negative value {weight.min()}; weights are 0 or more"
-        )
+        raise ValueError(f"{name} has the negative value {weight.min()}; weights are 0 or more")
     if not weight.any():
-        raise ValueError("sample_weight is all zero; at least one weight must be positive")
+        raise ValueError(f"{name} is all zero; at least one weight must be positive")
     with np.errstate(over="ignore"):
         total = weight.sum()
     if not np.isfinite(total):
-        raise ValueError("sample_weight has an infinite sum; divide it by its largest value")
+        raise ValueError(f"{name} has an infinite sum; divide it by its largest value")
     return weight
 
 

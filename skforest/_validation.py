@@ -302,6 +302,15 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+@contextmanager
+def errors_about(arguments):
+    """Errors of its body begin with the names of arguments, which are called X and y there."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{arguments}: {error}") from error
+
+
 def check_n_jobs(n_jobs):
     """Raise ValueError unless joblib can use this number of threads."""
     if n_jobs == 0:

@@ -24,7 +24,7 @@ from .forest.storage import Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
-OF_WARM_START = ("_trained_rounds", "_fixed_parameters")  # they are not stored
+OF_WARM_START = ("_trained_rounds",)  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes

@@ -27,7 +27,7 @@ from skforest._kernels.loss import (
 )
 from skforest._kernels.projection import AxisSampler, BoxSampler
 from skforest._kernels.search import SearchSplitter
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1, make_regression
 
 from skforest import (
@@ -594,6 +594,18 @@ def quick_boosting(cls, **changes):
     """An estimator of oblique boosting that is trained in a moment; unfitted."""
     defaults = {"n_estimators": 20, "n_bags": 2, "learning_rate": 0.2, "random_state": 0}
     return cls(**defaults | changes)
+
+
+def training_rows(model, X, y, sample_weight=None):
+    """The TrainingSet that a model is trained on."""
+    model = clone(model)
+    return model._read_training_set(X, y, model._request(sample_weight=sample_weight))
+
+
+def bag_of(forest, number):
+    """One bag of a forest, as a Forest."""
+    first, last = forest.bag_start[number : number + 2]
+    return forest[first:last]
 
 
 def boosting_rows(cls, n=150):

@@ -13,7 +13,7 @@ from skforest._kernels.linear_leaf import LeafRegression, add_linear
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
-from skforest.training import boosting as training_module
+from skforest.training import boosting_rounds as training_module
 
 
 @pytest.mark.parametrize(

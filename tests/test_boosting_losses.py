@@ -1,11 +1,10 @@
 """Losses of oblique boosting: derivatives, losses of the user, quantiles, divergence."""
 
-import copy
 import pickle
 
 import numpy as np
 import pytest
-from makers import OwnPoisson, OwnSquaredError, quick_hinge
+from makers import OwnPoisson, OwnSquaredError, bag_of, quick_hinge, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from sklearn.base import clone
@@ -241,12 +240,12 @@ def test_means_of_predictions_are_those_of_targets(loss, n_bags):
     model = quick(ObliqueBoostingRegressor, loss=loss, n_bags=n_bags, n_estimators=60)
     model.fit(X[:1000], y[:1000])
     assert model.predict(X[1000:]).mean() == pytest.approx(mean[1000:].mean(), rel=0.1)
-    data = copy.deepcopy(model)._prepare(X[:1000], y[:1000], None)
+    data = training_rows(model, X[:1000], y[:1000])
     if n_bags == 1:
         assert model.predict(X[:1000]).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
     else:
         fold = balanced_folds(data.y[:, 0], 3, model._seed)
-        members = [model._member(bag).response_mapped(data.X[fold == bag]) for bag in range(3)]
+        members = [bag_of(model.forest_, b).response_mapped(data.X[fold == b]) for b in range(3)]
         assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
 
 
@@ -270,7 +269,7 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
     before, after = plain.response(X[300:]), model.forest_.response(X[300:])
     np.testing.assert_allclose(after, before + calibration.added(before), atol=1e-5)
     if n_bags > 1:
-        data = copy.deepcopy(model)._prepare(X[:300], y[:300], None)
+        data = training_rows(model, X[:300], y[:300])
         fold = balanced_folds(data.y[:, 0], 3, model._seed)
         members = [plain[slice(*plain.bag_start[bag : bag + 2])] for bag in range(3)]
         of_bag = [(data.y[fold == b], m.response_mapped(data.X[fold == b]), data.weight[fold == b])

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from makers import BOTH_BOOSTING as BOTH
-from makers import assert_same_trees
+from makers import assert_same_trees, bag_of, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy import sparse
@@ -20,7 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
-from skforest.training import boosting as training_module
+from skforest.training import boosting_rounds as training_module
+from skforest.training.boosting import BoostingMethod
 from skforest.training.early_stopping import balanced_folds, draw_held_out
 
 # ---------------------------------------------------------------------------------------- training
@@ -42,14 +43,14 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
     is_class = task in ("binary", "classes", "many")
     cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
     seen = []
-    packed = cls._packed
+    packed = BoostingMethod.packed
 
-    def recorded(self, training, data):
-        forest = packed(self, training, data)
-        seen.append((training, data, forest.response_mapped(data.X)))
+    def recorded(self, training, sample):
+        forest = packed(self, training, sample)
+        seen.append((training, sample, forest.response_mapped(sample.X)))
         return forest
 
-    monkeypatch.setattr(cls, "_packed", recorded)
+    monkeypatch.setattr(BoostingMethod, "packed", recorded)
     options = {"loss": "poisson"} if task == "poisson" else {}
     quick(cls, n_bags=1, early_stopping=False, subsample=subsample, **options).fit(X, y)
     ((training, data, found),) = seen
@@ -113,10 +114,10 @@ def test_early_stopping_keeps_the_rounds_of_least_validation_loss(n_bags):
 def test_validation_scores_are_losses_of_held_out_rows():
     X, y = rows_of(ObliqueBoostingClassifier)
     model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
-    data = copy.deepcopy(model)._prepare(X, y, None)
+    data = training_rows(model, X, y)
     fold = balanced_folds(data.y[:, 0], 3, model._seed)
     for bag, scores in enumerate(model.validation_scores_):
-        forest = model._member(bag)
+        forest = bag_of(model.forest_, bag)
         own = fold == bag
         found = -log_loss(data.y[own, 0], forest.response_mapped(data.X[own]), labels=[0, 1, 2])
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
@@ -152,10 +153,10 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
     weight = np.random.default_rng(0).integers(1, 4, len(y))
     options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
     model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
-    data = copy.deepcopy(model)._prepare(X, y, weight)
+    data = training_rows(model, X, y, weight)
     fold = balanced_folds(data.y[:, 0], 3, model._seed) if n_bags > 1 else None
     for bag, curve in enumerate(model.loss_curve_):
-        forest, own = model._member(bag), np.ones(len(data), dtype=bool)
+        forest, own = bag_of(model.forest_, bag), np.ones(len(data), dtype=bool)
         if n_bags > 1:
             own = fold != bag
             assert curve.shape == model.validation_scores_[bag].shape
@@ -174,13 +175,13 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
 def test_features_are_drawn_by_the_gains_of_their_splits(monkeypatch):
     """The gain of a mixture is divided among its features."""
     seen = []
-    packed = ObliqueBoostingRegressor._packed
+    packed = BoostingMethod.packed
 
-    def recorded(self, training, data):
+    def recorded(self, training, sample):
         seen.append(training)
-        return packed(self, training, data)
+        return packed(self, training, sample)
 
-    monkeypatch.setattr(ObliqueBoostingRegressor, "_packed", recorded)
+    monkeypatch.setattr(BoostingMethod, "packed", recorded)
     X, y = rows_of(ObliqueBoostingRegressor)
     quick(ObliqueBoostingRegressor, n_bags=1, early_stopping=False, linear_start=None).fit(X, y)
     (training,) = seen
@@ -246,7 +247,7 @@ def test_early_stopping_on_given_rows(cls, n_bags):
     plain = clone(model).set_params(early_stopping=False, n_bags=1, n_estimators=model.n_iter_[0])
     linear = {"linear_leaves": model.linear_leaves_, "linear_start": model.linear_start_}
     plain.set_params(**linear).fit(X[:160], y[:160])
-    first = model._member(0)
+    first = bag_of(model.forest_, 0)
     np.testing.assert_array_equal(first.response(X), plain.forest_.response(X))
     # Copies of rows are weights, and the order has no influence.
     k = np.random.default_rng(0).integers(1, 4, 100)
@@ -255,7 +256,7 @@ def test_early_stopping_on_given_rows(cls, n_bags):
     copies = [np.repeat(part, k, axis=0)[order] for part in (X[160:], y[160:])]
     again = clone(model).fit(X[:160], y[:160], X_val=copies[0], y_val=copies[1])
     assert_same_trees(weighted, again)
-    assert "_given_validation" not in vars(model)
+    assert vars(model).keys() == vars(plain).keys()  # rows and arguments are not kept
 
 
 def test_given_rows_may_be_tables_with_missing_values_and_categories():
@@ -284,10 +285,13 @@ def test_given_rows_may_be_tables_with_missing_values_and_categories():
         ({"X_val": np.ones((5, 6))}, "y_val=None"),
         ({"y_val": np.ones(5)}, "X_val=None"),
         ({"sample_weight_val": np.ones(5)}, "X_val=None"),
-        ({"X_val": np.ones((5, 4)), "y_val": np.ones(5)}, "X_val has 4 features"),
+        ({"X_val": np.ones((5, 4)), "y_val": np.ones(5)}, "X_val, y_val: X has 4 features"),
         ({"X_val": np.ones((5, 6)), "y_val": np.ones(4)}, "X_val, y_val.*inconsistent"),
         ({"X_val": np.ones((5, 6)), "y_val": np.ones((5, 2))}, "y_val has 2 outputs"),
-        ({"X_val": np.full((5, 6), np.inf), "y_val": np.ones(5)}, "X_val contains infinity"),
+        (
+            {"X_val": np.full((5, 6), np.inf), "y_val": np.ones(5)},
+            "X_val, y_val: Input X contains infinity",
+        ),
         (
             {"X_val": np.ones((5, 6)), "y_val": np.ones(5), "sample_weight_val": -np.ones(5)},
             "^sample_weight_val has the negative value",
@@ -400,7 +404,6 @@ def test_more_rounds_by_warm_start(case):
         model.set_params(n_estimators=n).fit(X, y, **fit)
     at_once = quick(cls, n_estimators=15, **case | resolved)
     assert_same_fit(model, at_once.fit(X, y, **fit))
-    assert "_continues_rounds" not in vars(model)
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
@@ -492,7 +495,7 @@ def test_what_a_warm_start_must_not_change():
     shaped = quick(ObliqueBoostingRegressor, feature_shape=(2, 3)).fit(X, y)
     for first, other in ((shaped, (3, 2)), (shaped, None), (shaped, 6), (model, (2, 3))):
         first = pickle.loads(pickle.dumps(first))
-        vars(first).pop("_fixed_parameters", None)
+        first._last_fit = first._last_fit | {"fixed": {}}
         first.set_params(warm_start=True, n_estimators=30, feature_shape=other)
         with pytest.raises(ValueError, match="feature_shape=.*, but warm_start=True"):
             first.fit(X, y)
@@ -619,7 +622,7 @@ def test_stages_end_with_the_prediction(task, n_bags):
         np.testing.assert_array_equal(np.array(proba[-1]), np.array(model.predict_proba(X)))
     elif task == "regression":
         # Stage 3 has the first three trees of every bag.
-        bags = [model._member(bag) for bag in range(n_bags)]
+        bags = [bag_of(model.forest_, bag) for bag in range(n_bags)]
         expected = np.mean([bag[:3].response(X)[:, 0] for bag in bags], axis=0)
         np.testing.assert_allclose(stages[2], expected, rtol=1e-12)
         # Behind the end of the shorter bag, it keeps its response.
@@ -670,7 +673,7 @@ def test_groups_are_held_out_together(cls, n_bags):
     order = np.random.default_rng(1).permutation(len(X))
     shuffled = model.fit(X[order], y[order], groups=groups[order].astype(str)).forest_
     np.testing.assert_array_equal(named.threshold, shuffled.threshold)
-    assert "_given_groups" not in vars(model)
+    assert vars(model).keys() == vars(clone(model).fit(X, y)).keys()
     model = clone(model).set_params(warm_start=True).fit(X, y, groups=groups)
     with pytest.raises(ValueError, match="groups=None, but warm_start=True continues"):
         model.set_params(n_estimators=30).fit(X, y)

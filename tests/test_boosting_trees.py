@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
+from skforest.training import boosting_trials
 
 # -------------------------------------------------------------------------------- splits and depth
 
@@ -207,7 +208,7 @@ def test_the_depth_is_chosen_on_held_out_rows(monkeypatch):
     additive = X @ rng.normal(size=8) + rng.normal(size=1500)
     depth_of = {}
     for n_least in (1400, 1600):
-        monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", n_least)
+        monkeypatch.setattr(boosting_trials, "MIN_DEPTH_ROWS", n_least)
         for name, target in (("table", table), ("additive", additive)):
             X_own = np.column_stack([X, rng.normal(size=1500)])  # no equal rows
             own = {"n_estimators": 60, "n_bags": 1, "n_directions": 0}
@@ -216,7 +217,7 @@ def test_the_depth_is_chosen_on_held_out_rows(monkeypatch):
             assert model.forest_.max_depth.max() <= model.max_depth_
     assert depth_of["table", 1400] > 4
     assert {depth for case, depth in depth_of.items() if case != ("table", 1400)} == {4}
-    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 1400)
+    monkeypatch.setattr(boosting_trials, "MIN_DEPTH_ROWS", 1400)
     for own, expected in (
         ({"max_leaf_nodes": 9}, None),
         ({"early_stopping": False}, 4),
@@ -229,7 +230,7 @@ def test_the_depth_is_chosen_on_held_out_rows(monkeypatch):
 
 def test_an_earlier_fit_does_not_change_the_depth(monkeypatch):
     """It has left linear functions, which sparse rows cannot have."""
-    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 300)
+    monkeypatch.setattr(boosting_trials, "MIN_DEPTH_ROWS", 300)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 5))
     y = X @ rng.normal(size=5) + 0.1 * np.sin(4 * X[:, 0])
@@ -240,16 +241,14 @@ def test_an_earlier_fit_does_not_change_the_depth(monkeypatch):
 
 
 def test_a_warm_start_keeps_the_depth(monkeypatch):
-    monkeypatch.setattr(skforest.boosting, "MIN_DEPTH_ROWS", 100)
-    monkeypatch.setattr(skforest.boosting, "DEPTHS", (3,))
+    monkeypatch.setattr(boosting_trials, "MIN_DEPTH_ROWS", 100)
+    monkeypatch.setattr(boosting_trials, "DEPTHS", (3,))
     X, y = rows_of(ObliqueBoostingRegressor, 200)
     model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=4, warm_start=True).fit(X, y)
-    monkeypatch.setattr(skforest.boosting, "DEPTHS", (2,))
+    monkeypatch.setattr(boosting_trials, "DEPTHS", (2,))
     assert model.set_params(n_bags=2).fit(X, y).max_depth_ == 3
     assert model.set_params(n_bags=3, max_leaf_nodes=6).fit(X, y).max_depth_ is None
     assert model.set_params(n_bags=4, max_leaf_nodes=None).fit(X, y).max_depth_ == 2
-    del model.max_depth_  # as in pickles of earlier versions
-    assert model.set_params(n_bags=5).fit(X, y).max_depth_ == 2
 
 
 # --------------------------------------------------------------------------- monotonic constraints

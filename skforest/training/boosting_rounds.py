@@ -1,0 +1,500 @@
+"""Training of one bag of boosted trees: rounds, early stopping, packing.
+
+Newton boosting (Friedman 2001; Chen and Guestrin 2016): in every round, a tree is fitted to the
+first and second derivatives of the loss at the current raw predictions f, and the values of its
+leaves, -learning_rate * G / (H + l2), are added to f. One tree has the values of all outputs. With
+more than N_SEARCHED outputs, its splits are searched with random projections of the gradients
+(Iosipoi and Vakhrushev, "SketchBoost", 2022); the values of the leaves are those of all outputs.
+
+With linear leaves (Shi, Li and Li, "Gradient Boosting with Piece-Wise Linear Regression Trees",
+2019), a leaf has a linear function of the projections on the directions of the splits above it,
+which minimises the second-order expansion of the loss over the rows of the leaf, with penalties.
+
+The first round may instead fit a linear function of all features, whose residuals the trees are
+then fitted to (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
+"""
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._kernels.boost import leaf_sums
+from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
+from .._kernels.rows import random_stream, tree_seed
+from .._matrix import dense_blocks, weighted_sums
+from ..forest import Forest
+from ..forest.edit import join_starts
+from .losses import robust_size
+
+N_SEARCHED = 5  # outputs that splits are searched with
+MIN_GAIN = 1e-9  # of a split: less is rounding
+MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
+PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
+# Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
+VARIANCE_SHARE = 1e-3
+ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
+START_STEPS = 30  # of Newton's method for a linear start, at most
+STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
+MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
+SIZED_ROWS = 10_000  # at most, for the size of residuals in a round
+LARGEST_VALUE = 1e30  # of a leaf, in units of the target
+TOLERANCE = 1e-7  # decrease of the validation loss that counts as progress, relative
+# Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
+# where no split helps.
+DIVERGENCE = 0.01
+
+BOXES = "box_corner", "box_other", "box_size"  # arrays of the boxes of a tree
+SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # those of its sparse directions
+# All arrays of a tree besides its values.
+TREE = "child", "node_weight", "threshold", "direction", "gain", *BOXES, *SPARSE
+LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
+
+
+@dataclass
+class TrainedRounds:
+    """The rounds of a bag, from which training continues.
+
+    Leaves of a `Forest` are float32, and training adds up float64. With the numbers before they
+    were rounded, training continues with the same bits as if it had not been interrupted.
+    """
+
+    n_rounds: int = 0
+    forest: Forest | None = None  # the trees
+    leaves: list | None = None  # unrounded values and slopes of each tree; None: not known
+    unit: np.ndarray | None = None  # of these values, see `BoostingRows`
+
+    def round(self, number, X, n_outputs, unit):
+        """A tree, the values of its leaves, and the leaf of every row.
+
+        Values are raw predictions of `n_outputs` outputs, which `unit` multiplies.
+        """
+        one = self.forest[number].compact()
+        node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
+        leaf = -1 - one.child[np.concatenate(node)]
+        tree = {name: getattr(one, name) for name in TREE}
+        if self.leaves is None:
+            value, slope, known = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
+            if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining._responses`
+                value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
+        else:
+            (value, slope), known = self.leaves[number], self.unit
+        # A factor of 1, for the same targets, changes no bit.
+        factor = np.divide(known, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
+        if slope is not None and len(one.slope_start):
+            slope = np.ascontiguousarray(slope * factor, dtype=np.float32)
+            tree |= {name: getattr(one, name) for name in LINEAR[:2]} | {"slope": slope}
+        return tree, value * factor, leaf
+
+
+def train_rounds(rows, settings, weight, held_out, seed, control, n_threads=1, known=None):
+    """A bag, as trained `BoostingTraining`, whose parameters these are."""
+    known = known or TrainedRounds()
+    training = BoostingTraining(rows, settings, weight, held_out, seed, control, known)
+    return training.run(control.report, n_threads)
+
+
+class BoostingTraining:
+    """Trains one bag.
+
+    Parameters
+    ----------
+    rows : BoostingRows
+    settings : BoostingSettings
+    weight, held_out : ndarray of shape (n_rows,), float64
+        Weights of the rows that train, and of those on which training is stopped early; a row has
+        one of the two. If none is held out, all rounds are trained.
+    seed : int
+    control : Control
+        When training is to end.
+    known : TrainedRounds
+        The first rounds. They are not trained, but everything else is done as in training.
+
+    Attributes
+    ----------
+    is_late : bool
+        Has the time limit ended training?
+    """
+
+    def __init__(self, rows, settings, weight, held_out, seed, control, known):
+        self.rows, self.settings, self.loss = rows, settings, settings.loss
+        self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
+        self.kernel = self.loss.kernel_loss()
+        # Sums of weights are compared with `l2`, so weights need a unit: that of a typical
+        # distinct row, with which copies of all rows change nothing.
+        of_rows = weight if rows.n_given else weight + held_out
+        unit_weight = np.median(of_rows[of_rows > 0])
+        weight, held_out = weight / unit_weight, held_out / unit_weight
+        self.weight, self.seed, self.known = weight, seed, known
+        self.control, self.stop, self.is_late = control, control.stop, False
+        self.train_rows = np.flatnonzero(weight).astype(np.int32)
+        self.held_out_rows = np.flatnonzero(held_out)
+        self.held_out_weight = held_out[self.held_out_rows] / (held_out.sum() or 1)
+        n_rows, n_outputs = len(weight), len(self.start)
+        self.raw = np.tile(self.start, (n_rows, 1))
+        self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
+        self.curvature = np.zeros((n_rows, n_outputs), dtype=np.float32)
+        self.interactions = rows.interactions()
+        self.grower = rows.grower(settings, self.interactions)
+        self.random = random_stream(seed)
+        self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
+        self.trees, self.values = [], []
+        self.scores = []  # minus the validation loss, before the first round and after each
+        self.losses = []  # the same for the training loss
+        self.pool, self.n_threads = None, 1
+
+    def run(self, report=None, n_threads=1):
+        """Train all rounds, or until the loss of held-out rows has stopped to decrease."""
+        if n_threads <= 1 or self.grower.n_codes < MIN_THREADED:
+            return self._run(report)
+        with ThreadPoolExecutor(n_threads) as self.pool:
+            self.n_threads = n_threads
+            self._run(report)
+        self.pool = None
+        return self
+
+    def _run(self, report):
+        first, least, best = np.inf, np.inf, 0
+        n_rounds = self.settings.n_rounds
+        for number in range(n_rounds + 1):
+            loss = self._validation_loss()
+            if number == 0:
+                first = least = loss
+            # Outliers of the target are a part of the loss that does not decrease.
+            if loss < least - TOLERANCE * min(abs(least), first - least):
+                least, best = loss, number
+            patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
+            is_stalled = number - best >= patience and len(self.held_out_rows)
+            shown = loss if len(self.held_out_rows) else None
+            is_ended = report is not None and number and report(number, n_rounds, loss=shown)
+            # The first round is added in any case, and known ones are not thrown away.
+            self.is_late = number > self.known.n_rounds and self.control.is_late()
+            if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
+                self.is_late &= number < n_rounds and not is_stalled
+                break
+            self._add_round(number)
+        if report is not None and is_stalled and number < n_rounds:
+            report(number, number, best=best)
+        total = self.weight.sum()
+        self.losses = [loss / total for loss in self.losses]
+        self.losses.append(self._training_loss(self.raw[self.train_rows]) / total)
+        self._warn_of_divergence(best)
+        if len(self.held_out_rows):
+            n_kept = int(self.settings.kept * best)
+            del self.trees[n_kept:], self.values[n_kept:]
+        return self
+
+    def _validation_loss(self):
+        if not len(self.held_out_rows):
+            return 0.0
+        rows = self.held_out_rows
+        losses = self.kernel.held_out_losses(self.raw[rows], self.target[rows])
+        loss = float(np.einsum("i,i->", losses, self.held_out_weight))
+        self.scores.append(-loss)
+        return loss
+
+    def _training_loss(self, raw):
+        target = np.ascontiguousarray(self.target[self.train_rows])
+        losses = self.kernel.evaluate(raw, target)[0]
+        return np.einsum("i,i->", losses, self.weight[self.train_rows])
+
+    def _warn_of_divergence(self, n_best):
+        """Warn if the trees, none of which is left out, have made the training loss larger."""
+        if not self.settings.warns or not self.trees or (len(self.held_out_rows) and n_best):
+            return
+        before = self._training_loss(np.tile(self.start, (len(self.train_rows), 1)))
+        after = self._training_loss(self.raw[self.train_rows])
+        if after > before + DIVERGENCE * abs(before):
+            warnings.warn(
+                f"boosting diverged: the loss of the training rows is larger after "
+                f"{len(self.trees)} rounds than before; lower "
+                f"learning_rate={self.settings.learning_rate:g}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    def _add_round(self, number):
+        """One round."""
+        X, derivatives = self.rows.X, (self.gradient, self.curvature)
+        if self.loss.renews_leaves:
+            rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
+            self.size = robust_size(self.target[rows] - self.raw[rows], self.weight[rows])
+        if self.kernel.is_adaptive:
+            self.kernel.adapt(self.size)
+        self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
+        if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
+            self.gain_unit = self._gain_of_start()
+        # Draws of rounds that are known are made, too: those of later rounds follow them.
+        rows, others = self._draw_rows()
+        searched, columns = self._search_targets(rows), self._draw_columns()
+        if number < self.known.n_rounds:
+            tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
+        elif number == 0 and self.settings.linear_start is not None:
+            tree, value, leaf = self._fit_linear_start()
+        else:
+            tree, leaf = self._grow_tree(number, searched, rows, others, columns)
+            gain = tree["gain"].astype(np.float64) / self.gain_unit
+            tree["gain"] = np.minimum(gain, 3e38).astype(np.float32)
+            value = self._fit_leaves(tree, leaf, rows)
+        self._add_importances(tree)
+        self._add(self.raw, tree, value, leaf)
+        self.trees.append(tree)
+        self.values.append(value)
+
+    def _add(self, raw, tree, value, leaf):
+        """Add the functions of the leaves of all rows to raw predictions."""
+        raw += value[leaf]
+        if "slope" in tree:
+            add_linear(self.rows.X, leaf, *(tree[name] for name in LINEAR), raw)
+        return raw
+
+    def _fit_linear_start(self):
+        """A tree of one leaf with a linear function of all features, its value, leaves of rows.
+
+        Coefficients minimise the loss of the training rows plus the penalty, by Newton's method
+        for each output by itself. Steps are halved until this objective decreases.
+        """
+        X, rows, unit = self.rows.X, self.train_rows, self.rows.unit.astype(np.float64)
+        center = weighted_sums(X, self.weight) / self.weight.sum()
+        start, feature = np.array([0, len(unit)]), np.arange(len(unit), dtype=np.int32)
+        leaf_alone = self.rows.empty_tree() | {"node_weight": np.array([float(len(rows))])}
+        leaf = np.zeros(len(X), dtype=np.int32)
+
+        def tree_of(coefficient):
+            slope = coefficient[:, :-1] / unit
+            value = coefficient[:, -1] - np.einsum("kj,j->k", slope, center)
+            slope = np.ascontiguousarray(slope.T, dtype=np.float32)
+            return leaf_alone | dict(zip(LINEAR, (start, feature, slope))), value[None]
+
+        derivatives, least = (self.gradient, self.curvature), self.losses[-1]
+        mean = self.curvature[rows].mean(axis=0, dtype=np.float64)
+        penalty = self.settings.linear_start * mean + MIN_CURVATURE
+        coefficient = np.zeros((len(mean), len(unit) + 1))
+        for _ in range(1 if self.loss.is_quadratic else START_STEPS):
+            outputs = zip(*(d.T.copy() for d in derivatives), penalty, coefficient)
+            steps = np.array([newton_step(X, rows, center, unit, *output) for output in outputs])
+            before = least
+            for moved in coefficient + STEP_FACTORS[:, None, None] * steps:
+                raw = self._add(self.raw.copy(), *tree_of(moved), leaf)
+                square = np.einsum("k,kj->", penalty, moved[:, :-1] ** 2)
+                least = self._training_loss(raw[rows]) + square / 2
+                if least < before:
+                    coefficient = moved
+                    break
+            if self.stop[0] or not least < before - TOLERANCE * abs(before):
+                break
+            self.kernel.derive(raw, self.target, self.weight, *derivatives)
+        tree, value = tree_of(coefficient)
+        self._check_values(np.concatenate([value, tree["slope"]]))
+        return tree, value, leaf
+
+    def _gain_of_start(self):
+        """What the gains of trees are divided by, so that the gain of the linear start is 1.
+
+        A gain is twice the decrease of the loss by a whole step. Trees take the share
+        `learning_rate` of it, which decreases the loss by ``rate * (2 - rate)`` times as much.
+        """
+        rate, (before, after) = self.settings.learning_rate, self.losses
+        decrease = max(before - after, TOLERANCE * abs(before))
+        return 2 * decrease / (rate * (2 - rate)) or 1.0
+
+    def _grow_tree(self, number, searched, rows, others, columns):
+        """The tree of a round, without values, and the leaf of every row."""
+        settings, grower = self.settings, self.grower
+        grower.start(
+            searched,
+            rows,
+            others,
+            columns,
+            np.cumsum(self._feature_chances()),
+            settings.l2,
+            MIN_GAIN,
+            settings.min_samples_leaf,
+            settings.depth,
+            settings.max_leaves,
+            tree_seed(self.seed, number),
+        )
+        self._in_parts(grower.write_bins, len(self.raw))
+        interactions = self.interactions
+        if interactions is not None:
+            interactions.start(grower)
+        while not (grower.is_done() or self.stop[0]):
+            if interactions is not None:
+                grower.restrict(interactions.allowed())
+            self._in_parts(grower.search, grower.n_searched_columns())
+            grower.split_nodes()
+            if interactions is not None:
+                interactions.descend(*grower.open_splits())
+        return grower.finish()
+
+    def _fit_leaves(self, tree, leaf, rows):
+        """Values of the leaves; slopes become arrays of the tree."""
+        settings = self.settings
+        if not settings.linear_leaves:
+            return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
+        regression = LeafRegression(
+            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.unit, VARIANCE_SHARE
+        )
+        value, *linear = regression.fit(
+            tree | dict(zip(SPARSE, self.grower.terms())),  # boxes are sums, too
+            leaf,
+            rows,
+            self.gradient,
+            self.curvature,
+            settings.l2,
+            settings.learning_rate,
+        )
+        self._check_values(value)
+        self._check_values(linear[-1])
+        tree |= dict(zip(LINEAR, linear))
+        return value
+
+    def _in_parts(self, function, n):
+        """``function(first, last)`` for parts of range(n), in threads."""
+        if self.pool is None:
+            function(0, n)
+            return
+        ends = np.linspace(0, n, min(n, self.n_threads) + 1).astype(int).tolist()
+        list(self.pool.map(function, ends[:-1], ends[1:]))
+
+    def _draw_rows(self):
+        """Rows of a tree, drawn without replacement, and all others; both ascend."""
+        rows = self.train_rows
+        if self.settings.subsample < 1:
+            n = max(1, round(self.settings.subsample * len(self.train_rows)))
+            rows = self.random.permutation(self.train_rows)[:n]
+        is_taken = np.zeros(len(self.raw), dtype=bool)
+        is_taken[rows] = True
+        return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
+
+    def _draw_columns(self):
+        """Features that the splits of a tree may use by themselves, drawn without replacement."""
+        n_features = len(self.importance)
+        n = max(1, round(self.settings.max_features * n_features))
+        if n >= n_features:
+            return np.arange(n_features, dtype=np.int32)
+        return np.sort(self.random.permutation(n_features)[:n]).astype(np.int32)
+
+    def _search_targets(self, rows):
+        """Gradients and the mean curvature that splits are searched with, float32."""
+        gradient = self.gradient[rows]
+        curvature = self.curvature[rows].mean(axis=1, keepdims=True)
+        n_outputs = gradient.shape[1]
+        if n_outputs > N_SEARCHED:
+            mix = self.random.standard_normal((n_outputs, N_SEARCHED)) / np.sqrt(N_SEARCHED)
+            gradient = np.einsum("ik,kj->ij", gradient, mix.astype(np.float32))
+        return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
+
+    def _feature_chances(self):
+        """Chances of the features in the directions of a tree: half even, half by their gain."""
+        total = self.importance.sum()
+        chance = np.ones(len(self.importance)) / len(self.importance)
+        if total > 0:
+            chance = chance + self.importance / total
+        return chance if self.interactions is None else self.interactions.chances(chance)
+
+    def _add_importances(self, tree):
+        """Add the gains of a tree to those of the features of its splits.
+
+        Boxes, with which features are not drawn by their gains, are left out.
+        """
+        if self.rows.feature_shape is not None:
+            return
+        n_features = len(self.importance)
+        is_axis = tree["direction"] < n_features
+        self.importance += np.bincount(
+            tree["direction"][is_axis], tree["gain"][is_axis], n_features
+        )
+        n_terms = np.diff(tree["sparse_start"])
+        gain = np.bincount(
+            tree["direction"][~is_axis] - n_features, tree["gain"][~is_axis], len(n_terms)
+        )
+        self.importance += np.bincount(
+            tree["sparse_feature"], np.repeat(gain / n_terms, n_terms), n_features
+        )
+
+    def _fit_constants(self, leaf, rows, n_leaves):
+        """Values of the leaves."""
+        sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
+        value = -sums[0] / (sums[1] + self.settings.l2)
+        self._check_values(value)
+        value = np.clip(value, -self.loss.max_step, self.loss.max_step)
+        if self.loss.renews_leaves:
+            value = self._least_loss_constants(leaf[rows], rows, value)
+        if self.rows.monotonic is not None:
+            value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
+        value = self.settings.learning_rate * value
+        self._check_values(value)
+        return value
+
+    def _check_values(self, value):
+        """Values are stored as float32, and so are gradients."""
+        if not (np.abs(value) < LARGEST_VALUE).all():
+            raise ValueError(
+                f"boosting diverged, values of leaves are too large in round "
+                f"{len(self.trees) + 1}: lower learning_rate={self.settings.learning_rate:g}, or "
+                "make the weights of rows, from sample_weight and class_weight, more alike"
+            )
+
+    def _least_loss_constants(self, leaf, rows, value):
+        """The constants of least loss of the leaves, for losses whose curvature is not known."""
+        order = np.argsort(leaf, kind="stable")
+        ends = np.cumsum(np.bincount(leaf, minlength=len(value)))
+        for number, members in enumerate(np.split(rows[order], ends[:-1])):
+            if len(members):
+                residual = self.target[members] - self.raw[members]
+                part = residual, self.weight[members], self.kernel, self.size
+                value[number] = self.loss.leaf_value(*part)
+        return value
+
+    # ------------------------------------------------------------------------------------ packing
+
+    def trained_rounds(self, forest=None):
+        """All rounds, from which a later training continues."""
+        slopes = [tree.get("slope") for tree in self.trees]
+        leaves = list(zip(self.values, slopes))
+        return TrainedRounds(len(self.trees), forest, leaves, self.unit)
+
+    def pack(self):
+        """Arrays of a Forest."""
+        trees, n_features = self.trees or [self.rows.empty_tree()], len(self.importance)
+        n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
+        # A model has boxes or sparse directions, not both.
+        n_mixtures = [len(tree["box_corner"]) + len(tree["sparse_start"]) - 1 for tree in trees]
+        child, direction = [], []
+        for tree, leaves, n_before in zip(trees, n_leaves, np.cumsum([0] + n_mixtures)):
+            child.append(tree["child"] - np.int32(leaves) * (tree["child"] < 0))
+            is_mixture = tree["direction"] >= n_features
+            direction.append(tree["direction"] + np.int32(n_before) * is_mixture)
+        values = np.concatenate(self.values) if self.values else np.zeros((1, self.raw.shape[1]))
+        arrays = {
+            "tree_start": np.cumsum([0] + [len(tree["child"]) for tree in trees]),
+            "child": np.concatenate(child),
+            "direction": np.concatenate(direction),
+            "sparse_start": join_starts([tree["sparse_start"] for tree in trees]),
+            "value": self._responses(values).astype(np.float32).ravel(),
+        }
+        linear = [tree for tree in trees if "slope" in tree]
+        if linear:
+            starts = [
+                tree.get("slope_start", np.zeros(len(value) + 1, dtype=np.int64))
+                for tree, value in zip(trees, self.values)
+            ]
+            slopes, features = (
+                np.concatenate([tree[name] for tree in linear]) for name in LINEAR[:0:-1]
+            )
+            arrays["slope_start"], arrays["slope_feature"] = join_starts(starts), features
+            arrays["slope"] = self._responses(slopes)
+        names = [name for name in TREE if name not in arrays]
+        return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
+
+    def _responses(self, values):
+        """Leaf values or slopes in units of the responses of a Forest.
+
+        Two classes have one raw prediction f, and two outputs, of which f is the difference.
+        """
+        if len(self.unit) == 2 and values.shape[1] == 1:
+            values = values * [-0.5, 0.5]
+        return values * self.unit

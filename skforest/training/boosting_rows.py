@@ -1,0 +1,108 @@
+"""Rows of boosting, their bins and their targets, which all bags of a model share."""
+
+import numpy as np
+from scipy import sparse
+
+from .._constraints import Interactions
+from .._kernels.bins import BinnedDirections, bin_columns
+from .._kernels.boost import TreeGrower
+from .._kernels.projection import BoxSampler
+
+MIN_TERMS = 2  # features of an oblique direction, at least
+DIRECTION_BINS = 64  # of a direction, at most
+CONTRAST = "mix"  # of boxes: sums, or differences of two of them
+# The largest box has the lengths of the array to this power. It is larger than that of manifold
+# forests: a tree has few directions, all of which must be worth a split.
+BOX_POWER = 2 / 3
+
+
+class BoostingRows:
+    """Rows, their bins and their targets.
+
+    Parameters
+    ----------
+    data : TrainingSet
+        In whose folds, if it has any, bags leave out rows of their own. Otherwise
+        `left_out_weight`, if there is one, has the weights of rows that all bags hold out, the
+        last ones, see `TrainingSet.joined_with_validation`.
+    settings : BoostingSettings
+
+    Attributes
+    ----------
+    n_given : int
+        Number of the rows that all bags hold out.
+    unit : ndarray of shape (n_features,), float32
+    target : ndarray of shape (n_rows, n_columns), float64
+        As the loss takes it.
+    start : ndarray of shape (n_outputs,), float64
+        Raw prediction that training starts from.
+    response_unit : ndarray of shape (n_outputs,)
+        What multiplies raw predictions in a Forest.
+    """
+
+    def __init__(self, data, settings):
+        loss = settings.loss
+        self.target = loss.standardize(data.target, data.units)
+        self.start, self.response_unit = loss.start(data.baseline), data.units.response
+        self.monotonic, self.feature_shape = settings.monotonic, settings.feature_shape
+        self.interacting, self.unit = settings.interacting, data.unit()
+        source = data.feature_map.source
+        self.column = source if len(source) else np.arange(data.X.shape[1])
+        if sparse.issparse(data.X):
+            self.X, self.columns = data.X, data.X.tocsc()
+        else:
+            self.X = np.ascontiguousarray(data.X)
+            self.columns = np.ascontiguousarray(data.X.T, dtype=np.float32)
+        is_given = data.fold is None and data.left_out_weight is not None
+        self.n_given = np.count_nonzero(data.left_out_weight) if is_given else 0
+        self.cut, self.cut_start, self.code = bin_columns(
+            self.columns, settings.max_bins, len(data) - self.n_given
+        )
+
+    def interactions(self):
+        """The constraints of interactions, for one bag; None without any."""
+        return None if self.interacting is None else Interactions(self.interacting, self.column)
+
+    def grower(self, settings, interactions):
+        """The kernel that grows the trees of one bag."""
+        has_directions, max_terms = self.X.shape[1] > 1, settings.max_terms
+        if interactions is not None:
+            max_terms = interactions.max_terms(max_terms)
+            even = interactions.chances(np.ones(self.X.shape[1]))
+            has_directions = max_terms > 1 and even.any()
+        directions = BinnedDirections(
+            self.X,
+            self.columns,
+            self.unit,
+            settings.n_directions if has_directions else 0,
+            MIN_TERMS,
+            max_terms,
+            min(settings.max_bins, DIRECTION_BINS),
+            self.monotonic,
+            None if self.feature_shape is None else self._box_sampler(),
+        )
+        return TreeGrower(self.code, self.cut, self.cut_start, directions)
+
+    def _box_sampler(self):
+        """The distribution of boxes; it holds scratch, so each bag has one of its own."""
+        shape, no = self.feature_shape, (False,) * len(self.feature_shape)
+        # Powers are rounded up, but not for their last bit.
+        largest = np.ceil(np.array(shape) ** BOX_POWER - 1e-9).astype(np.int32)
+        return BoxSampler(shape, no, no, np.ones_like(largest), largest, CONTRAST, False)
+
+    def empty_tree(self):
+        """Arrays of a tree without a split."""
+        n_axes = 1 if self.feature_shape is None else len(self.feature_shape)
+        return {
+            "child": np.array([-1], dtype=np.int32),
+            "node_weight": np.zeros(1),
+            "threshold": np.zeros(0, dtype=np.float32),
+            "direction": np.zeros(0, dtype=np.int32),
+            "gain": np.zeros(0, dtype=np.float32),
+            "box_corner": np.zeros(0, dtype=np.int32),
+            "box_other": np.zeros(0, dtype=np.int32),
+            "box_size": np.zeros((0, n_axes), dtype=np.int32),
+            "sparse_start": np.zeros(1, dtype=np.int64),
+            "sparse_feature": np.zeros(0, dtype=np.int32),
+            "sparse_weight": np.zeros(0, dtype=np.float32),
+        }

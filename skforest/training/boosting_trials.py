@@ -1,0 +1,109 @@
+"""Settings of oblique boosting that are chosen by training small models.
+
+A model is trained on some of the rows, and its score is minus its loss on others.
+"""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+
+from .._kernels.rows import random_stream, tree_seed
+from .._threads import Control
+from .boosting import in_training_copies
+from .boosting_rounds import train_rounds
+from .boosting_rows import BoostingRows
+from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
+
+# With which linear functions are compared: rounds, rows, folds if there are at most half as many,
+# and rows at least.
+TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
+# Penalties of a linear start that are tried, and the largest number of features with which it is.
+START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
+TRIAL_SHARE = 0.25  # of the time that is left, at most; without a result, the first model is taken
+# With which depths are compared: those, of which the first is taken with fewer rows, rounds, rows,
+# rows at least, and settings with which training is short.
+DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
+SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
+
+
+def best_depth(data, settings, seed, limit):
+    """The `max_depth` with which a small model without linear functions is best."""
+    if not settings.early_stopping or np.count_nonzero(data.weight) < MIN_DEPTH_ROWS:
+        return DEPTHS[0]
+    settings = replace(settings, linear_leaves=False, linear_start=None, **SHORT)
+    trial = Trial(data, settings, seed, limit, DEPTH_ROWS, DEPTH_ROUNDS)
+    return DEPTHS[trial.scores([{"max_depth": depth} for depth in DEPTHS]).argmax()]
+
+
+def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
+    """The settings with the `linear_leaves` and the `linear_start` of the best small model.
+
+    Those that are not tried stay.
+    """
+    n_rows, n_features = len(in_training_copies(data, settings)), data.X.shape[1]
+    tries_start &= n_features <= MAX_START_FEATURES
+    if n_rows < MIN_LINEAR_ROWS or not (tries_leaves or tries_start):
+        return settings
+    kinds = (False, True) if tries_leaves else (settings.linear_leaves,)
+    trial = Trial(data, settings, seed, limit, TRIAL_ROWS, TRIAL_ROUNDS)
+    scores = trial.scores([{"linear_leaves": kind} for kind in kinds])
+    settings = replace(settings, linear_leaves=kinds[scores.argmax()])
+    if not tries_start:
+        return settings
+    leaves = {"linear_leaves": settings.linear_leaves}
+    with_start = trial.scores([leaves | {"linear_start": one} for one in START_PENALTIES])
+    starts = None, *START_PENALTIES
+    return replace(settings, linear_start=starts[np.argmax([scores.max(), *with_start])])
+
+
+class Trial:
+    """Small models, which differ in some settings, on the same rows.
+
+    At most `n_rows` rows train or are held out. With at most half as many, each half of them is
+    held out once. Models have at most `n_rounds` rounds.
+    """
+
+    def __init__(self, data, settings, seed, limit, n_rows, n_rounds):
+        seed = tree_seed(seed, FOLD_SEED)
+        random = random_stream(seed, 1)
+        data, _ = data.in_copies()
+        data = data.subset(np.sort(random.permutation(len(data))[:n_rows]))
+        group = data.group if data.n_groups > 1 else None
+        n_parts = min(n_rows // len(data), TRIAL_FOLDS)
+        if n_parts == 1:
+            held_out = [draw_held_out(data.weight, settings.validation_fraction, seed, group)]
+        else:
+            fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed, group)
+            held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
+        self.parts = [(data.weight - part, part) for part in held_out]
+        self.rows, self.seed = BoostingRows(data, settings), seed
+        # The fit itself warns. A filter of warnings would apply to all threads.
+        n_rounds = min(n_rounds, settings.n_rounds)
+        self.settings = replace(settings, n_rounds=n_rounds, warns=False)
+        self.control, self.limit = Control(), limit
+
+    def scores(self, changes):
+        """Scores of models with changed settings, a list of dicts, as an array.
+
+        All -inf where the time limit ended training.
+        """
+        limit, control = self.limit, self.control
+        limited = limit.part(TRIAL_SHARE).applied(control, ()) if limit else nullcontext()
+        with limited:
+            scores = self._scores([replace(self.settings, **change) for change in changes])
+        return np.full(len(changes), -np.inf) if control.stop[0] else scores
+
+    def _scores(self, settings):
+        scores = np.zeros(len(settings))
+        for weight, held_out in self.parts:
+            for number, one in enumerate(settings):
+                if self.control.stop[0]:
+                    return scores
+                try:
+                    part = weight, held_out, self.seed, self.control
+                    training = train_rounds(self.rows, one, *part)
+                    scores[number] += max(training.scores) * held_out.sum()
+                except ValueError:  # it diverged
+                    scores[number] = -np.inf
+        return scores
