@@ -17,6 +17,7 @@ from ._warnings import warn_caller
 from .forest.statistics import staged_responses
 from .training.boosting import BoostingMethod, BoostingSettings, Continuation, known_rounds
 from .training.boosting_trials import best_depth, with_best_linear
+from .training.method import n_members
 
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
@@ -326,7 +327,7 @@ class ObliqueBoosting(BaseForest):
     def _new_members(self, method, request):
         if method.settings.adds_rounds:
             return range(method.n_members)
-        if method.n_members == method.count(request.previous):
+        if request.is_warm_start and method.n_members == n_members(request.previous):
             warn_caller(
                 "Warm-start fitting without increasing n_estimators or n_bags does not fit new "
                 "trees."

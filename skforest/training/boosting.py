@@ -164,7 +164,6 @@ class BoostingMethod(Method):
     """
 
     units = "bag", "round"
-    has_bags = True
     keeps_parts = True
     only_joins = False  # predictions are calibrated in the end
 

@@ -58,7 +58,6 @@ class HingeMethod(Method):
     """
 
     units = "bag", "evaluation"
-    has_bags = True
     keeps_parts = True
     only_joins = False
 
