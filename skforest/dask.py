@@ -10,6 +10,7 @@ The tasks run on the current dask client, or in threads without one.
 
 import warnings
 from copy import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dask
@@ -19,22 +20,17 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import RECORDS, BaseForest, take_rows
+from ._base import BaseForest, take_rows
 from ._kernels.rows import random_stream, tree_seed
 from ._target_statistics import indicators
 from ._unwrap import refusal, unwrapped
+from .training.method import train_members
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
 SAMPLE_SIZE = 2**23  # numbers in them
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
-# Attributes that are found on each partition, and what they are for the whole forest.
-OF_PARTITIONS = {
-    "temperature_": lambda temperatures: float(np.mean(temperatures)),
-    "linear_leaves_": any,
-    "linear_start_": lambda penalties: max(filter(None, penalties), default=None),
-}
 MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
 
 
@@ -89,11 +85,10 @@ def fit(estimator, X, y, sample_weight=None):
     The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
-    any in the sample are replaced by the mean. Features are clipped by the sample. Weights
-    of ``class_weight="balanced"``, calibration, and the leaves and the start of boosting, are
-    those of partitions; `temperature_` is the mean, `linear_leaves_` says whether any leaves are
-    linear, and `linear_start_` is the largest penalty, or None if no partition has one. X is read
-    twice: persist it if it fits into the memory of the cluster.
+    any in the sample are replaced by the mean. Features are clipped by the sample, which also decides
+    every setting. Weights of ``class_weight="balanced"`` and calibration are those of partitions;
+    `temperature_` is the mean. X is read twice: persist it if it fits into the memory of the
+    cluster.
 
     Examples
     --------
@@ -113,29 +108,31 @@ def fit(estimator, X, y, sample_weight=None):
     partitions = _partitions(X, y, sample_weight)
     estimator = _unfitted(estimator)
     n_sampled = min(SAMPLE_ROWS, max(1000, SAMPLE_SIZE // int(np.prod(X.shape[1:]))))
-    n_rows = _prepare(estimator, partitions, -(-n_sampled // len(partitions)))
-    if hasattr(estimator, "n_bags_") and estimator.n_bags == "auto":
-        estimator.n_bags_ = max(estimator.n_bags_, np.count_nonzero(n_rows))
-    name, n_members, _ = estimator._member_counts(False)
-    n_own = _shares(n_rows, n_members)
+    settings, n_rows = _prepare(estimator, partitions, -(-n_sampled // len(partitions)))
+    if getattr(estimator, "n_bags", None) == "auto":
+        n_bags = max(settings.n_bags, np.count_nonzero(n_rows))
+        settings = replace(settings, n_bags=int(n_bags))
+    method = estimator._method(settings)
+    n_own = _shares(n_rows, method.n_members)
     if (n_own[n_rows > 0] == 0).any():
+        name = "n_bags" if method.units[0] == "bag" else "n_estimators"
         warnings.warn(
-            f"{name}={n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} partitions are "
-            "not used, because each tree or bag is trained on one of them; train more, or make "
-            "partitions larger",
+            f"{name}={method.n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} "
+            "partitions are not used, because each tree or bag is trained on one of them; train "
+            "more, or make partitions larger",
             stacklevel=2,
         )
     shared = dask.delayed(estimator, traverse=False)
     tasks = [
-        dask.delayed(_fit_members)(shared, int(count), number, *partitions[number])
+        dask.delayed(_fit_members)(shared, settings, int(count), number, *partitions[number])
         for number, count in enumerate(n_own)
         if count
     ]
-    forests, records = zip(*dask.compute(*tasks))
-    estimator.forest_ = estimator._joined(_with_one_baseline(forests))
-    for key in records[0]:
-        merge = OF_PARTITIONS.get(key, _chained)
-        setattr(estimator, key, merge([record[key] for record in records]))
+    forests, records, temperatures = zip(*dask.compute(*tasks))
+    forest = method.joined(_with_one_baseline(forests))
+    estimator._store(forest, settings, _chained(records))
+    if temperatures[0] is not None:
+        estimator.temperature_ = float(np.mean(temperatures))
     return estimator
 
 
@@ -247,9 +244,9 @@ def _shares(n_rows, n_members):
 
 
 def _prepare(estimator, partitions, n_most):
-    """Set what all members share, from at most `n_most` rows of each partition or a few more.
+    """Settings, from at most `n_most` rows of each partition or a few more, and numbers of rows.
 
-    Returns the numbers of rows of the partitions.
+    The estimator gets what all members share: the map of the features, and the baseline.
     """
     shared = dask.delayed(estimator, traverse=False)
     tasks = [
@@ -263,7 +260,9 @@ def _prepare(estimator, partitions, n_most):
     _, X, y, weight = zip(*(entry for entry in found if entry[0]))
     partition = np.repeat(np.arange(len(y)), list(map(len, y)))
     y, weight = np.concatenate(y), np.concatenate(weight)
-    data = estimator._prepare(_joined_rows(X), y, weight)
+    request = estimator._request(sample_weight=weight, previous=None)
+    data = estimator._read_training_set(_joined_rows(X), y, request)
+    settings = estimator._settings(data, request)
     _warn_if_sorted(estimator, data, partition)
     if len(y) < n_rows.sum():  # columns that are constant in the sample may have other values
         data.feature_map.release_constant()
@@ -275,7 +274,7 @@ def _prepare(estimator, partitions, n_most):
         n_outputs=data.n_outputs,
         spread=data.deviation(),
     )
-    return n_rows
+    return settings, n_rows
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):
@@ -339,18 +338,21 @@ def _warn_if_sorted(estimator, data, partition):
 # --------------------------------------------------------------------------------------- members
 
 
-def _fit_members(estimator, n_members, number, X, y, sample_weight=None):
-    """A Forest of members that are trained on a partition, and what training recorded."""
+def _fit_members(estimator, settings, n_members, number, X, y, sample_weight=None):
+    """Members that are trained on a partition: their Forest, records, and temperature or None."""
     estimator = copy(estimator)
     estimator.verbose = 0
     estimator._seed = tree_seed(estimator._seed, PARTITION_SEED + number)
-    if hasattr(estimator, "n_bags_") and estimator.n_bags_ > 1:
-        estimator.n_bags_ = max(n_members, MIN_FOLDS)
+    if getattr(settings, "n_bags", 1) > 1:
+        settings = replace(settings, n_bags=max(n_members, MIN_FOLDS))
     data = estimator._known_training_set(X, y, sample_weight)
     data = data.with_deviation(estimator.forest_.spread)
-    forest = estimator._fit_forest(data, range(n_members))
-    names = (name for name in (*RECORDS, *OF_PARTITIONS) if name in vars(estimator))
-    return forest, {name: vars(estimator)[name] for name in names}
+    method = estimator._method(settings)
+    request = estimator._request(previous=None)
+    trained = train_members(method, data, range(n_members), estimator._seed, request)
+    forest = method.finish(trained)
+    estimator._store(forest, settings, trained.records)
+    return forest, trained.records, getattr(estimator, "temperature_", None)
 
 
 def _chained(lists):

@@ -16,6 +16,7 @@ from .._validation import draw_seed
 from ..forest import Forest
 from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..training.hinge_packing import CompleteTrees, compacted
+from ..training.method import joined
 from .layer import HingeFern, HingeForest, RunningStandardiser, check_option
 from .response import gains_of_tests
 
@@ -531,5 +532,5 @@ def _estimator(forests, bags, classes, feature_names):
     model.n_bags_, model.n_directions_ = len(bags), layer.n_features
     model.max_depth_ = layer.max_depth
     model._seed = draw_seed(0)
-    model.forest_ = model._joined(forests)
+    model.forest_ = joined(forests)
     return model

@@ -6,8 +6,7 @@ setting, blends and `refine` do without the estimator.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
