@@ -481,8 +481,9 @@ class BootstrapMixin:
         known = n_trees > 0
         if not known.any():
             raise ValueError(
-                f"oob_score=True: each of the {n_members(self.forest_)} trees drew all {len(data)} distinct "
-                "rows, so none is left to score; train more trees or lower max_samples"
+                f"oob_score=True: each of the {n_members(self.forest_)} trees drew all "
+                f"{len(data)} distinct rows, so none is left to score; train more trees or lower "
+                "max_samples"
             )
         if not known.all():
             warn_caller(

@@ -224,7 +224,7 @@ class OwnMember(_Member):
         del self.data, self.in_folds, self.forest, self.records
 
     def _trained_in_time(self, limit):
-        """Members of all rows; None if these are worse than those of the folds for lack of time."""
+        """Members of all rows; None if lack of time makes them worse than those of the folds."""
         try:
             trained = self._trained(self.data, range(self.n_wanted), limit)
         except NotInTime:

@@ -23,17 +23,15 @@ LAYERS = {
     "kernels": ["_version", "_docs", "_warnings", "_kernels", "_tree"],
     "feature map": ["_matrix", "_table", "_target_statistics", "_feature_grid", "_feature_map"],
     "forest": ["forest"],
-    "training": ["_training_set", "_constraints", "training"],
+    "training": ["_training_set", "_constraints", "_progress", "_threads", "training"],
     "shared": [
-        "_progress",
-        "_threads",
         "_validation",
         "_predictor",
         "_base",
         "_targets",
         "_greedy",
+        "_boosting",
         "_streams",
-        "_selection",
         "_folds",
         "_members",
         "_schedule",
@@ -148,7 +146,8 @@ def test_the_scan_sees_every_kind_of_import():
     assert {"_kernels.projection", "_kernels.columns"} <= seen["_kernels/search.pyx"]
     assert "_kernels.simd" in seen["_kernels/columns.h"]
     assert {"_kernels.direction", "_kernels.route"} <= seen["_tree.pyx"]
-    assert {"_base", "_greedy", "_kernels.projection"} <= seen["manifold.py"]
+    assert {"_base", "_greedy", "training.manifold"} <= seen["manifold.py"]
+    assert {"training.growing", "_kernels.projection"} <= seen["training/manifold.py"]
     assert {"forest.storage", "forest.io", "_tree"} <= seen["forest/packed.py"]
     assert seen["persistence.py"] >= {"forest", "__init__"}
     modules = {module for module, _ in statements(PACKAGE / "_kernels" / "rows.pyx")}
@@ -165,6 +164,17 @@ def test_imports_only_point_down():
             assert layer(other) <= layer(module), f"{module} needs {other} above it"
             if layer(module) == ESTIMATORS:
                 assert layer(other) < ESTIMATORS, f"{module} needs {other}: both are methods"
+
+
+def test_what_a_call_of_fit_needs_is_no_attribute_of_an_estimator():
+    """Requests, limits and settings are arguments; no hook of a subclass trains in a loop."""
+    gone = r"_fit_forest|_fit_tree|_resolve_settings|_select_settings|_member_counts|_given_(?:validation|groups)"
+    gone += r"|self\._time_limit|self\._tasks|self\._candidates|__dict__\.(?:update|clear)"
+    restores = "_validation.py"  # after an error
+    for path in SOURCES:
+        if path.suffix == ".py" and path.name != restores:
+            found = re.findall(gone, path.read_text(encoding="utf-8"))
+            assert not found, f"{path.name}: {found}"
 
 
 def test_kernels_have_an_order_of_their_own():
