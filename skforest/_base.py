@@ -138,7 +138,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _request(self, **given):
         """A `FitRequest` of this estimator."""
-        is_warm_start = self.warm_start and "forest_" in self.__dict__
+        is_warm_start = self.warm_start and hasattr(self, "forest_")
         given = {"previous": self.forest_ if is_warm_start else None} | given
         name = type(self).__name__
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
@@ -293,11 +293,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             X = self._validated(X, reset=False)
         else:
             X = self._validated(table.matrix(levels), reset=None)
-        if "feature_names_in_" in self.__dict__ and X.shape[0] <= FEW_ROWS:
+        if hasattr(self, "feature_names_in_") and X.shape[0] <= FEW_ROWS:
             # The next frames with such columns are read without validation. `Forest.__getstate__`
             # leaves the reader out.
             reader = FrameReader(given, self.feature_names_in_, levels)
-            self.forest_.__dict__["_cached_reader"] = reader
+            self.forest_._cached_reader = reader
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _few_features(self, X):
@@ -306,11 +306,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         For a single row, full validation takes many times as long as the prediction. Everything
         that is not a sound matrix of numbers is left to full validation.
         """
-        forest = self.__dict__.get("forest_")
+        forest = getattr(self, "forest_", None)
         if forest is None:
             return None
-        if "feature_names_in_" in self.__dict__:
-            reader = forest.__dict__.get("_cached_reader")
+        if hasattr(self, "feature_names_in_"):
+            reader = getattr(forest, "_cached_reader", None)
             X = None if reader is None else reader.matrix(X)
         elif not self._is_plain(X) or len(X) > FEW_ROWS:
             return None
@@ -324,7 +324,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return False
         if len(X) > MAX_COUNT:
             return False
-        return "feature_names_in_" not in self.__dict__ and not self.forest_.levels
+        return not (hasattr(self, "feature_names_in_") or self.forest_.levels)
 
     def _response(self, X):
         """Response of every row; parallel over blocks of rows where there are many."""
@@ -344,7 +344,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         few = self._few_features(X)
         if few is not None:
             return method(self._routing_forest, few)
-        if "forest_" in self.__dict__ and self._is_plain(X):
+        if hasattr(self, "forest_") and self._is_plain(X):
             found = in_blocks(partial(self._plain_block, method), X, BLOCK, self.n_jobs)
             if found is not None:
                 return found

@@ -433,7 +433,7 @@ class _Blend(TableEstimator):
     # -------------------------------------------------------------------------------- predicting
 
     def _response(self, X):
-        if "members_" not in self.__dict__:  # the check itself takes longer than a prediction
+        if not hasattr(self, "members_"):  # the check itself takes longer than a prediction
             check_is_fitted(self, "members_")
         classes = self._every_classes if hasattr(self, "classes_") else None
         with each_warning_once():

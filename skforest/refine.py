@@ -191,7 +191,8 @@ def refine(
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()
     for name in OOB:
-        refined.__dict__.pop(name, None)
+        if hasattr(refined, name):
+            delattr(refined, name)
     if getattr(refined, "oob_score", False) and all(is_own):
         refined._set_oob(estimator._sampling(), data)
     return refined

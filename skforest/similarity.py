@@ -267,9 +267,10 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             forest = clone(forest).fit(X, y, sample_weight=sample_weight)
         check_is_fitted(forest, "forest_")
         for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
             if hasattr(forest, name):
                 setattr(self, name, getattr(forest, name))
+            elif hasattr(self, name):
+                delattr(self, name)
         self.estimator_ = forest
         return self
 

@@ -272,7 +272,7 @@ class Forest:
         forest : Forest
         """
         other = object.__new__(Forest)
-        other.__dict__.update(self.metadata | metadata)
+        vars(other).update(self.metadata | metadata)
         for name in ARRAYS:
             setattr(other, name, np.ascontiguousarray(arrays[name], dtype=other._dtype(name)))
         return other

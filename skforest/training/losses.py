@@ -102,7 +102,8 @@ class BaseLoss:
 
     def __init__(self, n_outputs, **parameters):
         self.n_outputs = n_outputs
-        self.__dict__.update({name: float(value) for name, value in parameters.items()})
+        for name, value in parameters.items():
+            setattr(self, name, float(value))
 
     def check_target(self, y, weight):
         """Raise ValueError where the loss is not defined."""
