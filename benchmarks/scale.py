@@ -326,7 +326,11 @@ def _spent(client, function):
 
 def _prepared(X, y):
     """The training set of a forest, once its settings are known."""
-    return _forest()._prepare(X, y, None)
+    forest = _forest()
+    request = forest._request()
+    data = forest._read_training_set(X, y, request)
+    forest._settings(data, request)
+    return data
 
 
 def _read(n):

@@ -54,6 +54,7 @@ from skforest._leaderboard import constant_response
 from skforest._members import OtherMember, OwnMember, _mean_by_row, criterion_of, response_of
 from skforest._schedule import train_in_time
 from skforest._threads import NotInTime, TimeLimit
+from skforest._training_set import TrainingSet
 from skforest.training.blending import (
     R2,
     LogLoss,
@@ -64,6 +65,7 @@ from skforest.training.blending import (
     greedy_weights,
     sharpened,
 )
+from skforest.training.method import Sampling, member_of, n_members
 
 CO2 = {"objective": "co2", "holdout": 0.0, "max_features": "sqrt", "bootstrap": False}
 HINGE = {"n_bags": 5, "max_iter": 200}
@@ -356,35 +358,33 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
     samples = blend._read_samples(X, y, None, None)
     (member,) = blend._new_members(np.random.RandomState(0))
     found = member.train_folds(samples, None)
-    model, data = member.estimator, member.data
+    method, data, forest = member.method, member.data, member.forest
     fold = samples.fold[data.first_samples()]
     folded = data.with_folds(fold, n_folds)
-    n_members = model._member_counts(True)[2]
-    assert n_members == -(-model._member_counts(False)[1] * n_folds // 5)
+    assert n_members(forest) == member.n_done == -(-method.n_members * n_folds // 5)
     compared = np.flatnonzero(samples.fold < n_folds)
     np.testing.assert_array_equal(np.sort(samples.compared), compared)
     for sample in compared[[0, 17]]:
         row, own = np.flatnonzero(data.first_samples() == sample)[0], []
-        for i in range(n_members):
-            seed = tree_seed(model._seed, i)
-            weight = model._tree_weight(folded.without_fold(i), seed)
+        for i in range(member.n_done):
+            seed = tree_seed(member.estimator._seed, i)
+            weight = method.sampling.sample(folded.without_fold(i), seed).weight
             assert not weight[fold == i % n_folds].any()
             assert np.count_nonzero(folded.without_fold(i).weight) == len(data) * 4 // 5
             if fold[row] == i % n_folds:
-                own.append(model._member(i).response_mapped(data.X[row][None])[0])
+                own.append(member_of(forest, i).response_mapped(data.X[row][None])[0])
         of_blend = np.flatnonzero(samples.compared == sample)[0]
         np.testing.assert_allclose(found[of_blend], np.mean(own, axis=0), rtol=1e-6)
 
 
 def test_a_bootstrap_without_a_fold_draws_as_often_from_each_row():
     X, y = classes()
-    model = ManifoldForestClassifier(10, random_state=0)
-    data = model._prepare(X, y, None)
+    data = TrainingSet(X, y[:, None].astype(float), np.ones(len(X)))
     fold = np.arange(len(data)) % 5
     left = data.with_folds(fold, 5).without_fold(0)
     np.testing.assert_array_equal(left.left_out_weight + left.weight, data.weight)
     assert (left.left_out_weight > 0).sum() == (fold == 0).sum()
-    weight = model._draw_weight(left, 3)
+    weight = Sampling(bootstrap=True).sample(left, 3).weight
     assert weight.sum() == round(len(data) * 4 / 5)
 
 
@@ -925,7 +925,7 @@ class TimedMember(OwnMember):
 
     def __init__(self, clock, estimator, n, seconds, weight, log):
         super().__init__(type(estimator).__name__, estimator)
-        self.unit = estimator._progress_units[0]
+        self.unit = "bag" if hasattr(estimator, "n_bags") else "tree"
         self.clock, self.n_folds, self.n_left_out, self.weight = clock, n, min(n, 5), weight
         self.step_seconds, self.cost, self.n_done, self.log = 0.0, seconds, 0, log
 

@@ -10,6 +10,7 @@ from sklearn.base import clone, is_classifier
 
 import skforest
 from skforest import _progress, _threads
+from skforest.training.method import Sampling
 
 
 def task(estimator):
@@ -275,11 +276,11 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
         close(self)
         closed.append(self.bar.disable)
 
-    def fails(*args, **shared):
+    def fails(sampling, data, seed):
         raise RuntimeError("no tree")
 
     monkeypatch.setattr(_progress.Progress, "close", watched)
-    monkeypatch.setattr(type(estimator), "_fit_tree", fails)
+    monkeypatch.setattr(Sampling, "sample", fails)
     given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
     given = {name: value for name, value in given.items() if name in estimator.get_params()}
     estimator.set_params(verbose=1, bootstrap=False, **given)

@@ -322,7 +322,7 @@ def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimato
     data = estimator._known_training_set(X, y, None)
     for tree in range(len(estimator.forest_)):
         loss = refined.refine_curve_[tree][0]
-        sample = estimator._tree_sample(data, tree_seeds(estimator)[tree])
+        sample = estimator._sampling().sample(data, tree_seeds(estimator)[tree])
         forest = estimator.forest_[tree]
         assert loss == tree_loss(forest, route(forest, data.X), sample)
 
