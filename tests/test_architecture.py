@@ -168,8 +168,9 @@ def test_imports_only_point_down():
 
 def test_what_a_call_of_fit_needs_is_no_attribute_of_an_estimator():
     """Requests, limits and settings are arguments; no hook of a subclass trains in a loop."""
-    gone = r"_fit_forest|_fit_tree|_resolve_settings|_select_settings|_member_counts|_given_(?:validation|groups)"
-    gone += r"|self\._time_limit|self\._tasks|self\._candidates|__dict__\.(?:update|clear)"
+    gone = r"_fit_forest|_fit_tree|_resolve_settings|_select_settings|_member_counts|"
+    gone += r"_given_(?:validation|groups)|"
+    gone += r"self\._time_limit|self\._tasks|self\._candidates|__dict__\.(?:update|clear)"
     restores = "_validation.py"  # after an error
     for path in SOURCES:
         if path.suffix == ".py" and path.name != restores:

@@ -379,7 +379,7 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
 
 def test_a_bootstrap_without_a_fold_draws_as_often_from_each_row():
     X, y = classes()
-    data = TrainingSet(X, y[:, None].astype(float), np.ones(len(X)))
+    data = TrainingSet(X.astype(np.float32), y[:, None].astype(float), np.ones(len(X)))
     fold = np.arange(len(data)) % 5
     left = data.with_folds(fold, 5).without_fold(0)
     np.testing.assert_array_equal(left.left_out_weight + left.weight, data.weight)
@@ -806,12 +806,11 @@ def test_members_get_the_groups(monkeypatch):
         seen.append(group)
         return held_out(weight, fraction, seed, group)
 
-    held_out = skforest.boosting.draw_held_out
-    monkeypatch.setattr(skforest.boosting, "draw_held_out", recorded)
+    held_out = skforest.training.boosting.draw_held_out
+    monkeypatch.setattr(skforest.training.boosting, "draw_held_out", recorded)
     boosting = ObliqueBoostingClassifier(5, n_bags=1)
     blend = classifier(members=[boosting]).fit(X, y, groups=groups)
     assert seen and all(len(np.unique(group)) == 40 for group in seen)
-    assert not any("_given_groups" in vars(model) for model in blend.members_.values())
 
 
 class Untrained(DummyClassifier):

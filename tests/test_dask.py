@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier
 
 import skforest
 from skforest._threads import SharedFunction
-from skforest.training import method
+from skforest.training.method import n_members as count
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -83,7 +83,7 @@ def test_fit_and_predict_on_partitions(model, data):
     fitted = on_dask.fit(model, *chunked(X, y))
     assert not hasattr(model, "forest_")
     assert fitted.score(X, y) > (0.6 if is_classifier(model) else 0.3)
-    n_members = method.n_members(fitted.forest_)
+    n_members = count(fitted.forest_)
     assert n_members == (fitted.n_bags_ if hasattr(fitted, "n_bags_") else fitted.n_estimators)
     for name in ("n_iter_", "loss_curve_"):
         assert len(getattr(fitted, name, range(n_members))) == n_members
