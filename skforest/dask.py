@@ -86,9 +86,9 @@ def fit(estimator, X, y, sample_weight=None):
     make up for the other rows. At least one row of every class of a partition is in it. Levels of
     categories that are not in the sample count as unknown, and missing values in columns without
     any in the sample are replaced by the mean. Features are clipped by the sample, which also
-    decides every setting. Weights of ``class_weight="balanced"`` and calibration are those of partitions;
-    `temperature_` is the mean. X is read twice: persist it if it fits into the memory of the
-    cluster.
+    decides every setting. Weights of ``class_weight="balanced"`` and calibration are those of
+    partitions; `temperature_` is the mean. X is read twice: persist it if it fits into the memory
+    of the cluster.
 
     Examples
     --------

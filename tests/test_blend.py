@@ -809,7 +809,7 @@ def test_members_get_the_groups(monkeypatch):
     held_out = skforest.training.boosting.draw_held_out
     monkeypatch.setattr(skforest.training.boosting, "draw_held_out", recorded)
     boosting = ObliqueBoostingClassifier(5, n_bags=1)
-    blend = classifier(members=[boosting]).fit(X, y, groups=groups)
+    classifier(members=[boosting]).fit(X, y, groups=groups)
     assert seen and all(len(np.unique(group)) == 40 for group in seen)
 
 
