@@ -797,8 +797,8 @@ def test_members_get_the_groups(monkeypatch):
         seen.append(group)
         return held_out(weight, fraction, seed, group)
 
-    held_out = skforest.boosting.draw_held_out
-    monkeypatch.setattr(skforest.boosting, "draw_held_out", recorded)
+    held_out = skforest.training.boosting.draw_held_out
+    monkeypatch.setattr(skforest.training.boosting, "draw_held_out", recorded)
     boosting = ObliqueBoostingClassifier(5, n_bags=1)
     blend = classifier(members=[boosting]).fit(X, y, groups=groups)
     assert seen and all(len(np.unique(group)) == 40 for group in seen)

@@ -11,7 +11,6 @@ from makers import quick_boosting as quick
 from scipy import sparse
 from sklearn.base import clone
 
-import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting_trials
 
