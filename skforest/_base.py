@@ -431,10 +431,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return summary_html(self.forest_, seconds)
 
 
-class BagMixin:  # until hinge forests and boosting are methods
-    pass
-
-
 class BootstrapMixin:
     """Bootstrap samples and out-of-bag scores; before `BaseForest` in the list of bases."""
 

@@ -254,7 +254,6 @@ def test_benchmarks_are_never_imported():
 # Signatures and parameters of two estimators, or of four; one trainer each, one explainer, or one
 # traversal of trees.
 LONG_FILES = {
-    "boosting.py",
     "hinge.py",
     "nongreedy.py",
     "_tree.pyx",

@@ -94,9 +94,7 @@ class Continuation:
 
     n_rounds: int  # that it asked for
     n_folds: int  # those of `BoostingSettings` of the first bags
-    fixed: (
-        dict  # parameters that must not change; empty where the last fit was not to be continued
-    )
+    fixed: dict  # parameters that must not change, where they were noted
 
     def adds_rounds(self, settings, n_bags, reasons):
         """Does a warm start add rounds to the bags of the last fit? Otherwise it adds bags.
