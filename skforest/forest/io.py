@@ -200,6 +200,8 @@ def write_forests(path, members, layout="file", extra=None):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
     if hasattr(path, "write") and layout == "folder":
         raise ValueError('layout="folder" needs a path, not an open file')
+    if len(members) > MAX_MEMBERS:
+        raise ValueError(f"a file has at most {MAX_MEMBERS} forests, not {len(members)}")
     headers, arrays = [], {}
     for number, (forest, own) in enumerate(members):
         metadata = forest.metadata
