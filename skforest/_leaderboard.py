@@ -84,9 +84,7 @@ def baseline_rows(member, samples, compared, score, limit):
 
 def leaderboard(blend):
     """The leaderboard of a fitted blend: a DataFrame, or without pandas a dict of lists."""
-    # Pickles of earlier versions have no baselines.
-    scores = getattr(blend, "_board_scores", blend.member_scores_)
-    rows = dict(getattr(blend, "_baselines", {}))
+    scores, rows = blend._board_scores, dict(blend._baselines)
     for name, weight in blend.weights_.items():
         rows[name] = {
             "score": scores[name],

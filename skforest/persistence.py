@@ -1,9 +1,10 @@
 """Fitted estimators in files and as dicts, and the versions in use.
 
-A saved estimator is a saved `Forest` (docs/format) with further entries in its header: the name of
-the class, its parameters, and the fitted attributes that are not arrays of the forest. A saved
-blend is several forests with such entries each, and those of the blend. Nothing is pickled, so
-that files from sources that are not trusted can be loaded.
+A saved estimator is a saved `Forest` (docs/format) with further entries in the header of this
+forest: the name of the class, its parameters, and the fitted attributes that are not arrays of the
+forest. A saved blend has one such forest for each member, and the same entries of its own in the
+header of the file. Nothing is pickled, so that files from sources that are not trusted can be
+loaded.
 """
 
 import copy
@@ -19,7 +20,7 @@ from ._matrix import LIMIT
 from ._tree_contents import forest_of, refuse_networks, value_rows
 from ._unwrap import rewrapped, unwrapped, unwrapped_alone
 from .forest import Forest, load_with_header, package_versions
-from .forest.io import as_value_error, write_forest, write_forests
+from .forest.io import as_value_error, write_forests
 from .forest.storage import Levels
 
 # Fitted attributes that are arrays of the file, or made of these.
@@ -182,12 +183,12 @@ def save(estimator, path, *, layout="file"):
     """
     estimator = unwrapped_alone(estimator, "a file", "; or save the pipeline with skops or joblib")
     if hasattr(estimator, "members_"):
-        _save_blend(estimator, path, layout)
-        return
-    forest = _forest_of_estimator(estimator)
-    header = _header_of(estimator)
-    _check_strings(header)
-    write_forest(path, forest.metadata, forest.arrays, layout, header)
+        members = [_member(one, name=name) for name, one in estimator.members_.items()]
+        extra = _header_of(estimator)
+    else:
+        members, extra = [(_forest_of_estimator(estimator), _header_of(estimator))], {}
+    _check_strings([extra, *(entries for _, entries in members)])
+    write_forests(path, members, layout, extra)
 
 
 def _forest_of_estimator(estimator):
@@ -196,19 +197,14 @@ def _forest_of_estimator(estimator):
     return forest_of(estimator)
 
 
-def _save_blend(blend, path, layout):
-    members = []
-    for name, member in blend.members_.items():
-        if not isinstance(member, BaseForest):
-            raise TypeError(
-                f"the member {name!r} is a {type(member).__name__}, which cannot be saved without "
-                "pickle; joblib.dump can save this blend, but its files must be trusted"
-            )
-        own = {"name": name, **_header_of(member)}
-        members.append((member.forest_.metadata, member.forest_.arrays, own))
-    header = _header_of(blend)
-    _check_strings([header, *(own for _, _, own in members)])
-    write_forests(path, members, layout, header)
+def _member(estimator, name):
+    """Forest of a member of a blend, and the entries of its header."""
+    if not isinstance(estimator, BaseForest):
+        raise TypeError(
+            f"the member {name!r} is a {type(estimator).__name__}, which cannot be saved without "
+            "pickle; joblib.dump can save this blend, but its files must be trusted"
+        )
+    return estimator.forest_, {"name": name, **_header_of(estimator)}
 
 
 @with_texts()
@@ -233,15 +229,19 @@ def load(path, *, mmap_mode=None):
     --------
     save : Write a fitted estimator.
     """
-    forest, header = load_with_header(path, mmap_mode)
-    name = header.get("estimator")
-    if name is None and not isinstance(forest, list):
+    forests, header = load_with_header(path, mmap_mode)
+    is_blend = "estimator" in header
+    first = header if is_blend else header["members"][0]
+    if "estimator" not in first:
         raise ValueError(f"{path} contains a Forest, not an estimator; Forest.load reads it")
-    _class_of(name, path)
+    _class_of(first["estimator"], path)
     with as_value_error(f"{path} is damaged"):
         _check_strings(header)
-        restored = _restored_blend if isinstance(forest, list) else _restored
-        return restored(header, forest)
+        if is_blend:
+            return _restored_blend(header, forests)
+        if len(forests) > 1:
+            raise ValueError(f"it has {len(forests)} forests, but is no blend")
+        return _restored(first, forests[0])
 
 
 def _class_of(name, path):
@@ -263,7 +263,7 @@ def _restored(header, forest):
     """A fitted estimator of one forest."""
     estimator = _new_estimator(header)
     if not isinstance(estimator, BaseForest):
-        raise ValueError(f"a {type(estimator).__name__} needs several forests")
+        raise ValueError(f"a {type(estimator).__name__} is no estimator of one forest")
     _set_state(estimator, header["state"], forest)
     estimator.forest_ = forest
     _check_state(estimator, forest.task)

@@ -45,7 +45,7 @@ from test_damaged_files import (
 
 import skforest
 from skforest.forest import Forest
-from skforest.forest.io import parts_of_file, read_forest
+from skforest.forest.io import read_forests
 
 SECONDS = 20  # that a case may take on a busy machine
 FREE_MEMORY = 64 * 2**20  # bytes beyond those at the start of a case, and beyond MEMORY_FACTOR
@@ -206,7 +206,7 @@ class Cases:
         self.seed, self.path = seed, Path(folder) / "model.npz"
         self.folder = Path(folder) / "model"
         self.files = [(path, path.read_bytes(), read_archive(path)) for path in SAVED]
-        self.parts = [part for path in SAVED for part in parts_of_file(*read_forest(path))]
+        self.parts = [part for path in SAVED for part in read_forests(path)[1]]
 
     def run(self, number):
         """Run one case; return the number of its outcome."""
@@ -347,7 +347,7 @@ def run_guided(arguments):
     corpus = folder / "corpus"
     corpus.mkdir()
     for path in SAVED:
-        (corpus / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+        (corpus / path.name).write_bytes(path.read_bytes())
     for name, module in list(sys.modules.items()):
         if name in ("skforest.persistence", "skforest.forest.io", "skforest.forest.storage"):
             instrument_module(atheris, module)

@@ -20,9 +20,14 @@ from sklearn.base import is_classifier
 from sklearn.datasets import load_iris
 
 import skforest
-from skforest.forest import Forest, io
+from skforest.forest import ARRAYS, Forest, io
 
 # -------------------------------------------------------------------------------- corrupt files
+
+
+def first(header):
+    """Header of the first forest of a file."""
+    return header["members"][0]
 
 
 def rewritten(path, header=None, **arrays):
@@ -47,17 +52,23 @@ def test_a_later_format_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda head: head.pop("forest"),
+        lambda head: first(head).pop("forest"),
         lambda head: head.pop("format"),
-        lambda head: head["forest"].pop("n_features"),
-        lambda head: head["forest"].update(n_features="many"),
-        lambda head: head["forest"].update(n_features=None),
-        lambda head: head["forest"].update(feature_shape=36),
-        lambda head: head["forest"].update(steepness=None),
-        lambda head: head["forest"].update(wrap="no"),
-        lambda head: head["forest"].update(colour="red"),
-        lambda head: head["forest"].update(n_outputs=[3]),
-        lambda head: head.update(forest=[1, 2]),
+        lambda head: first(head)["forest"].pop("n_features"),
+        lambda head: first(head)["forest"].update(n_features="many"),
+        lambda head: first(head)["forest"].update(n_features=None),
+        lambda head: first(head)["forest"].update(feature_shape=36),
+        lambda head: first(head)["forest"].update(steepness=None),
+        lambda head: first(head)["forest"].update(wrap="no"),
+        lambda head: first(head)["forest"].update(colour="red"),
+        lambda head: first(head)["forest"].update(n_outputs=[3]),
+        lambda head: first(head).update(forest=[1, 2]),
+        lambda head: head.pop("members"),
+        lambda head: head.update(members={}),
+        lambda head: head.update(members=[]),
+        lambda head: head.update(members=[1]),
+        lambda head: head.update(members=head["members"] * 2),
+        lambda head: head.update(members=head["members"] * 1001),
     ],
 )
 def test_a_damaged_header_is_refused(damage, tmp_path):
@@ -68,12 +79,28 @@ def test_a_damaged_header_is_refused(damage, tmp_path):
         Forest.load(path)
 
 
-@pytest.mark.parametrize("lost", ["tree_start", "child", "value", "threshold", "direction"])
+@pytest.mark.parametrize("lost", ARRAYS)
 def test_a_file_that_lost_an_array_is_refused(lost, tmp_path):
     path = tmp_path / "forest.npz"
     rich_forest().save(path)
-    rewritten(path, **{lost: None, f"delta:{lost}": None})
+    with np.load(path) as file:
+        keys = {f"0.{lost}", f"0.delta:{lost}"}.intersection(file.files)
+    rewritten(path, **dict.fromkeys(keys))
     with pytest.raises(ValueError, match=lost):
+        Forest.load(path)
+    rewritten(path, header=lambda head: head.update(arrays=sorted({*head["arrays"]} - keys)))
+    with pytest.raises(ValueError, match=rf"the arrays \['{lost}'\] of member 0 are missing"):
+        Forest.load(path)
+
+
+def test_an_array_is_not_stored_twice(tmp_path):
+    path = tmp_path / "forest.npz"
+    rich_forest().save(path)
+    with np.load(path) as file:
+        (key,) = {"0.child", "0.delta:child"}.intersection(file.files)
+        arrays = {name: file[key] for name in ("0.child", "0.delta:child")}
+    rewritten(path, lambda head: head.update(arrays=sorted({*head["arrays"], *arrays})), **arrays)
+    with pytest.raises(ValueError, match="the array 0.child is stored twice"):
         Forest.load(path)
 
 
@@ -128,7 +155,7 @@ def test_flipped_bits_in_a_file_are_refused_or_harmless(tmp_path):
 def test_a_damaged_folder_is_refused(mmap_mode, tmp_path):
     forest = rich_classifier()
     forest.save(tmp_path, layout="folder")
-    for name in ("child.npy", "header.json", "classes.npy", "value_start.npy"):
+    for name in ("0.child.npy", "header.json", "0.classes.npy", "0.value_start.npy"):
         content = (tmp_path / name).read_bytes()
         for spoilt in (content[: len(content) // 2], b"", None):
             if spoilt is None:
@@ -154,7 +181,7 @@ def test_an_unknown_member_of_a_file_is_refused_and_in_a_folder_ignored(tmp_path
 
 def test_objects_in_a_file_are_never_unpickled(tmp_path):
     rich_forest().save(tmp_path, layout="folder")
-    np.save(tmp_path / "child.npy", np.array([print], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "0.child.npy", np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="pickle|object"):
         Forest.load(tmp_path)
 
@@ -193,26 +220,37 @@ def assert_refused_in_little_memory(path, match, limit=2**21):
 
 
 STRANGE_MEMBERS = {
-    "name": ("stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "stranger"),
-    "expanding": ("gain.npy", npy("|u1", (2**26,), bytes(2**26)), "would take"),
-    "widened": ("node_weight.npy", npy("|u1", (2**23,), bytes(2**23)), "would take"),
-    "Fortran order": ("dense.npy", npy("<f4", (1, 1), bytes(4), True), "dense has dtype"),
+    "name": ("0.stranger.npy", npy("|u1", (2**26,), bytes(2**26)), "stranger"),
+    "expanding": ("0.gain.npy", npy("|u1", (2**26,), bytes(2**26)), "would take"),
+    "widened": ("0.node_weight.npy", npy("|u1", (2**23,), bytes(2**23)), "would take"),
+    "Fortran order": ("0.dense.npy", npy("<f4", (1, 1), bytes(4), True), "dense has dtype"),
+    "no number": ("child.npy", npy("|u1", (1,), b"1"), "'child' is not the name"),
+    "other number": ("1.child.npy", npy("|u1", (1,), b"1"), "'1.child' is not the name"),
+    "long number": ("00.child.npy", npy("|u1", (1,), b"1"), "'00.child' is not the name"),
     "no array": ("notes.txt", b"", "notes.txt"),
-    "no suffix": ("child", b"", "child"),
+    "no suffix": ("0.child", b"", "0.child"),
     "absolute": ("/etc/passwd.npy", npy("|u1", (1,), b"1"), "passwd"),
-    "declared": ("dense.npy", npy("<f4", (2**20, 2**20), bytes(100)), "dense declares"),
-    "overflowing": ("dense.npy", npy("<f4", (2**62, 4)), "dense declares"),
-    "negative": ("dense.npy", npy("<f4", (-1, -1), bytes(4)), "dense declares"),
-    "strings": ("classes.npy", npy("<U500000000", (0,)), "classes declares"),
-    "one string": ("classes.npy", npy("<U500000000", (1,)), "classes declares"),
-    "text": ("value.npy", npy("<U4", (1,), bytes(16)), "value has dtype"),
-    "objects": ("child.npy", npy("|O", (1,), b"\x80\x04N."), "child has dtype object"),
-    "records": ("value.npy", npy([("a", "<f4")], (1,), bytes(4)), "value has dtype"),
-    "axes": ("value.npy", npy("<f4", (1, 1), bytes(4)), "value has dtype"),
-    "version": ("value.npy", b"\x93NUMPY\x02\x00" + bytes(64), "another version"),
-    "nested": ("value.npy", npy("<f4", (), bytes(4)).replace(b"()", b"(" * 300), "value|damaged"),
-    "characters": ("classes.npy", npy("<U1", (3,), b"\xff" * 12), "characters that do not exist"),
-    "differences": ("delta:value.npy", npy("<f4", (1,), bytes(4)), "value"),
+    "declared": ("0.dense.npy", npy("<f4", (2**20, 2**20), bytes(100)), "dense declares"),
+    "overflowing": ("0.dense.npy", npy("<f4", (2**62, 4)), "dense declares"),
+    "negative": ("0.dense.npy", npy("<f4", (-1, -1), bytes(4)), "dense declares"),
+    "strings": ("0.classes.npy", npy("<U500000000", (0,)), "classes declares"),
+    "one string": ("0.classes.npy", npy("<U500000000", (1,)), "classes declares"),
+    "text": ("0.value.npy", npy("<U4", (1,), bytes(16)), "value has dtype"),
+    "objects": ("0.child.npy", npy("|O", (1,), b"\x80\x04N."), "child has dtype object"),
+    "records": ("0.value.npy", npy([("a", "<f4")], (1,), bytes(4)), "value has dtype"),
+    "axes": ("0.value.npy", npy("<f4", (1, 1), bytes(4)), "value has dtype"),
+    "version": ("0.value.npy", b"\x93NUMPY\x02\x00" + bytes(64), "another version"),
+    "nested": (
+        "0.value.npy",
+        npy("<f4", (), bytes(4)).replace(b"()", b"(" * 300),
+        "value|damaged",
+    ),
+    "characters": (
+        "0.classes.npy",
+        npy("<U1", (3,), b"\xff" * 12),
+        "characters that do not exist",
+    ),
+    "differences": ("0.delta:value.npy", npy("<f4", (1,), bytes(4)), "value"),
 }
 
 
@@ -240,7 +278,7 @@ def test_archives_that_expand_or_repeat_names_are_refused(tmp_path):
     assert_refused_in_little_memory(path, "another method than deflate")
     with pytest.warns(UserWarning, match="Duplicate"):
         with zipfile.ZipFile(path, "w") as archive:
-            for name in [*members, "child.npy", "child.npy"]:
+            for name in [*members, "0.gain.npy"]:
                 archive.writestr(name, members.get(name, b""))
     assert_refused_in_little_memory(path, "same name")
 
@@ -301,6 +339,19 @@ def zeros(*shape):
     return np.zeros(shape, np.uint8)
 
 
+def completed(arrays, forest):
+    """All arrays; those that are not given are as short as they may be, or have one per node."""
+    n_nodes, n_splits = len(arrays["child"]), len(arrays["threshold"])
+    n_trees, n_features = n_nodes - 2 * n_splits, forest["n_features"]
+    shapes = {"node_weight": n_nodes, "gain": n_splits, "baseline": forest["n_outputs"]}
+    shapes |= {"sparse_start": 1, "table_start": len(arrays.get("source", ())) + 1}
+    shapes |= {"dense": (0, n_features), "slope": (0, forest["n_outputs"]), "knots": (0, 2, 8)}
+    shapes |= {"box_size": (0, len(forest.get("feature_shape", "1"))), "box_subset": (0, 0)}
+    known = {key.removeprefix("delta:") for key in arrays}
+    missing = {name: np.zeros(shapes.get(name, 0), np.uint8) for name in ARRAYS.keys() - known}
+    return arrays | missing | {"bag_start": np.array([0, n_trees])}
+
+
 def expanding_texts(header, n_bytes):
     """Headers of a saved estimator with entries that take some memory."""
     estimators = '{"estimator":"E2EDecisionForest","params":{}},' * (n_bytes // 2500)
@@ -320,7 +371,9 @@ def expanding_files(path, n_bytes):
     """Contents of files with about as much memory as `load` accepts, by names of their members."""
     for metadata, arrays in expanding_arrays(n_bytes):
         default = {"n_features": 1, "n_outputs": 1, "task": "regression", "levels": []}
-        header = {"format": 2, "forest": default | metadata, "arrays": list(arrays)}
+        forest = default | metadata
+        arrays = {f"0.{name}": array for name, array in completed(arrays, forest).items()}
+        header = {"format": 1, "members": [{"forest": forest}], "arrays": list(arrays)}
         members = {f"{k}.npy": npy(v.dtype.str, v.shape, v.tobytes()) for k, v in arrays.items()}
         yield members | {"header.npy": npy_of_text(json.dumps(header))}
     for text in expanding_texts(str(np.load(path)["header"]), n_bytes):
@@ -336,8 +389,7 @@ def test_no_file_takes_more_memory_than_documented(tmp_path, monkeypatch):
     others = 2**26 - io.FREE_MEMORY
     monkeypatch.setattr(io, "FREE_MEMORY", 2**23)
     path = tmp_path / "model.npz"
-    golden = next(path for path in SAVED if path.stem == "table_classifier")
-    for members in expanding_files(golden, io.FREE_MEMORY):
+    for members in expanding_files(golden("table_classifier"), io.FREE_MEMORY):
         write_archive(path, members)
         tracemalloc.start()
         try:
@@ -355,7 +407,7 @@ def test_arrays_of_strings_are_limited(saved, tmp_path):
     path = tmp_path / "model.npz"
     path.write_bytes(saved[0].read_bytes())
     strings = {"array": ["a" * 2000] + [""] * 2000, "dtype": "U"}
-    rewritten(path, header=lambda head: head["state"].update(a=strings))
+    rewritten(path, header=lambda head: first(head)["state"].update(a=strings))
     with pytest.raises(ValueError, match="model.npz is damaged: .*arrays of strings"):
         skforest.load(path)
     model = skforest.load(saved[0])
@@ -377,24 +429,24 @@ def test_a_long_directory_of_an_archive_is_not_read(tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda head: head["forest"].update(n_features=np.inf),
-        lambda head: head["forest"].update(n_features=10**400),
-        lambda head: head["forest"].update(n_outputs=2**31 - 1),
-        lambda head: head["forest"].update(n_shared_values=np.inf),
-        lambda head: head["forest"].update(steepness=10**400),
-        lambda head: head["forest"].update(feature_shape=[np.inf]),
-        lambda head: head["forest"].update(task=["regression"]),
-        lambda head: head["forest"].update(versions=5),
-        lambda head: head["forest"].update(levels=5),
-        lambda head: head["forest"].update(levels=[1]),
-        lambda head: head["forest"].update(levels=[[1, 5]]),
-        lambda head: head["forest"].update(levels=[[1, ["a", [2]]]]),
-        lambda head: head["forest"].update(levels=[[1, ["a", np.nan]]]),
-        lambda head: head["forest"].update(levels=[[1, ["a", 10**400]]]),
-        lambda head: head["forest"].update(levels=[[2**40, ["a", "b"]]]),
-        lambda head: head["forest"].update(levels=[[-1, ["a", "b"]]]),
-        lambda head: head["forest"].update(levels=[["1", ["a", "b"], 3]]),
-        lambda head: head["forest"].update(levels=nested(900)),
+        lambda head: first(head)["forest"].update(n_features=np.inf),
+        lambda head: first(head)["forest"].update(n_features=10**400),
+        lambda head: first(head)["forest"].update(n_outputs=2**31 - 1),
+        lambda head: first(head)["forest"].update(n_shared_values=np.inf),
+        lambda head: first(head)["forest"].update(steepness=10**400),
+        lambda head: first(head)["forest"].update(feature_shape=[np.inf]),
+        lambda head: first(head)["forest"].update(task=["regression"]),
+        lambda head: first(head)["forest"].update(versions=5),
+        lambda head: first(head)["forest"].update(levels=5),
+        lambda head: first(head)["forest"].update(levels=[1]),
+        lambda head: first(head)["forest"].update(levels=[[1, 5]]),
+        lambda head: first(head)["forest"].update(levels=[[1, ["a", [2]]]]),
+        lambda head: first(head)["forest"].update(levels=[[1, ["a", np.nan]]]),
+        lambda head: first(head)["forest"].update(levels=[[1, ["a", 10**400]]]),
+        lambda head: first(head)["forest"].update(levels=[[2**40, ["a", "b"]]]),
+        lambda head: first(head)["forest"].update(levels=[[-1, ["a", "b"]]]),
+        lambda head: first(head)["forest"].update(levels=[["1", ["a", "b"], 3]]),
+        lambda head: first(head)["forest"].update(levels=nested(900)),
         lambda head: head.update(arrays=5),
         lambda head: head.update(arrays=[["child"]]),
         lambda head: head.update(format=[1]),
@@ -416,11 +468,16 @@ def test_a_deeply_nested_header_is_refused(tmp_path):
     assert_refused_in_little_memory(tmp_path, "not a saved forest", 2**23)
 
 
-@pytest.mark.parametrize("name", ["/etc/hostname", "../child", "child/../child", "", "header"])
+@pytest.mark.parametrize(
+    "name", ["/etc/hostname", "../child", "0.child/../child", "0./etc/x", "", "header", "child",
+             "00.child", "-1.child", "1.child", "0.0.child", "0.header", "0.delta:", "0.child\n",
+             "9" * 5000 + ".child", "\u0660.child"],
+)  # fmt: skip
 def test_names_in_a_folder_are_no_paths(name, tmp_path):
     folder = tmp_path / "forest"
     rich_forest().save(folder, layout="folder")
     np.save(tmp_path / "child.npy", np.zeros(3))
+    np.save(folder / "child.npy", np.zeros(3))
     header = json.loads((folder / "header.json").read_text())
     header["arrays"].append(name)
     (folder / "header.json").write_text(json.dumps(header))
@@ -429,7 +486,7 @@ def test_names_in_a_folder_are_no_paths(name, tmp_path):
 
 def test_a_short_file_of_a_folder_is_refused_before_anything_is_allocated(tmp_path):
     rich_forest().save(tmp_path, layout="folder")
-    (tmp_path / "node_weight.npy").write_bytes(npy("<f8", (2**40,), bytes(80)))
+    (tmp_path / "0.node_weight.npy").write_bytes(npy("<f8", (2**40,), bytes(80)))
     assert_refused_in_little_memory(tmp_path, "node_weight declares")
 
 
@@ -465,24 +522,26 @@ def saved(request, tmp_path_factory):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda head: head["state"].pop("n_features_in_"),
-        lambda head: head["state"].pop("n_outputs_"),
-        lambda head: head["state"].update(n_features_in_="4"),
-        lambda head: head["state"].update(_is_1d=[]) or head["state"].pop("n_classes_", 0),
-        lambda head: head["state"].update(feature_names_in_=None),
-        lambda head: head["state"].update(
+        lambda head: first(head)["state"].pop("n_features_in_"),
+        lambda head: first(head)["state"].pop("n_outputs_"),
+        lambda head: first(head)["state"].update(n_features_in_="4"),
+        lambda head: (
+            first(head)["state"].update(_is_1d=[]) or first(head)["state"].pop("n_classes_", 0)
+        ),
+        lambda head: first(head)["state"].update(feature_names_in_=None),
+        lambda head: first(head)["state"].update(
             a={"array": ["a"], "dtype": "<U500000000"}, n_outputs_=None
         ),
-        lambda head: head["state"].update(a={"array": ["a"], "dtype": "<U500000000"}),
-        lambda head: head["state"].update(a={"array": [0], "dtype": "O"}),
-        lambda head: head["state"].update(a={"array": [300], "dtype": "u1"}),
-        lambda head: head["state"].update(a={"items": [[[], 1]]}),
-        lambda head: head["state"].update(a={"items": 1}),
-        lambda head: head["state"].update(a=deeply_nested()),
-        lambda head: head["state"].update(__class__="x"),
-        lambda head: head.update(state=[]),
-        lambda head: head.update(params=5),
-        lambda head: head["forest"].update(task="clustering"),
+        lambda head: first(head)["state"].update(a={"array": ["a"], "dtype": "<U500000000"}),
+        lambda head: first(head)["state"].update(a={"array": [0], "dtype": "O"}),
+        lambda head: first(head)["state"].update(a={"array": [300], "dtype": "u1"}),
+        lambda head: first(head)["state"].update(a={"items": [[[], 1]]}),
+        lambda head: first(head)["state"].update(a={"items": 1}),
+        lambda head: first(head)["state"].update(a=deeply_nested()),
+        lambda head: first(head)["state"].update(__class__="x"),
+        lambda head: first(head).update(state=[]),
+        lambda head: first(head).update(params=5),
+        lambda head: first(head)["forest"].update(task="clustering"),
     ],
 )
 def test_damaged_estimators_raise_errors_that_name_the_file(damage, saved, tmp_path):
@@ -490,7 +549,7 @@ def test_damaged_estimators_raise_errors_that_name_the_file(damage, saved, tmp_p
     path.write_bytes(saved[0].read_bytes())
     rewritten(path, header=damage)
     head = json.loads(str(np.load(path)["header"]))
-    if head["forest"]["task"] == "classification" and "_is_1d" in head["state"]:
+    if first(head)["forest"]["task"] == "classification" and "_is_1d" in first(head)["state"]:
         return  # classifiers do not read it
     with pytest.raises(ValueError, match="model.npz is damaged"):
         skforest.load(path)
@@ -500,7 +559,7 @@ def test_a_wrong_number_of_features_is_refused(saved, tmp_path):
     """Rows of fewer columns than the trees read were read beyond their end."""
     path = tmp_path / "model.npz"
     path.write_bytes(saved[0].read_bytes())
-    rewritten(path, header=lambda head: head["state"].update(n_features_in_=1))
+    rewritten(path, header=lambda head: first(head)["state"].update(n_features_in_=1))
     with pytest.raises(ValueError, match="n_features_in_ is 1, not 4"):
         skforest.load(path)
     model = skforest.load(saved[0])
@@ -580,8 +639,7 @@ def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
 
 # ------------------------------------------------------------------- damaged files of estimators
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("format*/*.npz"))
-SAVED = [path for path in GOLDEN if not path.name.endswith(".expected.npz")]
+SAVED = sorted((Path(__file__).parent / "golden" / "models").glob("*.npz"))
 STRANGE = [
     None, True, -1, 0, 1, 2, 7, 2**31, 2**63, 10**400, -0.5, 1e308, float("nan"), float("inf"),
     "", "x", "float16", "mean", [], {}, [[]], {"tuple": []}, {"items": [[0, 1]]},
@@ -594,13 +652,42 @@ EDIT = st.tuples(
 )
 
 
+def golden(name):
+    """Path of a saved estimator."""
+    return next(path for path in SAVED if path.stem == name)
+
+
 def test_members_of_a_blend_have_equal_classes(tmp_path):
     path = tmp_path / "model.npz"
-    path.write_bytes(next(p for p in SAVED if p.stem == "blend_classifier").read_bytes())
+    path.write_bytes(golden("blend_classifier").read_bytes())
     with np.load(path) as file:
         classes = file["1.classes"]
     rewritten(path, **{"1.classes": np.arange(10, 10 + len(classes))})
     with pytest.raises(ValueError, match="members have different classes"):
+        skforest.load(path)
+
+
+@pytest.mark.parametrize(
+    "name, damage, message",
+    [
+        ("blend_classifier", lambda head: head.pop("estimator"), "2 forests, but is no blend"),
+        (
+            "blend_classifier",
+            lambda head: head.update(estimator="CO2ForestClassifier", params={}),
+            "a CO2ForestClassifier has one forest, not 2",
+        ),
+        (
+            "manifold_classifier",
+            lambda head: first(head).update(estimator="BlendedForestClassifier", params={}),
+            "a BlendedForestClassifier is no estimator of one forest",
+        ),
+    ],
+)
+def test_only_blends_have_several_forests(name, damage, message, tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes(golden(name).read_bytes())
+    rewritten(path, damage)
+    with pytest.raises(ValueError, match=f"model.npz is damaged: .*{message}"):
         skforest.load(path)
 
 

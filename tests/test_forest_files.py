@@ -13,6 +13,7 @@ import pytest
 from makers import assert_same, rich_classifier, rich_forest, table
 
 from skforest.forest import ARRAYS, Forest
+from skforest.forest.io import write_forests
 
 # ----------------------------------------------------------------------------- copies and files
 
@@ -102,6 +103,11 @@ def test_a_mapped_forest_can_be_saved_where_it_came_from(tmp_path):
 def test_an_unknown_layout_is_refused(tmp_path):
     with pytest.raises(ValueError, match="zip"):
         rich_forest().save(tmp_path / "forest", layout="zip")
+
+
+def test_a_file_of_too_many_forests_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="at most 1000 forests, not 1001"):
+        write_forests(tmp_path / "forest", [(rich_forest(), {})] * 1001)
 
 
 def test_no_pickle_is_in_a_file(tmp_path):

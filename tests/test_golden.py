@@ -1,16 +1,14 @@
-"""Small forests on the bundled digits are the ones they have always been; old files load."""
+"""Small forests on the bundled digits are the ones they have always been; saved models load."""
 
 import importlib.util
 import json
-import pickle
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import skforest
-from skforest.forest import io
+from skforest.forest import storage
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -41,40 +39,54 @@ def test_golden_values_are_of_good_and_different_forests():
     assert max(GOLDEN[name]["errors"] for name in make.REGRESSORS) < 650
 
 
-def assert_predicts_as_before(number, name, model):
+EXPECTED = np.load(models.EXPECTED)
+FILES = {path.stem: path for path in sorted(models.FOLDER.glob("*.npz"))}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_saved_models_load_and_predict_as_they_did(name):
     """Routes are the same everywhere; an exponential may differ in its last bit elsewhere."""
-    X, _ = models.data(name, model)
-    before = np.load(FOLDER / f"format{number}" / f"{name}.expected.npz")
-    now = models.expected(model, X)
-    np.testing.assert_array_equal(now["leaves"], before["leaves"])
-    forests = [member.forest_ for member in getattr(model, "members_", {"": model}).values()]
-    if all(forest.link == "identity" and forest.gate != "sigmoid" for forest in forests):
-        np.testing.assert_array_equal(now["response"], before["response"])
-    else:
-        np.testing.assert_allclose(now["response"], before["response"], rtol=1e-12)
+    model = skforest.load(FILES[name])
+    assert type(model) is type(models.MODELS[name])
+    for key, now in models.expected(name, model).items():
+        forests = [member.forest_ for member in models.members(model)]
+        is_exact = all(one.link == "identity" and one.gate != "sigmoid" for one in forests)
+        if is_exact or key.endswith("leaves"):
+            np.testing.assert_array_equal(now, EXPECTED[key])
+        else:
+            np.testing.assert_allclose(now, EXPECTED[key], rtol=1e-12)
 
 
-MODELS = [(number, name) for number in models.MODELS for name in models.MODELS[number]]
+@pytest.mark.parametrize("name", FILES)
+def test_saved_models_have_the_same_forest_when_saved_again(name, tmp_path):
+    skforest.save(skforest.load(FILES[name]), tmp_path / "again.npz")
+    with np.load(FILES[name]) as before, np.load(tmp_path / "again.npz") as now:
+        members = [json.loads(str(file["header"]))["members"] for file in (before, now)]
+        assert [one["forest"] for one in members[0]] == [one["forest"] for one in members[1]]
+        assert now.files == before.files
+        for key in now.files[1:]:
+            assert now[key].dtype == before[key].dtype
+            np.testing.assert_array_equal(now[key], before[key])
 
 
-@pytest.mark.parametrize("number, name", MODELS)
-def test_models_that_earlier_versions_saved_load_and_predict_the_same(number, name):
-    path = FOLDER / f"format{number}" / f"{name}.npz"
-    with np.load(path) as file:
-        assert json.loads(str(file["header"]))["format"] == number
-    assert_predicts_as_before(number, name, skforest.load(path))
-
-
-@pytest.mark.parametrize("number, name", MODELS)
-def test_pickles_of_earlier_versions_load_and_predict_the_same(number, name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn says that another version wrote them
-        model = pickle.loads((FOLDER / f"format{number}" / f"{name}.pkl").read_bytes())
-    if isinstance(model, tuple):  # format 1 also has the forest alone
-        model, forest = model
-        assert type(forest) is skforest.Forest
-    assert_predicts_as_before(number, name, model)
-
-
-def test_there_are_models_of_every_format_that_is_read():
-    assert tuple(models.MODELS) == io.READABLE
+def test_saved_models_are_of_every_kind():
+    """Every estimator, every array of a forest, and every value of the metadata."""
+    assert list(FILES) == sorted(models.MODELS)
+    loaded = [skforest.load(path) for path in FILES.values()]
+    public = [getattr(skforest, name) for name in skforest.__all__]
+    estimators = {one for one in public if isinstance(one, type) and hasattr(one, "predict")}
+    assert {type(model) for model in loaded} == estimators - {skforest.Forest}
+    forests = [member.forest_ for model in loaded for member in models.members(model)]
+    for name in storage.ARRAYS:
+        assert any(getattr(forest, name).size for forest in forests), name
+    for name, values in (
+        ("task", storage.TASKS),
+        ("aggregate", storage.AGGREGATES),
+        ("gate", storage.GATES),
+        ("link", set(storage.LINKS) - {"sigmoid"}),  # no estimator has it
+        ("weight_dtype", storage.WEIGHT_DTYPES),
+    ):
+        assert {getattr(forest, name) for forest in forests} == set(values)
+    assert any(forest.levels for forest in forests)
+    assert any(any(forest.wrap) for forest in forests)
+    assert any(len(forest.bag_start) > 2 for forest in forests)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -401,7 +402,7 @@ def test_files_hold_plain_arrays_and_no_pickle(estimator, tmp_path):
             array = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
             assert array.dtype.kind in "biufU"
             if name == "header.npy":
-                assert json.loads(str(array))["estimator"] == type(estimator).__name__
+                assert first(json.loads(str(array)))["estimator"] == type(estimator).__name__
 
 
 def test_unknown_layout(estimator, tmp_path):
@@ -606,6 +607,11 @@ def test_a_byte_changed_anywhere(estimator, tmp_path):
     assert n_refused > 40
 
 
+def first(header):
+    """Header of the first forest of a file."""
+    return header["members"][0]
+
+
 def rewritten(path, change):
     """A saved file with its arrays and header changed."""
     with np.load(path) as file:
@@ -619,14 +625,14 @@ def rewritten(path, change):
 def test_a_later_format(estimator, tmp_path):
     skforest.save(fitted(estimator), tmp_path / "model")
     rewritten(tmp_path / "model", lambda header, arrays: header.update(format=99))
-    with pytest.raises(ValueError, match="format 99.*reads the formats"):
+    with pytest.raises(ValueError, match="format 99.*reads format 1"):
         skforest.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["Pipeline", "Forest", "load", "os.system", 5, "", "__version__"])
 def test_another_class(estimator, tmp_path, name):
     skforest.save(fitted(estimator), tmp_path / "model")
-    rewritten(tmp_path / "model", lambda header, arrays: header.update(estimator=name))
+    rewritten(tmp_path / "model", lambda header, arrays: first(header).update(estimator=name))
     with pytest.raises(ValueError, match=f"{name}.*not an estimator of skforest"):
         skforest.load(tmp_path / "model")
 
@@ -644,31 +650,33 @@ def without(name):
     """Drops an array, stored as it is or as differences."""
 
     def change(header, arrays):
-        for key in [key for key in arrays if key.split(":")[-1] == name]:
+        for key in [key for key in arrays if re.split("[.:]", key)[-1] == name]:
             del arrays[key]
 
     return change
 
 
 CHANGES = {
-    "no params": lambda header, arrays: header.pop("params"),
-    "unknown param": lambda header, arrays: header["params"].update(colour="green"),
-    "params is a list": lambda header, arrays: header.update(params=[1]),
-    "no state": lambda header, arrays: header.pop("state"),
-    "no forest": lambda header, arrays: header.pop("forest"),
-    "no task": lambda header, arrays: header["forest"].pop("task"),
-    "unknown meta": lambda header, arrays: header["forest"].update(colour="green"),
+    "no params": lambda header, arrays: first(header).pop("params"),
+    "unknown param": lambda header, arrays: first(header)["params"].update(colour="green"),
+    "params is a list": lambda header, arrays: first(header).update(params=[1]),
+    "no state": lambda header, arrays: first(header).pop("state"),
+    "no forest": lambda header, arrays: first(header).pop("forest"),
+    "no task": lambda header, arrays: first(header)["forest"].pop("task"),
+    "unknown meta": lambda header, arrays: first(header)["forest"].update(colour="green"),
     "unknown array": lambda header, arrays: arrays.update(colour=np.zeros(3)),
     "no tree_start": without("tree_start"),
     "no child": without("child"),
     "no threshold": without("threshold"),
-    "other features": lambda header, arrays: header["forest"].update(n_features=2),
-    "text": lambda header, arrays: arrays.update(threshold=np.array(["a"])),
-    "short": lambda header, arrays: arrays.update(threshold=arrays["threshold"][:-1]),
-    "nan": lambda header, arrays: arrays.update(threshold=arrays["threshold"] * np.nan),
-    "an attribute over a method": lambda header, arrays: header["state"].update(predict="x"),
-    "a strange value": lambda header, arrays: header["params"].update(max_depth={"x": 1}),
-    "a strange array": lambda header, arrays: header["params"].update(
+    "other features": lambda header, arrays: first(header)["forest"].update(n_features=2),
+    "text": lambda header, arrays: arrays.update({"0.threshold": np.array(["a"])}),
+    "short": lambda header, arrays: arrays.update({"0.threshold": arrays["0.threshold"][:-1]}),
+    "nan": lambda header, arrays: arrays.update({"0.threshold": arrays["0.threshold"] * np.nan}),
+    "an attribute over a method": lambda header, arrays: first(header)["state"].update(
+        predict="x"
+    ),
+    "a strange value": lambda header, arrays: first(header)["params"].update(max_depth={"x": 1}),
+    "a strange array": lambda header, arrays: first(header)["params"].update(
         max_patch={"array": [1], "dtype": "no such type"}
     ),
 }
@@ -684,7 +692,7 @@ def test_headers_and_arrays_that_do_not_fit(estimator, tmp_path, change):
 
 def test_a_folder_without_one_of_its_files(estimator, tmp_path):
     skforest.save(fitted(estimator), tmp_path, layout="folder")
-    (tmp_path / "child.npy").unlink()
+    (tmp_path / "0.child.npy").unlink()
     with pytest.raises(ValueError):
         skforest.load(tmp_path)
 
@@ -692,9 +700,9 @@ def test_a_folder_without_one_of_its_files(estimator, tmp_path):
 @pytest.mark.parametrize("mmap_mode", [None, "r"])
 def test_a_folder_with_a_broken_file(estimator, tmp_path, mmap_mode):
     skforest.save(fitted(estimator), tmp_path, layout="folder")
-    whole = (tmp_path / "threshold.npy").read_bytes()
+    whole = (tmp_path / "0.threshold.npy").read_bytes()
     for content in (b"", b"nonsense", whole[:40], whole[:-4], pickle.dumps([1.0])):
-        (tmp_path / "threshold.npy").write_bytes(content)
+        (tmp_path / "0.threshold.npy").write_bytes(content)
         with pytest.raises(ValueError):
             skforest.load(tmp_path, mmap_mode=mmap_mode)
 

@@ -1,7 +1,8 @@
 """Forests in files; docs/format specifies them.
 
-In a file, every array is stored in the narrowest dtype that represents it exactly, and sequences
-that rise evenly are stored as differences. Nothing is pickled.
+A file has one member or several, each of them a forest: its metadata, in the header of the file,
+and all arrays of `storage.ARRAYS`. Every array is stored in the narrowest dtype that represents it
+exactly, and sequences that rise evenly are stored as differences. Nothing is pickled.
 
 A file is not trusted. Before an array is decompressed or allocated, its name must be known, the
 shape and dtype that it declares must agree with its size in bytes, and the memory of all arrays,
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import sys
 import uuid
@@ -19,6 +21,7 @@ import zipfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -29,10 +32,8 @@ from .._version import __version__
 from .file_object import ArchiveBytes, ArchiveFile, content_of, write_to
 from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 
-FORMAT = 2
-FORMAT_OF_SEVERAL = 3  # of files with several forests
+FORMAT = 1
 MAX_MEMBERS = 1000
-READABLE = (1, 2, 3)  # format 1 has no missing values and no categories
 # Loading a file may take this many times its size, and this many bytes more, for the arrays and
 # the objects of the header. The documented limit is larger by what temporary arrays take.
 MEMORY_FACTOR = 10
@@ -46,6 +47,7 @@ JSON_MEMORY = {b"[": 200, b"{": 400, b":": 200, b",": 120, b'"': 64}
 
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
+_KEY = re.compile(r"(0|[1-9][0-9]{0,2})\.(delta:)?([a-z_]+)")  # "1.delta:tree_start", "0.child"
 _LABEL_KINDS = "biufcSUmM"  # dtypes of classes that need no pickle
 _PICKLE_STARTS = (b"\x80", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00", b"\x04\x22M\x18")
 
@@ -120,19 +122,50 @@ def narrow_unless_mapped(arrays):
     return narrow({name: arrays[name] for name in arrays if name not in mapped}) | mapped
 
 
-def parts_of_file(header, arrays):
-    """Arrays and metadata of each forest of a file, as `Forest` takes them."""
-    if header["format"] == FORMAT_OF_SEVERAL:
-        members, parts = header["members"], [{} for _ in header["members"]]
-        for name, array in arrays.items():
-            own = _without_number(name)
-            parts[int(name.removesuffix(f".{own}"))][own] = array
-    else:
-        header.pop("members", None)  # an unknown entry
-        members, parts = [header], [arrays]
-    for member, own in zip(members, parts):
-        classes = own.pop("classes", None)
-        yield own, member["forest"] | {"classes": classes}
+# ------------------------------------------------------------------------------ names of arrays
+
+
+class _Entry(NamedTuple):
+    """An array in a file."""
+
+    key: str  # in the file
+    member: int  # number of the forest that it belongs to
+    is_delta: bool  # whether it has differences of neighbours
+    name: str  # in a Forest, or "classes"
+    dtype: np.dtype  # in memory; None: as in the file
+
+    @property
+    def declared(self):
+        """Kinds of dtypes and the number of axes that it may have in the file."""
+        if self.name == "classes":
+            return _LABEL_KINDS, 1
+        return ("iu", 1) if self.is_delta else ("biuf", ARRAYS[self.name][1])
+
+
+def _entries(header):
+    """The arrays that a header names; ValueError unless each member has every array once.
+
+    Names become parts of paths, so those that are not known must not be used.
+    """
+    members = header["members"]
+    entries, names = [], [set() for _ in members]
+    for key in header["arrays"]:
+        match = _KEY.fullmatch(key)
+        number = int(match[1]) if match else len(members)
+        if number >= len(members) or match[3] not in (*ARRAYS, "classes"):
+            raise ValueError(f"{key!r} is not the name of an array of a forest")
+        name, weight_dtype = match[3], members[number]["forest"].get("weight_dtype")
+        if name in names[number]:
+            raise ValueError(f"the array {number}.{name} is stored twice")
+        names[number].add(name)
+        dtype = None if name == "classes" else np.dtype(ARRAYS[name][0])
+        if name in HALF_ARRAYS and weight_dtype == "float16":
+            dtype = np.dtype(np.float16)
+        entries.append(_Entry(key, number, match[2] is not None, name, dtype))
+    for number, known in enumerate(names):
+        if missing := sorted(ARRAYS.keys() - known):
+            raise ValueError(f"the arrays {missing} of member {number} are missing")
+    return entries
 
 
 # -------------------------------------------------------------------------------------- writing
@@ -151,49 +184,41 @@ def _labels(classes):
     return np.asarray(classes.tolist())
 
 
-def write_forest(path, metadata, arrays, layout="file", extra=None):
-    """Write the metadata and arrays of a forest, and further entries of the header, `extra`.
-
-    Metadata are values that JSON can represent, and "classes", an array or None. `layout` is
-    "file" or "folder".
-    """
-    metadata, arrays = _stored(metadata, arrays, layout)
-    header = {"format": FORMAT, "forest": metadata, "arrays": list(arrays), **(extra or {})}
-    _write(path, header, arrays, layout)
-
-
 def write_forests(path, members, layout="file", extra=None):
-    """Write several forests: `members` are the arguments metadata, arrays and extra of each."""
-    headers, every_array = [], {}
-    for number, (metadata, arrays, own) in enumerate(members):
-        metadata, arrays = _stored(metadata, arrays, layout)
-        headers.append({"forest": metadata, **own})
-        every_array |= {f"{number}.{name}": array for name, array in arrays.items()}
-    header = {"format": FORMAT_OF_SEVERAL, "members": headers, "arrays": list(every_array)}
-    _write(path, header | (extra or {}), every_array, layout)
+    """Write forests to a file or folder.
 
-
-def _stored(metadata, arrays, layout):
-    """Metadata and arrays of a forest as they are written."""
+    Parameters
+    ----------
+    path : str, Path or binary file
+    members : list of (Forest, dict)
+        Forests, and further entries of the header of each, which JSON can represent.
+    layout : {"file", "folder"}, default="file"
+    extra : dict, default=None
+        Further entries of the header of the file.
+    """
     if layout not in ("file", "folder"):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
-    metadata = dict(metadata)
-    classes = metadata.pop("classes")
-    metadata["levels"] = list(metadata["levels"].items())  # keys of JSON are strings
-    arrays = narrow(arrays) if layout == "file" else dict(arrays)
-    if classes is not None:
-        arrays["classes"] = _labels(classes)
-    return metadata, arrays
-
-
-def _write(path, header, arrays, layout):
     if hasattr(path, "write") and layout == "folder":
         raise ValueError('layout="folder" needs a path, not an open file')
+    if len(members) > MAX_MEMBERS:
+        raise ValueError(f"a file has at most {MAX_MEMBERS} forests, not {len(members)}")
+    headers, arrays = [], {}
+    for number, (forest, own) in enumerate(members):
+        metadata = forest.metadata
+        classes = metadata.pop("classes")
+        metadata["levels"] = list(metadata["levels"].items())  # keys of JSON are strings
+        stored = narrow(forest.arrays) if layout == "file" else forest.arrays
+        if classes is not None:
+            stored["classes"] = _labels(classes)
+        headers.append({"forest": metadata, **own})
+        arrays |= {f"{number}.{name}": array for name, array in stored.items()}
+    header = {"format": FORMAT, "members": headers, "arrays": list(arrays), **(extra or {})}
     text = json.dumps(header)
     n_bytes = CHARACTER_MEMORY * len(text) + _json_memory(text.encode("ascii"))
     n_bytes += ARRAY_MEMORY * (len(arrays) + 1)
-    for name, array in arrays.items():
-        n_bytes += _array_memory(array.shape, _dtype_of(name, header, array.dtype))
+    for entry in _entries(header):
+        array = arrays[entry.key]
+        n_bytes += _array_memory(array.shape, entry.dtype or array.dtype)
     write_archive = partial(_write_archive, text=text, arrays=arrays, n_bytes=n_bytes)
     if hasattr(path, "write"):
         write_to(path, write_archive)
@@ -204,8 +229,8 @@ def _write(path, header, arrays, layout):
             return
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
-        for name, array in arrays.items():
-            write_file(path / f"{name}.npy", partial(np.save, arr=array, allow_pickle=False))
+        for key, array in arrays.items():
+            write_file(path / f"{key}.npy", partial(np.save, arr=array, allow_pickle=False))
         size = len(text) + sum(array.nbytes for array in arrays.values())
         text = _padded(text, n_bytes, size, 1)
         write_file(path / "header.json", lambda file: file.write(text.encode("utf-8")))
@@ -275,14 +300,25 @@ def _replacements():
 # -------------------------------------------------------------------------------------- reading
 
 
-def read_forest(path, mmap_mode=None):
-    """Header and arrays that `write_forest` wrote.
+def read_forests(path, mmap_mode=None):
+    """Read a file or folder that `write_forests` wrote.
 
-    Metadata are in ``header["forest"]``, except for "classes", which are among the arrays. A file
-    of several forests has a list of such headers instead, ``header["members"]``; names of arrays
-    then begin with the number of the forest, see `parts_of_file`.
-    `mmap_mode` "r" maps the arrays of a folder into memory. ValueError, with the path, if the file
-    or folder is not a saved forest.
+    Parameters
+    ----------
+    path : str, Path or binary file
+    mmap_mode : {"r"}, default=None
+        "r": map the arrays of a folder into memory.
+
+    Returns
+    -------
+    header : dict
+    parts : list of (dict, dict)
+        Arrays and metadata of each forest, as `Forest` takes them.
+
+    Raises
+    ------
+    ValueError
+        With the path, if the file or folder is not a saved forest.
     """
     if mmap_mode not in (None, "r"):
         raise ValueError(f'mmap_mode is {mmap_mode!r}; it must be None or "r"')
@@ -315,29 +351,27 @@ def _read_folder(path, mmap_mode):
         memory = _Memory(len(text))
         memory.take(CHARACTER_MEMORY * len(text))
         header = _parsed(text, memory)
-    _check_format(header, path)
+    _check_header(header, path)
     with as_value_error(f"{path} is damaged"):
-        paths = {}
-        for name in header["arrays"]:
-            _check_name(name, paths, header)
-            paths[name] = path / f"{name}.npy"
-        memory.add_file(sum(os.stat(own).st_size for own in paths.values()))
-        arrays = {}
-        for name, own in paths.items():
+        files = [(entry, path / f"{entry.key}.npy") for entry in _entries(header)]
+        memory.add_file(sum(os.stat(own).st_size for _, own in files))
+        memory.take(ARRAY_MEMORY * len(files))
+        found = []
+        for entry, own in files:
             with open(own, "rb") as file:
-                declared = _check_npy(file, name, os.fstat(file.fileno()).st_size)
-                dtype = _dtype_of(name, header, declared[1])
-                if mmap_mode is None or dtype != declared[1]:
-                    arrays[name] = _read_array(file, name, *declared, dtype, memory)
+                size = os.fstat(file.fileno()).st_size
+                shape, dtype = _check_npy(file, entry.key, size, *entry.declared)
+                if mmap_mode is None or entry.is_delta or dtype != (entry.dtype or dtype):
+                    array = _read_array(file, entry, shape, dtype, memory)
                 else:
-                    mapped = np.load(own, mmap_mode=mmap_mode, allow_pickle=False)
-                    arrays[name] = _checked_text(mapped, name)
-        _count_defaults(arrays, memory)
-    return header, arrays
+                    array = np.load(own, mmap_mode=mmap_mode, allow_pickle=False)
+                    _check_text(array, entry.key)
+            found.append((entry, array))
+        return header, _parts(header, found)
 
 
 def _read_archive(path, start, file, size):
-    """As `read_forest`; `file` is at the first bytes, `start`, of a file of `size` bytes."""
+    """As `read_forests`; `file` is at the first bytes, `start`, of a file of `size` bytes."""
     message = f"{path} is not a saved forest"
     if start.startswith(_PICKLE_STARTS):
         message += (
@@ -348,33 +382,34 @@ def _read_archive(path, start, file, size):
         file.longest_read = MAX_DIRECTORY
         archive = zipfile.ZipFile(file)
         file.longest_read = None
-        members = {member.filename: member for member in archive.infolist()}
         memory = _Memory(size)
         memory.take(ARRAY_MEMORY * len(archive.infolist()))
-        _check_members(archive.infolist())
-        if "header.npy" not in members:
+        _check_directory(archive.infolist())
+        infos = {info.filename: info for info in archive.infolist()}
+        if "header.npy" not in infos:
             raise ValueError("it has no header")
-        header = _parsed(_read_text(archive, members.pop("header.npy"), memory), memory)
-    _check_format(header, path)
+        header = _parsed(_read_text(archive, infos.pop("header.npy"), memory), memory)
+    _check_header(header, path)
     with as_value_error(f"{path} is damaged"):
-        names = {member.removesuffix(".npy"): info for member, info in members.items()}
-        different = set(names).symmetric_difference(header["arrays"])
+        different = infos.keys() ^ {f"{key}.npy" for key in header["arrays"]}
         if different:
             raise ValueError(f"its header and its arrays differ in {sorted(different)}")
-        arrays = {}
-        for name, info in names.items():
-            if info.filename != f"{name}.npy":
-                raise ValueError(f"{info.filename!r} is not an array")
-            _check_name(name.replace(_DELTA, "", 1), arrays, header)
-            arrays[name.replace(_DELTA, "", 1)] = None
-        for name, info in names.items():
+        found = []
+        for entry in _entries(header):
+            info = infos[f"{entry.key}.npy"]
             with archive.open(info) as member:
-                declared = _check_npy(member, name, info.file_size)
-                dtype = _dtype_of(name, header, declared[1])
-                array = _read_array(member, name, *declared, dtype, memory)
-            arrays[name.replace(_DELTA, "", 1)] = array
-        _count_defaults(arrays, memory)
-        return header, arrays
+                shape, dtype = _check_npy(member, entry.key, info.file_size, *entry.declared)
+                found.append((entry, _read_array(member, entry, shape, dtype, memory)))
+        return header, _parts(header, found)
+
+
+def _parts(header, found):
+    """Arrays and metadata of each forest; `found` are pairs of an entry and an array."""
+    parts = [({}, member["forest"] | {"classes": None}) for member in header["members"]]
+    for entry, array in found:
+        arrays, metadata = parts[entry.member]
+        (metadata if entry.name == "classes" else arrays)[entry.name] = array
+    return parts
 
 
 class _Memory:
@@ -413,26 +448,16 @@ def _json_memory(text):
     return n_bytes + sum(each * text.count(what) for what, each in JSON_MEMORY.items())
 
 
-def _count_defaults(arrays, memory):
-    """Count the arrays that `Forest` adds where they are missing; each is as long as another."""
-    likes = {"node_weight": "child", "gain": "threshold", "table_start": "source"}
-    for name, array in arrays.items():
-        for default, like in (likes | {"baseline": "value"}).items():
-            own = _without_number(name)
-            if own == like and name.removesuffix(own) + default not in arrays:
-                memory.take(_array_memory((len(array),), np.float64))
+def _check_directory(infos):
+    """Raise ValueError unless the files in an archive have different names and are readable.
 
-
-def _check_members(members):
-    """Raise ValueError unless the members of an archive have different names and are readable.
-
-    Members are never read beyond the sizes that the directory of the archive declares.
+    They are never read beyond the sizes that the directory of the archive declares.
     """
-    if len({member.filename for member in members}) != len(members):
+    if len({info.filename for info in infos}) != len(infos):
         raise ValueError("two arrays have the same name")
-    for member in members:
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{member.filename!r} is compressed by another method than deflate")
+    for info in infos:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename!r} is compressed by another method than deflate")
 
 
 def _parsed(text, memory):
@@ -444,95 +469,59 @@ def _parsed(text, memory):
     return header
 
 
-def _check_format(header, path):
-    if header["format"] not in READABLE:
+def _check_header(header, path):
+    """Raise ValueError unless a header has this format, forests, and names of arrays."""
+    if header["format"] != FORMAT:
         raise ValueError(
-            f"{path} has format {header['format']}; this version reads the formats 1 to 3"
+            f"{path} has format {header['format']}; this version reads format {FORMAT}"
         )
-    members, names = [header], header.get("arrays")
-    if header["format"] == FORMAT_OF_SEVERAL:
-        members = header.get("members")
-        if not isinstance(members, list) or not 0 < len(members) <= MAX_MEMBERS:
-            raise ValueError(f"{path} is damaged: its header has no list of members")
+    members, keys = header.get("members"), header.get("arrays")
+    if not isinstance(members, list) or not 0 < len(members) <= MAX_MEMBERS:
+        raise ValueError(f"{path} is damaged: its header has no list of members")
     if not all(isinstance(m, dict) and isinstance(m.get("forest"), dict) for m in members):
         raise ValueError(f"{path} is damaged: its header does not describe a forest")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ValueError(f"{path} is damaged: its header does not list the names of the arrays")
 
 
-def _without_number(name):
-    """Name of an array without the number of the forest that it belongs to."""
-    number, point, own = name.partition(".")
-    return own if point and number.isdecimal() else name
-
-
-def _check_name(name, names, header):
-    """Raise ValueError unless a forest has an array of this name, and it is not yet in `names`.
-
-    Names become parts of paths, so those that are not known must not be used.
-    """
-    own = name
-    if header["format"] == FORMAT_OF_SEVERAL:
-        own = _without_number(name)
-        number = name.removesuffix(own).removesuffix(".")
-        if number != str(int(number or -1)) or int(number) >= len(header["members"]):
-            raise ValueError(f"{name!r} does not begin with the number of a forest")
-    if own not in ARRAYS and own != "classes":
-        raise ValueError(f"{name!r} is not the name of an array of a forest")
-    if name in names:
-        raise ValueError(f"the array {name} is stored twice")
-
-
-def _dtype_of(name, header, stored):
-    """Dtype of an array in a `Forest`; `stored` is that in the file."""
-    own = _without_number(name).removeprefix(_DELTA)
-    if own == "classes":
-        return stored
-    if own in HALF_ARRAYS:
-        metadata = header.get("forest")
-        if header["format"] == FORMAT_OF_SEVERAL:
-            metadata = header["members"][int(name.partition(".")[0])]["forest"]
-        if metadata.get("weight_dtype") == "float16":
-            return np.dtype(np.float16)
-    return np.dtype(ARRAYS[own][0])
-
-
-def _read_text(archive, member, memory):
+def _read_text(archive, info, memory):
     """The JSON of the header in an archive, as bytes: ASCII, as `json.dumps` writes it."""
     text = bytearray()
-    with archive.open(member) as file:
-        shape, dtype = _check_npy(file, "header", member.file_size)
+    with archive.open(info) as file:
+        _, dtype = _check_npy(file, "header", info.file_size, "U", 0)
         n_characters = dtype.itemsize // 4
         memory.take(CHARACTER_MEMORY * n_characters)
         codec = "utf-32-be" if dtype.str[0] == ">" else "utf-32-le"
-        for part in _parts(file, "header", n_characters, 4):
-            text += part.decode(codec).encode("ascii")
+        for piece in _pieces(file, "header", n_characters, 4):
+            text += piece.decode(codec).encode("ascii")
     return text.rstrip(b"\0")
 
 
-def _read_array(file, name, shape, stored, dtype, memory):
-    """An array of an npy file, which is at its first number, in another dtype than it is stored.
+def _read_array(file, entry, shape, stored, memory):
+    """An array of an npy file, which is at its first number, in the dtype that a `Forest` needs.
 
-    Only a part of it is in memory in both dtypes.
+    Only a piece of it is in memory in both dtypes.
     """
+    dtype = entry.dtype or stored
     memory.take(_array_memory(shape, dtype))
     array = np.empty(shape, dtype)
     flat, first, total = array.reshape(-1), 0, np.int64(0)
-    for part in _parts(file, name, flat.size, stored.itemsize):
-        numbers = np.frombuffer(part, stored)
-        if _DELTA in name:
+    for piece in _pieces(file, entry.key, flat.size, stored.itemsize):
+        numbers = np.frombuffer(piece, stored)
+        if entry.is_delta:
             numbers = np.cumsum(numbers, dtype=np.int64)
             numbers += total
             total = numbers[-1]
-        flat[first : first + len(numbers)] = cast_exactly(numbers, dtype, name)
+        flat[first : first + len(numbers)] = cast_exactly(numbers, dtype, entry.key)
         first += len(numbers)
-    return _checked_text(array, name)
+    _check_text(array, entry.key)
+    return array
 
 
-def _parts(file, name, n_items, item_size):
-    """The content of a file in parts of some items; ValueError if it ends early.
+def _pieces(file, name, n_items, item_size):
+    """The content of a file in pieces of some items; ValueError if it ends early.
 
-    Where a member of an archive ends with the last item, its checksum is compared, too.
+    Where a file in an archive ends with the last item, its checksum is compared, too.
     """
     step = max(1, 8 * CHUNK // max(item_size, 1))
     for first in range(0, n_items, step):
@@ -543,7 +532,7 @@ def _parts(file, name, n_items, item_size):
         yield content
 
 
-def _check_npy(file, name, size):
+def _check_npy(file, name, size, kinds, n_axes):
     """Shape and dtype that an npy file of `size` bytes declares, if they fit into it.
 
     ValueError otherwise, also in Fortran order. The file is then at the first byte of the array.
@@ -551,14 +540,6 @@ def _check_npy(file, name, size):
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError(f"{name} has another version of the npy format than 1.0")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
-    stored = _without_number(name)
-    plain = stored.removeprefix(_DELTA)
-    if name == "header":
-        kinds, n_axes = "U", 0
-    elif stored == "classes":
-        kinds, n_axes = _LABEL_KINDS, 1
-    else:
-        kinds, n_axes = ("iu", 1) if stored != plain else ("biuf", ARRAYS[plain][1])
     if dtype.kind not in kinds or len(shape) != n_axes or (fortran_order and n_axes > 1):
         raise ValueError(f"{name} has dtype {dtype} and shape {shape}")
     n_bytes = size - file.tell()
@@ -570,8 +551,8 @@ def _check_npy(file, name, size):
     return shape, dtype
 
 
-def _checked_text(array, name):
-    """The array; ValueError if it contains strings with code points that do not exist.
+def _check_text(array, name):
+    """Raise ValueError if an array contains strings with code points that do not exist.
 
     numpy makes Python strings of them, which break whatever processes them later.
     """
@@ -579,4 +560,3 @@ def _checked_text(array, name):
         code_point = np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
         if array.view(code_point).max() > sys.maxunicode:
             raise ValueError(f"{name} contains characters that do not exist")
-    return array

@@ -569,7 +569,7 @@ class Forest:
             "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
             map into memory.
         """
-        io.write_forest(path, self.metadata, self.arrays, layout)
+        io.write_forests(path, [(self, {})], layout)
 
     @classmethod
     def load(cls, path, mmap_mode=None):
@@ -586,15 +586,14 @@ class Forest:
         ValueError
             If there is no saved forest at `path`, it has another format, or it is damaged.
         """
-        forest, _ = load_with_header(path, mmap_mode)
-        if isinstance(forest, list):
-            raise ValueError(f"{path} contains {len(forest)} forests; skforest.load reads it")
-        return forest
+        forests, _ = load_with_header(path, mmap_mode)
+        if len(forests) > 1:
+            raise ValueError(f"{path} contains {len(forests)} forests; skforest.load reads it")
+        return forests[0]
 
 
 def load_with_header(path, mmap_mode=None):
-    """A forest, or a list of several, and the header, which has further entries of estimators."""
-    header, arrays = io.read_forest(path, mmap_mode)
+    """The forests of a file, a list, and its header, which has further entries of estimators."""
+    header, parts = io.read_forests(path, mmap_mode)
     with io.as_value_error(f"{path} is damaged"):
-        forests = [Forest(own, **metadata) for own, metadata in io.parts_of_file(header, arrays)]
-    return forests if "members" in header else forests[0], header
+        return [Forest(arrays, **metadata) for arrays, metadata in parts], header
