@@ -254,7 +254,7 @@ def test_scaling_and_votes(scaling, friedman, tmp_path):
 
 
 def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
-    monkeypatch.setattr(skforest.training.trials, "useful_features", lambda data, *_: data)
+    monkeypatch.setattr(skforest._base, "useful_features", lambda data, *_: data)
     frame = table()
     frame["zip"] = pd.Categorical(np.arange(len(frame)) % 17)
     frame["half"] = pd.Categorical(np.arange(len(frame)) % 5 / 3)

@@ -31,7 +31,7 @@ from skforest._target_statistics import N_FOLDS, TargetStatistics
 @pytest.fixture
 def every_feature(monkeypatch):
     """Features of categories and of missing values are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest.training.trials, "useful_features", lambda data, *_: data)
+    monkeypatch.setattr(skforest._base, "useful_features", lambda data, *_: data)
 
 
 # ---------------------------------------------------------------------------------- missing values
